@@ -1,0 +1,262 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+"""Launch a command on a node, detached, and wait for it a little while at a time."""
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: benchmark_job
+short_description: Launch a command detached from the connection and wait for its end
+description:
+  - The first call with a new O(token) starts O(argv) under a small supervisor that outlives the
+    connection. Every call waits for at most O(wait_s) seconds and tells whether it has ended.
+  - The supervisor ends the command's whole process group when it runs longer than O(timeout_s), or
+    when no call has asked for it during O(lease_s) seconds, so that a controller that went away
+    leaves no load on the cluster.
+  - Standard output and standard error go to one log. Nothing goes through a shell.
+options:
+  directory: {description: "Where the state and the log are kept; made if absent.", type: path, required: true}
+  token: {description: "Names this launch; another token in the same directory is another launch.", type: str, required: true}
+  argv: {description: "The command.", type: list, elements: str, required: true}
+  env: {description: "Environment variables besides HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
+  cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
+  log: {description: "File name of the log inside O(directory).", type: str, required: true}
+  timeout_s: {description: "Seconds after which the command is ended.", type: int, default: 3600}
+  lease_s: {description: "Seconds without a call after which the command is ended.", type: int, default: 90}
+  wait_s: {description: "Seconds that one call waits at most.", type: float, default: 5}
+  tail_bytes: {description: "Bytes of the end of the log that are returned.", type: int, default: 4096}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Launch a training and wait for it for 5 seconds
+  benchmark_job:
+    directory: /opt/dlperf/runs/example/r1
+    token: 5f0c
+    argv: [/usr/bin/mpirun, -np, "2", hostname]
+    log: train.log
+  register: job
+"""
+
+RETURN = r"""
+finished: {description: "Whether the command has ended.", type: bool, returned: always}
+exit_status: {description: "Exit status; minus the signal's number if a signal ended it.", type: int, returned: when finished}
+started: {description: "Seconds since the epoch, by the node's clock.", type: float, returned: always}
+ended: {description: "Seconds since the epoch, by the node's clock.", type: float, returned: when finished}
+reason: {description: "Why the supervisor ended the command: V(timeout), V(lease) or empty.", type: str, returned: when finished}
+log: {description: "Path of the log.", type: str, returned: always}
+log_bytes: {description: "Length of the log so far.", type: int, returned: always}
+tail: {description: "The end of the log.", type: str, returned: always}
+"""
+
+import errno
+import json
+import os
+import pwd
+import signal
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.text.converters import to_text
+
+POLL_S = 0.05
+GRACE_S = 10
+
+
+def write_whole(path, data):
+    """Write a JSON file so that a reader sees the old one or the new one, never a part."""
+    temporary = path + ".tmp"
+    with open(temporary, "w") as handle:
+        json.dump(data, handle)
+    os.rename(temporary, path)
+
+
+def read_state(path):
+    try:
+        with open(path) as handle:
+            return json.load(handle)
+    except (IOError, OSError) as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    except ValueError:
+        return None
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == errno.EPERM
+    return True
+
+
+def signal_group(pid, number):
+    try:
+        os.killpg(pid, number)
+    except OSError as error:
+        if error.errno != errno.ESRCH:
+            raise
+
+
+def end_group(process):
+    """TERM, then KILL after a grace period: mpirun needs the first to end its remote ranks."""
+    signal_group(process.pid, signal.SIGTERM)
+    deadline = time.time() + GRACE_S
+    while process.poll() is None and time.time() < deadline:
+        time.sleep(POLL_S)
+    signal_group(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def environment(extra):
+    user = pwd.getpwuid(os.getuid())
+    base = {
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+    }
+    base.update((str(key), str(value)) for key, value in extra.items())
+    return base
+
+
+def supervise(params, state_file, lease_file, log_file):
+    """Run the command to its end, its time-out, or the end of the lease. Never returns."""
+    state = {"token": params["token"], "supervisor": os.getpid(), "started": time.time()}
+    reason = ""
+    try:
+        with open(os.devnull) as nothing, open(log_file, "wb") as log:
+            process = subprocess.Popen(
+                params["argv"],
+                stdin=nothing,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=params["cwd"] or params["directory"],
+                env=environment(params["env"]),
+                preexec_fn=os.setsid,
+                close_fds=True,
+            )
+        state["pid"] = process.pid
+        write_whole(state_file, state)
+        while process.poll() is None:
+            now = time.time()
+            if now - state["started"] > params["timeout_s"]:
+                reason = "timeout"
+            elif now - os.stat(lease_file).st_mtime > params["lease_s"]:
+                reason = "lease"
+            if reason:
+                end_group(process)
+                break
+            time.sleep(POLL_S)
+        signal_group(process.pid, signal.SIGKILL)  # what the command left behind in its group
+        state.update(exit_status=process.returncode)
+    except (IOError, OSError) as error:
+        with open(log_file, "ab") as log:
+            log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
+        state.update(exit_status=127)
+    state.update(ended=time.time(), reason=reason, finished=True)
+    write_whole(state_file, state)
+    os._exit(0)
+
+
+def detach(work):
+    """Run `work` in a process that shares nothing with the connection."""
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(devnull, descriptor)
+    os.closerange(3, 1024)
+    try:
+        work()
+    finally:
+        os._exit(1)
+
+
+def tail(path, count):
+    try:
+        with open(path, "rb") as handle:
+            handle.seek(0, os.SEEK_END)
+            size = handle.tell()
+            handle.seek(max(0, size - count))
+            return size, to_text(handle.read(), errors="replace")
+    except IOError:
+        return 0, ""
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "token": {"type": "str", "required": True, "no_log": False},
+            "argv": {"type": "list", "elements": "str", "required": True},
+            "env": {"type": "dict", "default": {}},
+            "cwd": {"type": "str", "default": ""},
+            "log": {"type": "str", "required": True},
+            "timeout_s": {"type": "int", "default": 3600},
+            "lease_s": {"type": "int", "default": 90},
+            "wait_s": {"type": "float", "default": 5.0},
+            "tail_bytes": {"type": "int", "default": 4096},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    directory = params["directory"]
+    state_file = os.path.join(directory, "job.json")
+    lease_file = os.path.join(directory, "lease")
+    log_file = os.path.join(directory, params["log"])
+    if module.check_mode:
+        module.exit_json(changed=True, finished=True, skipped=True, log=log_file)
+
+    state = read_state(state_file)
+    launch = state is None or state.get("token") != params["token"]
+    if launch:
+        if state and not state.get("finished") and is_alive(state["supervisor"]):
+            module.fail_json(
+                msg="%s: another launch is running there since %s (supervisor %d). Wait for it; "
+                "without a controller that asks for it, it is ended after %d s."
+                % (directory, time.ctime(state["started"]), state["supervisor"], params["lease_s"])
+            )
+        if not os.path.isdir(directory):
+            os.makedirs(directory, 0o755)
+        if state is not None:
+            os.unlink(state_file)
+        open(lease_file, "w").close()
+        detach(lambda: supervise(params, state_file, lease_file, log_file))
+    os.utime(lease_file, None)
+
+    deadline = time.time() + params["wait_s"]
+    while True:
+        state = read_state(state_file) or {}
+        if state.get("finished"):
+            break
+        gone = "supervisor" in state and not is_alive(state["supervisor"])
+        if gone and not (read_state(state_file) or {}).get("finished"):
+            module.fail_json(msg="%s: the supervisor of the launch is gone; was the node restarted, "
+                             "or did it run out of memory?" % directory)
+        if time.time() > deadline:
+            break
+        time.sleep(POLL_S)
+
+    size, text = tail(log_file, params["tail_bytes"])
+    result = {key: state[key] for key in ("exit_status", "started", "ended", "reason") if key in state}
+    module.exit_json(
+        changed=launch,
+        finished=bool(state.get("finished")),
+        log=log_file,
+        log_bytes=size,
+        tail=text,
+        **result
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Controller side of `benchmark_job`: wait for a launch with signs of life, bring its log home.
+
+One task per run keeps what the harness adds to a run small; see benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+display = Display()
+
+DOCUMENTATION = """
+action: benchmark_launch
+short_description: Launch a command on a node, wait for its end, fetch its log
+options:
+  job: {description: Options of the benchmark_job module., type: dict, required: true}
+  label: {description: Name of the run in messages., type: str, required: true}
+  destination: {description: Path of the log on the controller., type: path, required: true}
+  show_every_s: {description: Seconds between two signs of life., type: int, default: 15}
+"""
+
+
+class ActionModule(ActionBase):
+    _VALID_ARGS = frozenset(("job", "label", "destination", "show_every_s"))
+    _supports_check_mode = True
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        arguments = self._task.args
+        destination = Path(arguments["destination"])
+        progress = destination.with_name("progress.json")
+        job = dict(arguments["job"], token=uuid.uuid4().hex)
+        began = shown = time.monotonic()
+        try:
+            while True:
+                result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
+                if result.get("failed") or result.get("unreachable") or result.get("skipped"):
+                    return dict(result)
+                if result["finished"]:
+                    break
+                write_whole(progress, json.dumps({"tail": result["tail"]}))
+                now = time.monotonic()
+                if now - shown >= int(arguments.get("show_every_s", 15)):
+                    shown = now
+                    display.display(f"{arguments['label']}: {now - began:.0f} s, {last_line(result['tail'])}")
+        finally:
+            progress.unlink(missing_ok=True)
+        result["log_sha256"] = self._fetch(result["log"], destination)
+        result["destination"] = str(destination)
+        return dict(result)
+
+    def _fetch(self, remote: str, destination: Path) -> str:
+        partial = destination.with_name(destination.name + ".part")
+        try:
+            self._connection.fetch_file(remote, str(partial))
+        except Exception as error:
+            raise AnsibleActionFail(f"the log {remote} could not be fetched: {error}") from error
+        partial.replace(destination)
+        with destination.open("rb") as log:
+            return hashlib.file_digest(log, "sha256").hexdigest()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write so that a reader sees the old file or the new one, never a part."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    printable = "".join(c if c.isprintable() else " " for c in lines[-1]) if lines else "no output yet"
+    return printable[:120]

@@ -1,0 +1,32 @@
+"""Write what became of a run into its run.json: on the controller, whole, without a module run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+DOCUMENTATION = """
+action: benchmark_record
+short_description: Update the outcome of a run in its run.json
+options:
+  directory: {description: The run's directory on the controller., type: path, required: true}
+  outcome: {description: Keys of the outcome that are new., type: dict, required: true}
+"""
+
+
+class ActionModule(ActionBase):
+    _VALID_ARGS = frozenset(("directory", "outcome"))
+    _requires_connection = False
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        path = Path(self._task.args["directory"]) / "run.json"
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["outcome"] = document.get("outcome", {}) | dict(self._task.args["outcome"])
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(path)
+        return {"changed": True}

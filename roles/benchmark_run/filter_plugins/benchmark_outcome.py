@@ -1,0 +1,57 @@
+"""What the launches of a run amount to: one outcome for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+DOCUMENTATION = """
+name: benchmark_outcome
+short_description: One outcome from the results of a run's launches, by host
+options:
+  _input: {description: Registered results of benchmark_launch by host., type: dict, required: true}
+"""
+
+
+def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
+    """Why this host's launch did not succeed; None if it did."""
+    if job.get("unreachable") or "exit_status" not in job:
+        return f"{host}: {job.get('msg') or 'the launch gave no exit status'}"
+    if job.get("reason") == "timeout":
+        return f"{host}: ended after its time-out of {timeout_s} s"
+    if job.get("reason") == "lease":
+        return f"{host}: ended because no controller asked for it any more"
+    if job["exit_status"] != 0:
+        lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
+        last = lines[-1].strip()[:200] if lines else "nothing"
+        return f"{host}: exit status {job['exit_status']}; the log ends with: {last}"
+    return None
+
+
+def benchmark_outcome(
+    jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
+) -> dict[str, Any]:
+    """The run is done if every launch succeeded; times are those of the first host's clock."""
+    first = jobs[hosts[0]]
+    reasons = [reason for host in hosts if (reason := why_failed(host, jobs[host], timeout_s))]
+    ended = [job for job in jobs.values() if "exit_status" in job]
+    outcome: dict[str, Any] = {
+        "status": "failed" if reasons else "done",
+        "exit_status": next((j["exit_status"] for j in ended if j["exit_status"]), 0)
+        if len(ended) == len(hosts)
+        else None,
+        "message": "; ".join(reasons) or None,
+    }
+    if "ended" in first:
+        outcome["started"] = datetime.fromtimestamp(first["started"], UTC).isoformat()
+        outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()
+        outcome["elapsed_s"] = round(first["ended"] - first["started"], 3)
+    if "log_sha256" in first:
+        outcome["log_sha256"] = first["log_sha256"]
+    return outcome
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {"benchmark_outcome": benchmark_outcome}
