@@ -126,7 +126,12 @@ def execute(
         target=run_playbook,
         args=("bench.yml", dict(variables) | {"campaign": str(campaign)}, inventories, state),
     )
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         bar = progress.add_task("making the nodes ready", total=None)

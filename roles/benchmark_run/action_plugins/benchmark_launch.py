@@ -51,7 +51,9 @@ class ActionModule(ActionBase):
                 now = time.monotonic()
                 if now - shown >= int(arguments.get("show_every_s", 15)):
                     shown = now
-                    display.display(f"{arguments['label']}: {now - began:.0f} s, {last_line(result['tail'])}")
+                    display.display(
+                        f"{arguments['label']}: {now - began:.0f} s, {last_line(result['tail'])}"
+                    )
         finally:
             progress.unlink(missing_ok=True)
         result["log_sha256"] = self._fetch(result["log"], destination)
@@ -78,5 +80,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    printable = "".join(c if c.isprintable() else " " for c in lines[-1]) if lines else "no output yet"
+    printable = (
+        "".join(c if c.isprintable() else " " for c in lines[-1]) if lines else "no output yet"
+    )
     return printable[:120]

@@ -1,0 +1,84 @@
+# make demo | test | test-all | setup | lab-up | lab-down | lint | lock | clean
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+
+# What the lab and the mirror need of the operating system: command:package
+SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client nc.openbsd:netcat-openbsd \
+          gpg:gpg gpgv:gpgv apt-ftparchive:apt-utils git:git unshare:util-linux
+SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
+
+.PHONY: help setup system demo test test-all unit lint lab-up lab-down lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+setup: system .venv/.controller ## Set up the controller: system packages (named first) and .venv
+
+.venv/.controller: requirements/controller.txt
+	$(call venv)
+	$(BIN)/python -m pip install --quiet --require-hashes -r $<
+	touch $@
+
+.venv/.dev: requirements/dev.txt
+	$(call venv)
+	$(BIN)/python -m pip install --quiet --require-hashes -r $<
+	touch $@ .venv/.controller
+
+define venv
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || { echo "Making .venv (about a minute and 600 MB)"; $(PYTHON) -m venv .venv; }
+endef
+
+system:
+	@missing=()
+	for pair in $(SYSTEM); do command -v "$${pair%%:*}" >/dev/null || PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair#*:}"); done
+	for pair in $(SYSTEM_FILES); do test -e "$${pair%%:*}" || missing+=("$${pair#*:}"); done
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+	(( $${#missing[@]} )) || exit 0
+	if (( EUID == 0 )); then as=(); elif sudo -n true 2>/dev/null; then as=(sudo -n); else
+	  echo "Missing packages, and you may not install them. Ask for: apt-get install $${missing[*]}" >&2; exit 1; fi
+	echo "Installing with apt: $${missing[*]}"
+	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$${missing[@]}" >/dev/null
+
+demo: setup ## From a clean clone to a speed-up table: lab, provisioning, benchmark, table
+	@exec playbooks/demo.sh
+
+lab-up: setup ## Bring the embedded lab up
+	@ansible-playbook playbooks/lab.yml
+
+lab-down: ## Take the embedded lab down
+	@ansible-playbook playbooks/lab.yml -e lab_state=absent
+
+lint: .venv/.dev ## Linters and types
+	ruff check .
+	ruff format --check .
+	mypy
+	yamllint --strict .
+	ansible-lint --offline --strict
+
+unit: .venv/.dev ## Tests that need no lab
+	pytest -q -m 'not lab and not heavy'
+
+test: system .venv/.dev lint ## Every test that fits into half an hour
+	pytest -q -m 'not heavy'
+
+test-all: system .venv/.dev lint ## Every test
+	pytest -q
+
+lock: ## Compile the locked requirements anew (hashes, no index address)
+	for name in controller dev; do
+	  uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11 \
+	    $$([ $$name = dev ] && echo "--constraint requirements/controller.txt") \
+	    --output-file requirements/$$name.txt requirements/$$name.in
+	done
+
+clean: lab-down ## Remove what can be made again
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible

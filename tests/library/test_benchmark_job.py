@@ -1,0 +1,159 @@
+"""benchmark_job, executed as a module on this machine: real processes, real signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULE = Path(__file__).parents[2] / "library" / "benchmark_job.py"
+
+
+def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
+    """One call of the module, as Ansible makes it; returns what the module returns."""
+    arguments = {
+        "directory": str(directory),
+        "token": "t1",
+        "argv": list(argv),
+        "log": "train.log",
+        "wait_s": 10,
+    } | options
+    finished = subprocess.run(
+        [sys.executable, MODULE],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert finished.stdout, finished.stderr
+    return json.loads(finished.stdout)
+
+
+def processes_of(marker: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if marker in (entry / "cmdline").read_text():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def until_gone(marker: str, seconds: float = 15) -> bool:
+    deadline = time.monotonic() + seconds
+    while processes_of(marker):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_success(tmp_path: Path) -> None:
+    result = call(tmp_path / "r1", sys.executable, "-c", "print('Speed: 1.0')")
+    assert (result["finished"], result["exit_status"], result["reason"]) == (True, 0, "")
+    assert result["tail"] == "Speed: 1.0\n"
+    assert result["ended"] >= result["started"]
+    assert (tmp_path / "r1" / "train.log").read_text() == "Speed: 1.0\n"
+
+
+def test_exit_status_and_both_streams_are_kept(tmp_path: Path) -> None:
+    code = "import sys; sys.stderr.write('why\\n'); sys.exit(3)"
+    result = call(tmp_path, sys.executable, "-c", code)
+    assert result["exit_status"] == 3
+    assert "why" in result["tail"]
+
+
+def test_a_signal_is_a_negative_status(tmp_path: Path) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
+    assert call(tmp_path, sys.executable, "-c", code)["exit_status"] == -6
+
+
+def test_nothing_goes_through_a_shell(tmp_path: Path) -> None:
+    hostile = "$(touch owned); `touch owned` & ../x"
+    result = call(
+        tmp_path, sys.executable, "-c", "import sys; print(sys.argv[1])", hostile, cwd=str(tmp_path)
+    )
+    assert result["tail"].strip() == hostile
+    assert not (tmp_path / "owned").exists()
+
+
+def test_environment_is_only_what_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "planted")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    result = call(tmp_path, sys.executable, "-c", code, env={"OMP_NUM_THREADS": "1"})
+    seen = json.loads(result["tail"])
+    assert seen["OMP_NUM_THREADS"] == "1"
+    assert "SECRET_TOKEN" not in seen
+    assert set(seen) - {"LC_CTYPE"} == {
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "PATH",
+        "LANG",
+        "OMP_NUM_THREADS",
+    }
+
+
+def test_a_missing_program_is_status_127_with_its_name(tmp_path: Path) -> None:
+    result = call(tmp_path, "/nowhere/mpirun")
+    assert result["exit_status"] == 127
+    assert "/nowhere/mpirun" in result["tail"]
+
+
+def test_waiting_goes_on_in_later_calls_and_launches_once(tmp_path: Path) -> None:
+    argv = (sys.executable, "-c", "import time; time.sleep(1.5); print('end')")
+    first = call(tmp_path, *argv, wait_s=0.1)
+    assert (first["finished"], first["changed"]) == (False, True)
+    second = call(tmp_path, *argv)
+    assert (second["finished"], second["changed"], second["exit_status"]) == (True, False, 0)
+    assert second["tail"] == "end\n"
+
+
+def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
+    marker = f"dlperf-timeout-{os.getpid()}"
+    code = (
+        "import subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', '{marker}'])\n"
+        "time.sleep(60)"
+    )
+    result = call(tmp_path, sys.executable, "-c", code, marker, timeout_s=1, wait_s=30)
+    assert (result["finished"], result["reason"]) == (True, "timeout")
+    assert result["exit_status"] == -15
+    assert until_gone(marker)
+
+
+def test_without_a_controller_the_lease_ends_the_command(tmp_path: Path) -> None:
+    marker = f"dlperf-lease-{os.getpid()}"
+    argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
+    assert not call(tmp_path, *argv, wait_s=0, lease_s=2)["finished"]
+    assert until_gone(marker)
+    ended = call(tmp_path, *argv)  # the same launch: this looks at how it ended
+    assert (ended["finished"], ended["reason"]) == (True, "lease")
+
+
+def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
+    argv = (sys.executable, "-c", "import time; time.sleep(60)", f"dlperf-two-{os.getpid()}")
+    call(tmp_path, *argv, wait_s=0.3, lease_s=3)
+    refused = call(tmp_path, *argv, token="t2")
+    assert refused["failed"]
+    assert "another launch is running" in refused["msg"]
+    assert until_gone(argv[-1])
+    again = call(tmp_path, sys.executable, "-c", "print('again')", token="t3")
+    assert (again["exit_status"], again["tail"]) == (0, "again\n")
+
+
+def test_check_mode_starts_nothing(tmp_path: Path) -> None:
+    result = call(tmp_path / "r1", "/bin/true", _ansible_check_mode=True)
+    assert result["changed"]
+    assert not (tmp_path / "r1").exists()
