@@ -1,6 +1,7 @@
 #!/usr/bin/python
 # -*- coding: utf-8 -*-
 """Launch a command on a node, detached, and wait for it a little while at a time."""
+
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
@@ -9,7 +10,7 @@ DOCUMENTATION = r"""
 module: benchmark_job
 short_description: Launch a command detached from the connection and wait for its end
 description:
-  - The first call with a new O(token) starts O(argv) under a small supervisor that outlives the
+  - The first call with a new O(launch) starts O(argv) under a small supervisor that outlives the
     connection. Every call waits for at most O(wait_s) seconds and tells whether it has ended.
   - The supervisor ends the command's whole process group when it runs longer than O(timeout_s), or
     when no call has asked for it during O(lease_s) seconds, so that a controller that went away
@@ -17,7 +18,7 @@ description:
   - Standard output and standard error go to one log. Nothing goes through a shell.
 options:
   directory: {description: "Where the state and the log are kept; made if absent.", type: path, required: true}
-  token: {description: "Names this launch; another token in the same directory is another launch.", type: str, required: true}
+  launch: {description: "Names this launch; another name in the same directory is another launch.", type: str, required: true}
   argv: {description: "The command.", type: list, elements: str, required: true}
   env: {description: "Environment variables besides HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
   cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
@@ -33,7 +34,7 @@ EXAMPLES = r"""
 - name: Launch a training and wait for it for 5 seconds
   benchmark_job:
     directory: /opt/dlperf/runs/example/r1
-    token: 5f0c
+    launch: 5f0c
     argv: [/usr/bin/mpirun, -np, "2", hostname]
     log: train.log
   register: job
@@ -126,7 +127,7 @@ def environment(extra):
 
 def supervise(params, state_file, lease_file, log_file):
     """Run the command to its end, its time-out, or the end of the lease. Never returns."""
-    state = {"token": params["token"], "supervisor": os.getpid(), "started": time.time()}
+    state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
     reason = ""
     try:
         with open(os.devnull) as nothing, open(log_file, "wb") as log:
@@ -196,7 +197,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
-            "token": {"type": "str", "required": True, "no_log": False},
+            "launch": {"type": "str", "required": True},
             "argv": {"type": "list", "elements": "str", "required": True},
             "env": {"type": "dict", "default": {}},
             "cwd": {"type": "str", "default": ""},
@@ -217,8 +218,8 @@ def main():
         module.exit_json(changed=True, finished=True, skipped=True, log=log_file)
 
     state = read_state(state_file)
-    launch = state is None or state.get("token") != params["token"]
-    if launch:
+    start = state is None or state.get("launch") != params["launch"]
+    if start:
         if state and not state.get("finished") and is_alive(state["supervisor"]):
             module.fail_json(
                 msg="%s: another launch is running there since %s (supervisor %d). Wait for it; "
@@ -240,22 +241,18 @@ def main():
             break
         gone = "supervisor" in state and not is_alive(state["supervisor"])
         if gone and not (read_state(state_file) or {}).get("finished"):
-            module.fail_json(msg="%s: the supervisor of the launch is gone; was the node restarted, "
-                             "or did it run out of memory?" % directory)
+            module.fail_json(
+                msg="%s: the supervisor of the launch is gone; was the node restarted, "
+                "or did it run out of memory?" % directory
+            )
         if time.time() > deadline:
             break
         time.sleep(POLL_S)
 
     size, text = tail(log_file, params["tail_bytes"])
-    result = {key: state[key] for key in ("exit_status", "started", "ended", "reason") if key in state}
-    module.exit_json(
-        changed=launch,
-        finished=bool(state.get("finished")),
-        log=log_file,
-        log_bytes=size,
-        tail=text,
-        **result
-    )
+    result = dict((key, state[key]) for key in ("exit_status", "started", "ended", "reason") if key in state)
+    result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=text)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
     """One call of the module, as Ansible makes it; returns what the module returns."""
     arguments = {
         "directory": str(directory),
-        "token": "t1",
+        "launch": "t1",
         "argv": list(argv),
         "log": "train.log",
         "wait_s": 10,
@@ -145,11 +145,11 @@ def test_without_a_controller_the_lease_ends_the_command(tmp_path: Path) -> None
 def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(60)", f"dlperf-two-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0.3, lease_s=3)
-    refused = call(tmp_path, *argv, token="t2")
+    refused = call(tmp_path, *argv, launch="t2")
     assert refused["failed"]
     assert "another launch is running" in refused["msg"]
     assert until_gone(argv[-1])
-    again = call(tmp_path, sys.executable, "-c", "print('again')", token="t3")
+    again = call(tmp_path, sys.executable, "-c", "print('again')", launch="t3")
     assert (again["exit_status"], again["tail"]) == (0, "again\n")
 
 

@@ -38,7 +38,7 @@ class ActionModule(ActionBase):
         arguments = self._task.args
         destination = Path(arguments["destination"])
         progress = destination.with_name("progress.json")
-        job = dict(arguments["job"], token=uuid.uuid4().hex)
+        job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = time.monotonic()
         try:
             while True:
