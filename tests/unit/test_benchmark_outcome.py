@@ -1,0 +1,60 @@
+"""The outcome that roles/benchmark_run records for a run."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+PLUGIN = Path(__file__).parents[2] / "roles/benchmark_run/filter_plugins/benchmark_outcome.py"
+spec = importlib.util.spec_from_file_location("benchmark_outcome_plugin", PLUGIN)
+assert spec and spec.loader
+plugin = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(plugin)
+outcome = plugin.benchmark_outcome
+
+ENDED = {
+    "exit_status": 0,
+    "reason": "",
+    "started": 0.0,
+    "ended": 12.5,
+    "tail": "",
+    "log_sha256": "a",
+}
+
+
+def test_a_run_is_done_when_every_launch_succeeded() -> None:
+    found = outcome({"node1": ENDED, "node2": ENDED}, ["node1", "node2"], 60)
+    assert found == {
+        "status": "done",
+        "exit_status": 0,
+        "message": None,
+        "started": "1970-01-01T00:00:00+00:00",
+        "ended": "1970-01-01T00:00:12.500000+00:00",
+        "elapsed_s": 12.5,
+        "log_sha256": "a",
+    }
+
+
+def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
+    failed = ENDED | {"exit_status": 1, "tail": "Traceback\nImportError: no mxnet\n\n"}
+    found = outcome({"node1": ENDED, "node2": failed}, ["node1", "node2"], 60)
+    assert (found["status"], found["exit_status"]) == ("failed", 1)
+    assert found["message"] == ("node2: exit status 1; the log ends with: ImportError: no mxnet")
+
+
+def test_timeouts_and_lost_controllers_are_named() -> None:
+    for reason, words in (("timeout", "time-out of 60 s"), ("lease", "no controller")):
+        found = outcome({"n": ENDED | {"exit_status": -15, "reason": reason}}, ["n"], 60)
+        assert found["status"] == "failed"
+        assert words in found["message"]
+
+
+def test_an_unreachable_host_has_no_exit_status() -> None:
+    lost: dict[str, Any] = {"unreachable": True, "msg": "Connection timed out"}
+    found = outcome({"node1": lost}, ["node1"], 60)
+    assert found == {
+        "status": "failed",
+        "exit_status": None,
+        "message": "node1: Connection timed out",
+    }
