@@ -49,7 +49,7 @@ system:
 	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$${missing[@]}" >/dev/null
 
 demo: setup ## From a clean clone to a speed-up table: lab, provisioning, benchmark, table
-	@exec playbooks/demo.sh
+	@exec .ci/demo
 
 lab-up: setup ## Bring the embedded lab up
 	@ansible-playbook playbooks/lab.yml
