@@ -61,14 +61,13 @@ class Case:
     batch: Batch
     topology: Topology
     window: Window
+    variant: str = ""  # the network, where a workload has several
 
     @property
     def id(self) -> str:
         batch = self.batch
-        return (
-            f"{self.workload}-{self.source}_{batch.precision}"
-            f"_b{batch.batch_size_per_device}_{self.topology}"
-        )
+        name = f"{self.workload}-{self.source}" + (f"_{self.variant}" if self.variant else "")
+        return f"{name}_{batch.precision}_b{batch.batch_size_per_device}_{self.topology}"
 
 
 @dataclass(frozen=True)
