@@ -1,0 +1,328 @@
+"""The distribution's own apt, in a directory of its own: it resolves, fetches and verifies.
+
+Nothing of the machine's apt is touched and no root is needed. The list of installed packages is
+empty, so what apt would install is the complete closure, and signatures are always demanded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from dlperf_runner.errors import UserError
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+DEBIAN = "http://deb.debian.org/debian"
+# What every node has before provisioning, and what may have to move with what is installed.
+BASE = ("?essential", "?priority(required)")
+# The machine's way to the network (proxies, certificates, clocks) holds for the private apt too;
+# nothing else of its configuration does, above all not hooks and not leniency about signatures.
+_NETWORK = re.compile(
+    r"Acquire::(?:https?|ftp|tor|Retries|ForceIPv[46]|Queue-Mode|SRV|Proxy|"
+    r"Check-Valid-Until|Check-Date|Max-FutureTime)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One archive: its address, its suites, and the keyring that its signature must match."""
+
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...] = ("main",)
+    signed_by: str = str(KEYRING)
+
+    def stanza(self) -> str:
+        return (
+            f"Types: deb\nURIs: {self.uri}\nSuites: {' '.join(self.suites)}\n"
+            f"Components: {' '.join(self.components)}\nSigned-By: {self.signed_by}\n"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A package that apt chose: what it is called, where it lies, and its digest."""
+
+    name: str
+    version: str
+    architecture: str
+    filename: str
+    url: str
+    size: int
+    sha256: str
+
+    @property
+    def exact(self) -> str:
+        """As apt-get takes it."""
+        qualified = self.name if self.architecture == "all" else f"{self.name}:{self.architecture}"
+        return f"{qualified}={self.version}"
+
+
+@dataclass(frozen=True)
+class Root:
+    """The directory of a private apt."""
+
+    directory: Path
+    architecture: str
+
+
+def prepare(root: Root, sources: Sequence[Source]) -> None:
+    """Write the private apt's configuration; existing package lists are kept for a quick update."""
+    for command in ("apt-get", "apt-cache", "apt-config"):
+        if shutil.which(command) is None:
+            raise UserError(f"{command} is missing", hint="install the package apt")
+    for source in sources:
+        if not Path(source.signed_by).is_file():
+            raise UserError(
+                f"the keyring {source.signed_by} that verifies {source.uri} is missing",
+                hint="install the package debian-archive-keyring",
+            )
+    base = root.directory
+    for part in ("etc/empty", "lists/partial", "cache/archives/partial"):
+        (base / part).mkdir(parents=True, exist_ok=True)
+    (base / "status").write_text("")
+    (base / "etc/sources.sources").write_text("\n".join(s.stanza() for s in sources))
+    host = subprocess.run(
+        ["apt-config", "dump"], capture_output=True, text=True, check=False, env=_environment(None)
+    ).stdout
+    (base / "apt.conf").write_text(configuration(root, host))
+
+
+def configuration(root: Root, host_dump: str) -> str:
+    """apt.conf of the private apt; `host_dump` is what `apt-config dump` says on this machine."""
+    base = root.directory.resolve()
+    network = [line for line in host_dump.splitlines() if _NETWORK.match(line)]
+    return "\n".join(
+        [
+            *network,
+            f'Dir "{base}";',
+            f'Dir::Etc "{base}/etc";',
+            f'Dir::Etc::parts "{base}/etc/empty";',
+            f'Dir::Etc::main "{base}/etc/none";',
+            f'Dir::Etc::sourcelist "{base}/etc/sources.sources";',
+            f'Dir::Etc::sourceparts "{base}/etc/empty";',
+            f'Dir::Etc::preferences "{base}/etc/none";',
+            f'Dir::Etc::preferencesparts "{base}/etc/empty";',
+            f'Dir::Etc::trusted "{base}/etc/none";',
+            f'Dir::Etc::trustedparts "{base}/etc/empty";',
+            'Dir::Etc::netrc "/etc/apt/auth.conf";',
+            'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
+            f'Dir::State "{base}";',
+            'Dir::State::lists "lists";',
+            f'Dir::State::status "{base}/status";',
+            f'Dir::Cache "{base}/cache";',
+            f'APT::Architecture "{root.architecture}";',
+            f'APT::Architectures {{ "{root.architecture}"; }};',
+            # As root, apt would drop to a user that cannot write into a private folder.
+            'APT::Sandbox::User "root";',
+            'APT::Install-Recommends "false";',
+            'APT::Install-Suggests "false";',
+            'APT::Get::AllowUnauthenticated "false";',
+            'Acquire::AllowInsecureRepositories "false";',
+            'Acquire::AllowWeakRepositories "false";',
+            'Acquire::AllowDowngradeToInsecureRepositories "false";',
+            'Acquire::Languages "none";',
+            'Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";',
+            'Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";',
+            'Acquire::ForceHash "SHA256";',
+            "",
+        ]
+    )
+
+
+def update(root: Root) -> None:
+    """Fetch the package lists and verify their signatures."""
+    # --error-on: a source that cannot be reached would otherwise be a warning, and the closure
+    # would silently be computed from old lists, or without security updates.
+    result = _run(root, ["apt-get", "update", "--error-on=any"])
+    if result.returncode:
+        raise UserError(
+            "the package lists could not be fetched and verified",
+            found=_errors(result),
+            hint="another archive is chosen by --debian-mirror",
+        )
+
+
+def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice, ...]:
+    """What `packages` and all that they depend on are, in the versions that apt prefers."""
+    result = _run(root, ["apt-get", "-qq", "-y", "--print-uris", "install", *packages])
+    if result.returncode:
+        raise UserError("apt finds no complete set of packages", where=where, found=_errors(result))
+    return parse_uris(result.stdout)
+
+
+# 'http://host/debian/pool/main/g/gcc-12/gcc-12-base_12.2.0-14%2bdeb12u1_amd64.deb' gcc-12-base_12.2.0-14+deb12u1_amd64.deb 37596 SHA256:1896...  # noqa: E501
+_URI = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
+
+
+def parse_uris(text: str) -> tuple[Choice, ...]:
+    """The lines of `apt-get --print-uris`; one without a SHA256 is an error, never a choice."""
+    choices = []
+    for line in text.splitlines():
+        match = _URI.match(line)
+        parts = unquote(match["file"]).removesuffix(".deb").split("_") if match else []
+        if not match or len(parts) != 3:
+            raise UserError(
+                "apt-get --print-uris printed what is not understood",
+                expected="'URL' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST",
+                found=line[:200],
+            )
+        choices.append(
+            Choice(
+                parts[0],
+                parts[1],
+                parts[2],
+                match["file"],
+                match["url"],
+                int(match["size"]),
+                match["sha256"],
+            )
+        )
+    return tuple(choices)
+
+
+def stanzas(root: Root, choices: Sequence[Choice]) -> dict[str, str]:
+    """The index entry of each choice by its sha256, out of the lists that apt has verified."""
+    result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
+    found: dict[str, str] = {}
+    for stanza in result.stdout.split("\n\n"):
+        match = re.search(r"^SHA256: ([0-9a-f]{64})$", stanza, re.MULTILINE)
+        if match:
+            found.setdefault(match[1], stanza.strip("\n") + "\n")
+    for choice in choices:
+        if choice.sha256 not in found:
+            raise UserError(f"apt-cache shows no entry of {choice.exact}", found=_errors(result))
+    return found
+
+
+def download(root: Root, choices: Sequence[Choice], folder: Path) -> None:
+    """Fetch exactly these packages into `folder`; apt compares them with the signed lists."""
+    if not choices:
+        return
+    result = _run(
+        root, ["apt-get", "-qq", "download", *(choice.exact for choice in choices)], cwd=folder
+    )
+    if result.returncode:
+        raise UserError("packages could not be fetched", found=_errors(result))
+
+
+def _environment(root: Root | None) -> dict[str, str]:
+    own = {"APT_CONFIG": str(root.directory.resolve() / "apt.conf")} if root else {}
+    return {**os.environ, "LC_ALL": "C.UTF-8", **own}
+
+
+def _run(
+    root: Root, argv: Sequence[str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=False, cwd=cwd, env=_environment(root)
+    )
+
+
+def _errors(result: subprocess.CompletedProcess[str]) -> str:
+    """apt's own words: lines that start with E:, or the last line where there are none."""
+    lines = [line for line in result.stderr.splitlines() if line.startswith("E: ")]
+    lines = lines or result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
+    more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+    return "; ".join(line.removeprefix("E: ") for line in lines[:3]) + more
+
+
+def debian_sources(suite: str, archive: str, security: str, signed_by: str) -> tuple[Source, ...]:
+    """The suite with its updates and security updates, so that versions agree with a new base."""
+    return (
+        Source(archive, (suite, f"{suite}-updates"), signed_by=signed_by),
+        Source(security, (f"{suite}-security",), signed_by=signed_by),
+    )
+
+
+def host_sources(suite: str, etc: Path = Path("/etc")) -> tuple[Source, ...]:
+    """Debian's archive as this machine is told to reach it, else deb.debian.org.
+
+    A site's own mirror carries all suites under one address, so it serves for another suite than
+    the machine's own as well.
+    """
+    entries = _host_entries(etc) if _is_debian(etc) else []
+    archive, security, signed_by = DEBIAN, None, str(KEYRING)
+    codename = _codename(etc)
+    for source in entries:
+        if codename in source.suites:
+            archive, signed_by = source.uri, source.signed_by
+        if f"{codename}-security" in source.suites:
+            security = source.uri
+    return debian_sources(suite, archive, security or f"{archive}-security", signed_by)
+
+
+def _host_entries(etc: Path) -> list[Source]:
+    apt = etc / "apt"
+    entries: list[Source] = []
+    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if path.suffix == ".list":
+            entries += parse_one_line_sources(text)
+        elif path.suffix == ".sources":
+            entries += parse_deb822_sources(text)
+    return [entry for entry in entries if "main" in entry.components]
+
+
+def parse_one_line_sources(text: str) -> list[Source]:
+    """`deb [options] URI suite component...` lines of a sources.list."""
+    sources = []
+    for raw in text.splitlines():
+        match = re.match(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>.+)", raw.split("#")[0])
+        words = match["rest"].split() if match else []
+        if match is None or len(words) < 3:
+            continue
+        options = dict(o.split("=", 1) for o in shlex.split(match["options"] or "") if "=" in o)
+        signed_by = options.get("signed-by", str(KEYRING))
+        sources.append(Source(words[0].rstrip("/"), (words[1],), tuple(words[2:]), signed_by))
+    return sources
+
+
+def parse_deb822_sources(text: str) -> list[Source]:
+    """The stanzas of a .sources file; a key that stands in the file itself is not taken over."""
+    sources = []
+    for stanza in re.split(r"\n\s*\n", text):
+        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+        fields = {
+            key.strip().lower(): value.strip()
+            for key, _, value in (line.partition(":") for line in lines if line[:1].strip())
+        }
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled") == "no":
+            continue
+        signed_by = fields.get("signed-by", "")
+        for uri in fields.get("uris", "").split():
+            sources.append(
+                Source(
+                    uri.rstrip("/"),
+                    tuple(fields.get("suites", "").split()),
+                    tuple(fields.get("components", "").split()),
+                    signed_by if signed_by.startswith("/") else str(KEYRING),
+                )
+            )
+    return sources
+
+
+def _release(etc: Path) -> dict[str, str]:
+    try:
+        lines = (etc / "os-release").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {k: v.strip('"') for k, _, v in (line.partition("=") for line in lines)}
+
+
+def _is_debian(etc: Path) -> bool:
+    return _release(etc).get("ID") == "debian"
+
+
+def _codename(etc: Path) -> str:
+    return _release(etc).get("VERSION_CODENAME", "")

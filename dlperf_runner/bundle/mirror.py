@@ -1,0 +1,370 @@
+"""A mirror folder made, verified and repaired: whatever is right stays, the rest is fetched."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlperf_runner.bundle import apt, repository, wheels
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.manifest import Item, Manifest
+from dlperf_runner.bundle.needs import Needs, RequirementsFile, marker_environment, of_stack
+from dlperf_runner.bundle.requirements import Pinned, parse
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+_PARTIAL = ".partial"
+_LOCK = ".lock"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a mirror goes and where it comes from. `cache` keeps the signing key and apt's lists,
+    never inside the folder that is served."""
+
+    output: Path
+    cache: Path
+    sources: tuple[apt.Source, ...]
+    refresh: bool = False
+    base: tuple[str, ...] = apt.BASE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What making a mirror did: paths that were fetched, repaired (were damaged) and removed."""
+
+    manifest: Manifest
+    fetched: tuple[str, ...]
+    repaired: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.fetched or self.removed)
+
+
+def choose(
+    stack: str,
+    suite: str,
+    output: Path | None = None,
+    debian_mirror: str | None = None,
+    debian_security_mirror: str | None = None,
+    refresh: bool = False,
+) -> tuple[Needs, Settings]:
+    """The command line's choice: what is needed, out of the catalogue, and where from and to.
+
+    Without `debian_mirror`, packages come from where this machine has its own, if it is a Debian.
+    """
+    needs = of_stack(load_catalog(), stack, suite, ROOT)
+    cache = ROOT / ".cache"
+    if debian_mirror:
+        archive = debian_mirror.rstrip("/")
+        security = (debian_security_mirror or f"{archive}-security").rstrip("/")
+        sources = apt.debian_sources(suite, archive, security, str(apt.KEYRING))
+    else:
+        sources = apt.host_sources(suite)
+    output = output or cache / "mirror" / f"{stack}-{suite}"
+    return needs, Settings(output, cache, sources, refresh)
+
+
+def listing(needs: Needs) -> list[tuple[str, str, str]]:
+    """(kind, name, wanted by) of what a mirror would be made of, as far as the project's own files
+    say; dependencies of packages are known to the archive only."""
+    rows = [
+        ("deb", name, role)
+        for role, names in needs.packages.items()
+        for name in dict.fromkeys(names)
+    ]
+    for wanted, pinned in _requirements(needs).items():
+        rows += [(wanted.kind, str(entry), wanted.wanted_by) for entry in pinned]
+    return rows
+
+
+def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome:
+    """Make or repair the mirror; with nothing to do, only read and compare what is there."""
+    requirements = _requirements(needs)
+    inputs = _inputs(needs, settings)
+    output = settings.output
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with _alone(output):
+            before = manifests.read(output)
+            broken = manifests.damaged(output, before) if before else ()
+            stray = _strays(output, before)
+            if before and before.inputs_sha256 == inputs and not settings.refresh:
+                if not broken and not stray:
+                    return Outcome(before, (), (), ())
+                for path in broken:
+                    say(f"{path} is missing or altered: it is fetched again")
+            return _make(needs, settings, requirements, inputs, before, broken, say)
+    except OSError as error:
+        raise UserError(
+            f"the mirror could not be written: {error.strerror or error}",
+            where=str(error.filename or output),
+            hint="a second run goes on where this one stopped",
+        ) from error
+
+
+def _make(
+    needs: Needs,
+    settings: Settings,
+    requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
+    inputs: str,
+    before: Manifest | None,
+    broken: tuple[str, ...],
+    say: Say,
+) -> Outcome:
+    output, partial = settings.output, settings.output / _PARTIAL
+    partial.mkdir(exist_ok=True)
+    fetched: list[str] = []
+    wheel_items = _wheels(needs, output, partial, requirements, fetched, say)
+    packages, deb_items = _packages(needs, settings, partial, fetched, say)
+    index, fingerprint = _index(needs, settings, packages)
+    after = Manifest(
+        stack=needs.stack,
+        suite=needs.suite.name,
+        architecture=needs.architecture,
+        python=needs.suite.python,
+        inputs_sha256=inputs,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        sources=tuple(f"{s.uri} {' '.join(s.suites)}" for s in settings.sources),
+        key_fingerprint=fingerprint,
+        skipped=needs.skipped,
+        files=(*index, *deb_items, *wheel_items),
+    )
+    manifests.write(output, after)
+    shutil.rmtree(partial)
+    removed = _strays(output, after)
+    for path in removed:
+        (output / path).unlink()
+    _drop_empty_folders(output)
+    known = {item.path for item in before.files} if before else set()
+    repaired = tuple(path for path in broken if path in fetched and path in known)
+    return Outcome(after, tuple(fetched), repaired, removed)
+
+
+def _packages(
+    needs: Needs, settings: Settings, partial: Path, fetched: list[str], say: Say
+) -> tuple[list[repository.Package], list[Item]]:
+    names = tuple(dict.fromkeys(name for names in needs.packages.values() for name in names))
+    if not names:
+        return [], []
+    # One folder of lists per choice of sources, so that two mirrors do not spoil each other's.
+    key = hashlib.sha256(repr((settings.sources, needs.architecture)).encode()).hexdigest()[:12]
+    root = apt.Root(settings.cache / "apt" / f"{needs.suite.name}-{key}", needs.architecture)
+    say(f"reading the package lists of {needs.suite.name}")
+    apt.prepare(root, settings.sources)
+    apt.update(root)
+    where = f"stack {needs.stack}, apt_packages"
+    choices = apt.resolve(root, (*settings.base, *names), where=where)
+    stanzas = apt.stanzas(root, choices)
+    packages = [repository.parse(stanzas[choice.sha256]) for choice in choices]
+
+    output = settings.output
+    paths = {package.filename: f"apt/{package.filename}" for package in packages}
+    present = manifests.digests(output, paths.values())
+    missing = [
+        (choice, package)
+        for choice, package in zip(choices, packages, strict=True)
+        if present.get(paths[package.filename]) != package.sha256
+    ]
+    ready = manifests.digests(partial, (choice.filename for choice, _ in missing))
+    to_fetch = [choice for choice, _ in missing if ready.get(choice.filename) != choice.sha256]
+    if to_fetch:
+        megabytes = sum(choice.size for choice in to_fetch) / 1e6
+        say(f"fetching {len(to_fetch)} of {len(packages)} packages, {megabytes:.0f} MB")
+        for choice in to_fetch:
+            (partial / choice.filename).unlink(missing_ok=True)
+        apt.download(root, to_fetch, partial)
+    for choice, package in missing:
+        path = paths[package.filename]
+        _move_verified(partial / choice.filename, output / path, package.sha256)
+        fetched.append(path)
+
+    why = repository.reasons(packages, needs.packages)
+    return packages, [
+        Item(
+            path=paths[package.filename],
+            kind="deb",
+            name=package.name,
+            version=package.version,
+            sha256=package.sha256,
+            size=package.size,
+            wanted_by=why[package.name].wanted_by,
+            why=why[package.name].why,
+        )
+        for package in packages
+    ]
+
+
+def _wheels(
+    needs: Needs,
+    output: Path,
+    partial: Path,
+    requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
+    fetched: list[str],
+    say: Say,
+) -> list[Item]:
+    house = output / "wheels"
+    house.mkdir(exist_ok=True)
+    # (file, requirement) -> who wants it; a file that several environments want is one item.
+    chosen: dict[str, tuple[Pinned, RequirementsFile, list[str]]] = {}
+    for wanted, pins in requirements.items():
+        digests = manifests.digests(house, (p.name for p in house.iterdir()))
+        missing = [pin for pin in pins if not wheels.file_for(pin, digests, wanted.kind)]
+        if missing:
+            say(f"fetching {', '.join(map(str, missing))} of {wanted.path}")
+            wheels.download(needs, wanted, missing, partial / "wheels")
+            arrived = manifests.digests(
+                partial / "wheels", (p.name for p in (partial / "wheels").iterdir())
+            )
+            for pin in missing:
+                name = wheels.file_for(pin, arrived, wanted.kind)
+                if name is None:
+                    raise UserError(f"pip fetched no {wanted.kind} of {pin}", where=wanted.path)
+                _move_verified(partial / "wheels" / name, house / name, arrived[name])
+                fetched.append(f"wheels/{name}")
+                digests[name] = arrived[name]
+        for pin in pins:
+            name = wheels.file_for(pin, digests, wanted.kind) or ""
+            _, _, wanters = chosen.setdefault(name, (pin, wanted, []))
+            wanters.append(wanted.wanted_by)
+    house_digests = manifests.digests(house, chosen)
+    return [
+        Item(
+            path=f"wheels/{name}",
+            kind=wanted.kind,
+            name=pin.name,
+            version=pin.version,
+            sha256=house_digests[name],
+            size=(house / name).stat().st_size,
+            wanted_by=tuple(wanters),
+            why=f"{pin} in {wanted.path}",
+        )
+        for name, (pin, wanted, wanters) in sorted(chosen.items())
+    ]
+
+
+def _index(
+    needs: Needs, settings: Settings, packages: list[repository.Package]
+) -> tuple[list[Item], str]:
+    suite, folder = needs.suite.name, settings.output / "apt"
+    files = repository.index_files(packages, suite, needs.architecture, datetime.now(UTC))
+    signed = repository.sign(files[f"dists/{suite}/Release"], settings.cache / "mirror-key")
+    repository.write_index(folder, files, signed, suite)
+    paths = [*files, *(f"dists/{suite}/{name}" for name in ("Release.gpg", "InRelease"))]
+    paths += ["dlperf-mirror.asc", "dlperf-mirror.gpg"]
+    digests = manifests.digests(folder, paths)
+    items = [
+        Item(
+            path=f"apt/{path}",
+            kind="index" if path.startswith("dists/") else "key",
+            name=Path(path).name,
+            version="",
+            sha256=digests[path],
+            size=(folder / path).stat().st_size,
+            wanted_by=("apt",),
+            why="the signed index of the packages, and the key that it is verified with",
+        )
+        for path in paths
+    ]
+    return items, signed.fingerprint
+
+
+def _requirements(needs: Needs) -> dict[RequirementsFile, tuple[Pinned, ...]]:
+    environment = marker_environment(needs.suite, needs.architecture)
+    return {
+        wanted: parse(
+            _text(needs.root / wanted.path, wanted), where=wanted.path, environment=environment
+        )
+        for wanted in needs.requirements
+    }
+
+
+def _text(path: Path, wanted: RequirementsFile) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"the requirements of {wanted.wanted_by} cannot be read",
+            where=wanted.path,
+            found=str(error),
+        ) from error
+
+
+def _inputs(needs: Needs, settings: Settings) -> str:
+    """A digest of everything that decides what the mirror holds, the archive's own state aside."""
+    document = {
+        "format": manifests.FORMAT,
+        "stack": needs.stack,
+        "suite": repr(needs.suite),
+        "architecture": needs.architecture,
+        "packages": {role: list(names) for role, names in needs.packages.items()},
+        "base": list(settings.base),
+        "requirements": [
+            [repr(wanted), manifests.digest(needs.root / wanted.path)]
+            for wanted in needs.requirements
+        ],
+        "skipped": [repr(entry) for entry in needs.skipped],
+        "sources": [source.stanza() for source in settings.sources],
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _move_verified(source: Path, target: Path, sha256: str) -> None:
+    found = manifests.digest(source) if source.is_file() else "no file"
+    if found != sha256:
+        source.unlink(missing_ok=True)
+        raise UserError(
+            f"{target.name} is not what was promised",
+            expected=f"sha256 {sha256}",
+            found=found,
+            hint="run it again: it will be fetched anew",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.chmod(0o644)
+    source.replace(target)
+
+
+def _strays(output: Path, manifest: Manifest | None) -> tuple[str, ...]:
+    """Files below apt/ and wheels/ that the manifest does not name."""
+    known = {item.path for item in manifest.files} if manifest else set()
+    found = (
+        path.relative_to(output).as_posix()
+        for part in ("apt", "wheels")
+        for path in (output / part).rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
+    return tuple(sorted(path for path in found if path not in known))
+
+
+def _drop_empty_folders(output: Path) -> None:
+    for folder, _, _ in os.walk(output / "apt", topdown=False):
+        if not any(Path(folder).iterdir()):
+            Path(folder).rmdir()
+
+
+@contextmanager
+def _alone(output: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that two runs do not take each other's files for strays."""
+    with (output / _LOCK).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                "another run is making this mirror",
+                where=str(output),
+                hint="wait for it to end, or choose another folder with --output",
+            ) from None
+        yield

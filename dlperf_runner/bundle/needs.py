@@ -1,0 +1,152 @@
+"""What a stack needs on a suite: packages by role, and locked requirements files."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+
+from dlperf_runner.bundle.manifest import Skipped
+from dlperf_runner.catalog import Catalog, lookup
+from dlperf_runner.errors import UserError
+
+Kind = Literal["wheel", "sdist"]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A Debian release: its Python, and its C library, which decides which wheels can run."""
+
+    name: str
+    python: str
+    glibc: str
+
+
+SUITES = {
+    suite.name: suite
+    for suite in (
+        Suite("bullseye", python="3.9", glibc="2.31"),
+        Suite("bookworm", python="3.11", glibc="2.36"),
+        Suite("trixie", python="3.13", glibc="2.41"),
+    )
+}
+
+# Debian's name of an architecture, and Python's.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class RequirementsFile:
+    """A locked requirements file; `path` is relative to the repository's root."""
+
+    path: str
+    wanted_by: str
+    kind: Kind = "wheel"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Everything that provisioning a stack on a suite installs."""
+
+    stack: str
+    suite: Suite
+    architecture: str
+    packages: Mapping[str, tuple[str, ...]]
+    requirements: tuple[RequirementsFile, ...]
+    skipped: tuple[Skipped, ...] = ()
+    root: Path = Path()
+
+
+# uv is installed on the nodes before any environment, and makes them.
+UV = RequirementsFile("requirements/uv.txt", "uv")
+
+
+def of_stack(catalog: Catalog, stack_name: str, suite_name: str, root: Path) -> Needs:
+    """What the catalogue says that `stack_name` needs; environments whose Python the suite does
+    not have are left out, and the reason is kept."""
+    stack = lookup("stack", stack_name, catalog.stacks, "--stack")
+    suite = suite_named(suite_name, stack.suites)
+    packages = dict(stack.apt_packages)
+    requirements = [UV]
+    skipped = []
+    for framework in catalog.frameworks.values():
+        environment = framework.environments.get(stack.name)
+        if environment is None:
+            continue
+        if not SpecifierSet(environment.python).contains(suite.python):
+            reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
+            skipped.append(Skipped(framework.name, reason))
+            continue
+        requirements.append(RequirementsFile(environment.requirements, framework.name))
+        if horovod := environment.horovod:
+            by = f"horovod ({framework.name})"
+            requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))
+            requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
+            if horovod.apt_build_packages:
+                packages[by] = horovod.apt_build_packages
+    return Needs(
+        stack=stack.name,
+        suite=suite,
+        architecture=host_architecture(),
+        packages=packages,
+        requirements=tuple(requirements),
+        skipped=tuple(skipped),
+        root=root,
+    )
+
+
+def suite_named(name: str, allowed: tuple[str, ...] | None = None) -> Suite:
+    known = allowed if allowed is not None else tuple(SUITES)
+    if name not in known or name not in SUITES:
+        raise UserError(
+            f"the suite {name} is not one that can be mirrored",
+            where="--suite",
+            expected=" or ".join(known),
+            found=name,
+        )
+    return SUITES[name]
+
+
+def host_architecture() -> str:
+    """Debian's name of this machine's architecture; the nodes are taken to have the same."""
+    machine = platform.machine()
+    for debian, python in MACHINES.items():
+        if machine == python:
+            return debian
+    raise UserError(
+        "mirrors can be made on these machines only",
+        expected=" or ".join(MACHINES.values()),
+        found=machine,
+    )
+
+
+def marker_environment(suite: Suite, architecture: str) -> dict[str, str]:
+    """PEP 508 marker variables as the node's own interpreter has them."""
+    return {
+        "implementation_name": "cpython",
+        "implementation_version": f"{suite.python}.0",
+        "os_name": "posix",
+        "platform_machine": MACHINES[architecture],
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": f"{suite.python}.0",
+        "python_version": suite.python,
+        "sys_platform": "linux",
+        "extra": "",
+    }
+
+
+def wheel_platforms(suite: Suite, architecture: str) -> tuple[str, ...]:
+    """Platform tags of the wheels that run there, newest first (PEP 600 and its ancestors)."""
+    machine = MACHINES[architecture]
+    minor = int(suite.glibc.split(".")[1])
+    oldest = 5 if machine == "x86_64" else 17
+    tags = [f"manylinux_2_{version}_{machine}" for version in range(minor, oldest - 1, -1)]
+    ancestors = ["manylinux2014"] + (["manylinux2010", "manylinux1"] if machine == "x86_64" else [])
+    return (*tags, *(f"{name}_{machine}" for name in ancestors), f"linux_{machine}")

@@ -1,0 +1,93 @@
+"""Hash-pinned requirements files, read for another interpreter than the one that runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from dlperf_runner.errors import UserError
+
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?:\s|$)")
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One release of one project, and the digests of the files that may stand for it."""
+
+    name: str
+    version: str
+    sha256: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.name}=={self.version}"
+
+    def line(self) -> str:
+        hashes = " ".join(f"--hash=sha256:{digest}" for digest in sorted(self.sha256))
+        return f"{self.name}=={self.version} {hashes}"
+
+
+def parse(text: str, *, where: str, environment: Mapping[str, str]) -> tuple[Pinned, ...]:
+    """The requirements that hold in `environment` (PEP 508 marker variables), in file order.
+
+    pip evaluates markers for the interpreter that runs it, which is the controller's; the files
+    are for the nodes'. Anything that is not `name==version --hash=sha256:...` is refused, because
+    it could not be verified.
+    """
+    pinned = []
+    for number, logical in _logical_lines(text):
+        at = f"{where}:{number}"
+        if logical.startswith("-"):
+            raise UserError(
+                "options do not belong in a locked requirements file",
+                where=at,
+                expected="name==version --hash=sha256:...",
+                found=logical,
+            )
+        specification = logical.split(" --hash=", 1)[0].strip()
+        try:
+            requirement = Requirement(specification)
+        except InvalidRequirement as error:
+            raise UserError(str(error), where=at, found=logical[:200]) from None
+        versions = list(requirement.specifier)
+        if len(versions) != 1 or versions[0].operator != "==" or "*" in versions[0].version:
+            raise UserError(
+                "a requirement must be pinned",
+                where=at,
+                expected=f"{requirement.name}==<version>",
+                found=specification,
+            )
+        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+            continue
+        hashes = frozenset(_HASH.findall(logical))
+        if not hashes:
+            raise UserError(
+                "a requirement must carry its sha256",
+                where=at,
+                expected=f"{specification} --hash=sha256:...",
+                found=logical[:200],
+            )
+        pinned.append(Pinned(canonicalize_name(requirement.name), versions[0].version, hashes))
+    return tuple(pinned)
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """(number of the first line, text with continuations joined); comments and blanks are gone."""
+    lines: list[tuple[int, str]] = []
+    open_since: int | None = None
+    parts: list[str] = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = re.sub(r"(^|\s)#.*$", "", raw).strip()
+        if not line and open_since is None:
+            continue
+        open_since = open_since or number
+        parts.append(line.removesuffix("\\").strip())
+        if not line.endswith("\\"):
+            lines.append((open_since, " ".join(part for part in parts if part)))
+            open_since, parts = None, []
+    if open_since is not None:
+        lines.append((open_since, " ".join(part for part in parts if part)))
+    return [(number, line) for number, line in lines if line]
