@@ -362,6 +362,69 @@ def summarize(
         raise typer.Exit(2)
 
 
+@app.command()
+def bundle(
+    stack: Annotated[str, typer.Option("--stack", help="A stack.", metavar="NAME")] = "cpu",
+    suite: Annotated[
+        str,
+        typer.Option(
+            "--suite",
+            help="The nodes' Debian release; default: the stack's first.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", help="Default: .cache/mirror/<stack>-<suite> of the project.", metavar="DIR"
+        ),
+    ] = None,
+    debian_mirror: Annotated[
+        str,
+        typer.Option(
+            "--debian-mirror",
+            help="Where packages come from; default: where this machine has its own.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = "",
+    debian_security_mirror: Annotated[
+        str,
+        typer.Option(
+            "--debian-security-mirror",
+            help="Their security updates; default: beside --debian-mirror.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = "",
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Look for newer packages in the archive.")
+    ] = False,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Only show what would be in it.")
+    ] = False,
+) -> None:
+    """Make the mirror folder from which nodes without a way out install."""
+    from .bundle import listing, make
+    from .bundle.mirror import choose
+
+    suite = suite or next(iter(_catalog().stack(stack, "--stack").suites), "")
+    needs, settings = choose(
+        stack, suite, output, debian_mirror or None, debian_security_mirror or None, refresh
+    )
+    if list_only:
+        _print_table(f"{stack} on {suite}", ("kind", "name", "wanted by"), listing(needs))
+        return
+    made = make(needs, settings, say=lambda text: print(text, file=sys.stderr, flush=True))
+    for skipped in made.manifest.skipped:
+        print(f"left out: {skipped}", file=sys.stderr)
+    print(
+        f"{settings.output}: {_count(len(made.manifest.files), 'file')},"
+        f" {len(made.fetched)} fetched, {len(made.removed)} removed"
+    )
+
+
 def _print_summary(directory: Path, output_dir: Path | None) -> bool:
     """Print the table and where it is kept; False where a log could not be believed."""
     from .summarize import summarize as summarize_directory

@@ -108,17 +108,26 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
             hint="make setup, then . .venv/bin/activate",
         ) from None
     if done.returncode != 0:
-        where = f"-i {' -i '.join(inventories)}" if inventories else "the inventory"
-        raise UserError(f"Ansible cannot read it: {_reason(done.stderr)}", where=where)
+        raise _unreadable(inventories, done.stderr)
     listing: dict[str, Any] = json.loads(done.stdout)
     return listing
 
 
-def _reason(stderr: str) -> str:
-    """The last few lines in which Ansible says what is wrong."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or "nvalid" in line or "Origin" in line]
-    return "\n  ".join((telling or lines)[-6:]) or "it gives no reason"
+def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
+    """What Ansible says about an inventory, of which each of its plugins complains in turn:
+    the complaint of the one that the file is meant for, and the line that one of them names."""
+    origin = re.search(r"Origin: (\S+:\d+)", stderr)
+    where = origin[1] if origin else " ".join(f"-i {name}" for name in inventories)
+    complaints = re.findall(
+        r"^(?:YAML parsing failed|Failed to parse inventory): (.+)", stderr, re.M
+    )
+    is_yaml = where.split(":")[0].endswith((".yml", ".yaml", ".json"))
+    if complaints:
+        problem = complaints[0 if is_yaml else -1]
+    else:
+        lines = [line for line in stderr.splitlines() if line.strip()]
+        problem = lines[-1].strip() if lines else "it gives no reason"
+    return UserError(f"Ansible cannot read this inventory: {problem}", where=where or None)
 
 
 # How a variable's value is checked: returns the value, or None where it is of another kind.
