@@ -126,6 +126,7 @@ class Environment(_Model):
 
     python: str
     requirements: RelativePath
+    distribution: str | None = None  # the framework's own among the requirements; None: its name
     horovod: Horovod | None = None
 
 
@@ -135,6 +136,7 @@ class Framework(_Model):
     name: Name
     title: str
     import_name: str
+    tensor: str | None = None  # dotted name of what makes a tensor of a list, for proofs
     environments: dict[str, Environment]
 
 
