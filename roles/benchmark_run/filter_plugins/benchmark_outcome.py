@@ -17,7 +17,9 @@ options:
 def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     """Why this host's launch did not succeed; None if it did."""
     if job.get("unreachable") or "exit_status" not in job:
-        return f"{host}: {job.get('msg') or 'the launch gave no exit status'}"
+        stderr = str(job.get("module_stderr") or "").strip()
+        message = job.get("msg") or "the launch gave no exit status"
+        return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
     if job.get("reason") == "timeout":
         return f"{host}: ended after its time-out of {timeout_s} s"
     if job.get("reason") == "lease":
