@@ -83,7 +83,9 @@ def prepare(root: Root, sources: Sequence[Source]) -> None:
         if not Path(source.signed_by).is_file():
             raise UserError(
                 f"the keyring {source.signed_by} that verifies {source.uri} is missing",
-                hint="install the package debian-archive-keyring",
+                hint="install the package debian-archive-keyring"
+                if source.signed_by == str(KEYRING)
+                else None,
             )
     base = root.directory
     for part in ("etc/empty", "lists/partial", "cache/archives/partial"):

@@ -39,6 +39,9 @@ class Skipped:
     environment: str
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.environment}: {self.reason}"
+
 
 @dataclass(frozen=True)
 class Manifest:

@@ -104,6 +104,8 @@ def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome
             stray = _strays(output, before)
             if before and before.inputs_sha256 == inputs and not settings.refresh:
                 if not broken and not stray:
+                    # What a refresh that was interrupted had fetched.
+                    shutil.rmtree(output / _PARTIAL, ignore_errors=True)
                     return Outcome(before, (), (), ())
                 for path in broken:
                     say(f"{path} is missing or altered: it is fetched again")

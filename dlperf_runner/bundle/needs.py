@@ -99,13 +99,13 @@ def of_stack(catalog: Catalog, stack_name: str, suite_name: str, root: Path) -> 
     )
 
 
-def suite_named(name: str, allowed: tuple[str, ...] | None = None) -> Suite:
-    known = allowed if allowed is not None else tuple(SUITES)
-    if name not in known or name not in SUITES:
+def suite_named(name: str, allowed: tuple[str, ...]) -> Suite:
+    known = [suite for suite in allowed if suite in SUITES]
+    if name not in known:
         raise UserError(
-            f"the suite {name} is not one that can be mirrored",
+            "the stack is not made for this suite",
             where="--suite",
-            expected=" or ".join(known),
+            expected=" or ".join(known) or "a stack that names suites",
             found=name,
         )
     return SUITES[name]

@@ -81,11 +81,13 @@ def download(
             check=False,
         )
     if result.returncode:
+        output = result.stdout + result.stderr
         raise UserError(
-            f"{', '.join(map(str, missing))}: pip could not fetch a {wanted.kind} for "
-            f"Python {needs.suite.python} ({needs.suite.name}, {needs.architecture})",
+            f"pip could not fetch {wanted.kind}s for Python {needs.suite.python} "
+            f"({needs.suite.name}, {needs.architecture})",
             where=wanted.path,
-            found=errors_of(result.stdout + result.stderr),
+            found=errors_of(output),
+            hint=hint_for(output, needs),
         )
 
 
@@ -98,3 +100,15 @@ def errors_of(output: str) -> str:
     mismatch = re.findall(r"^\s+(Expected sha256 .*|Got\s+.*)$", output, re.MULTILINE)
     text = "; ".join([*errors, *mismatch]) or (lines[-1].strip() if lines else "nothing")
     return text if len(text) <= 600 else text[:600] + "..."
+
+
+def hint_for(output: str, needs: Needs) -> str | None:
+    if "Retrying (" in output or "from versions: none" in output:
+        return "is the package index reachable? pip's own configuration says where it is"
+    if "No matching distribution" in output:
+        return (
+            f"the lock holds a release without a wheel for Python {needs.suite.python}: compile it "
+            f"with --universal --python-version {needs.suite.python}, or narrow the environment's "
+            "`python` in catalog/frameworks"
+        )
+    return None
