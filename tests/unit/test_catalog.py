@@ -1,0 +1,240 @@
+"""The catalogue is read whole and checked; a mistake is told with its line, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from plan_examples import write_catalog
+
+from dlperf_runner.case import Topology
+from dlperf_runner.catalog import CATALOG, load_catalog
+from dlperf_runner.errors import UserError
+
+RESNET = "mxnet-resnet50v1b"
+
+
+def test_the_shipped_catalogue_holds_the_published_matrix() -> None:
+    workload = load_catalog().workloads[RESNET]
+    published = workload.matrices["published"]
+    topologies = ["1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g"]
+    assert published.topologies == tuple(Topology.parse(text) for text in topologies)
+    batches = [(entry.precision, entry.batch_size_per_device) for entry in published.batches]
+    assert batches == [("fp32", 128), ("fp16", 256)]
+    assert published.repeats == 5
+    rule = workload.rule_of("published")
+    assert (rule.total_steps, rule.warmup_steps, rule.estimator) == (120, 20, "mean_of_rates")
+
+
+def test_a_matrix_changes_the_rule() -> None:
+    rule = load_catalog().workloads[RESNET].rule_of("smoke")
+    assert (rule.total_steps, rule.warmup_steps, rule.estimator) == (12, 4, "mean_of_rates")
+
+
+def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
+    catalog = load_catalog(write_catalog(tmp_path))
+    assert len(catalog.workloads) == 5
+    assert catalog.workloads["mxnet-arcface"].model_names == (
+        "arcface",
+        "arcface-r100",
+        "arcface-y1",
+    )
+    assert catalog.workloads["tensorflow-resnet50v1.5"].precisions == ("fp32", "amp")
+    upstream = catalog.workloads["paddle-arcface"].sources.upstream
+    assert upstream is not None
+    assert upstream.taken == ("demo", "plsc")
+
+
+def test_values_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_catalog().workloads[RESNET].title = "other"
+
+
+@pytest.mark.parametrize(
+    ("entry", "old", "new", "message"),
+    [
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "launcher: mpirun",
+            "launcher: mpirum",
+            ".yml:{line}: launcher: unknown launcher"
+            " (expected one of mpirun, single_process, paddle_launch, same_command_everywhere,"
+            " found 'mpirum')",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "short_name: rn50",
+            "short_nam: rn50",
+            ".yml:{line}: short_nam: unknown key (expected one of name, title, framework,",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "short_name: rn50\n",
+            "",
+            ": the key short_name is missing (expected short_name, found only name, title,",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "    repeats: 5",
+            "    repeats: five",
+            ".yml:{line}: matrices.published.repeats: this value does not fit"
+            " (expected a valid integer, found 'five')",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "    topologies: [1n1g, 1n2g, 2n2g]",
+            "    topologies: [1n1g, 12g, 2n2g]",
+            ".yml:{line}: matrices.smoke.topologies.1: this is no topology"
+            " (expected nodes and devices, like 2n8g, found '12g')",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            '      - "{total_steps}"',
+            '      - "{steps}"',
+            ".yml:{line}: sources.builtin.argv.8: unknown placeholder (expected one of"
+            " batch_size_per_device, classes, dtype,",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            '      - "{total_steps}"',
+            '      - "{total_steps!r}"',
+            "sources.builtin.argv.8: '{{total_steps!r}}' holds a placeholder that is no plain",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "rule: {total_steps: 12, warmup_steps: 4}",
+            "rule: {total_steps: 12, warmup_steps: 12}",
+            ".yml:{line}: matrices.smoke.rule: no step is left to measure",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "    parameters: {image_size: 64}",
+            "    parameters: {imagesize: 64}",
+            ".yml:{line}: matrices.smoke.parameters.imagesize: this parameter has no default"
+            " (expected one of the workload's parameters: image_size, classes, found 'imagesize')",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "precision: fp16, batch_size_per_device: 256",
+            "precision: fp8, batch_size_per_device: 256",
+            ".yml:{line}: matrices.published.batches.1.precision: this precision has no dtype"
+            " (expected one of fp32, fp16, found 'fp8')",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "framework: mxnet",
+            "framework: mxnets",
+            "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
+            " (expected one of mxnet, oneflow, paddle, tensorflow)",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "name: mxnet-resnet50v1b",
+            "name: mxnet-resnet50",
+            ".yml:{line}: name: the entry's name and its file's name differ"
+            " (expected mxnet-resnet50v1b, found mxnet-resnet50)",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "launcher: mpirun",
+            "launcher: mpirun\nlauncher: mpirun",
+            ": the key 'launcher' stands here twice",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "families: [resnet50]",
+            "families: [resnet50",
+            "workloads/mxnet-resnet50v1b.yml:{next}: this is not YAML:",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
+            "[dlperf_runner/workloads/mxnet_resnet50.py]",
+            "[../elsewhere.py]",
+            ".yml:{line}: sources.builtin.files.0: this path leads out of its tree",
+        ),
+        (
+            "workloads/paddle-arcface.yml",
+            r"'fluid\.CUDAPlace\('",
+            "'fluid(CUDAPlace'",
+            "sources.upstream.patches.0.pattern: missing ), unterminated subpattern",
+        ),
+        (
+            "workloads/mxnet-arcface.yml",
+            "variant: y1, precision: fp32, batch_size_per_device: 352",
+            "variant: y2, precision: fp32, batch_size_per_device: 352",
+            "matrices.published.batches.4.variant: unknown variant (expected one of r100, y1,"
+            " found 'y2')",
+        ),
+        (
+            "workloads/mxnet-arcface.yml",
+            "topologies: [1n1g,",
+            "topologies: [2n1g,",
+            "matrices.published.topologies.0: too many nodes for this workload",
+        ),
+        (
+            "frameworks/paddle.yml",
+            "  v100:",
+            "  v200:",
+            "frameworks/paddle.yml: environments: unknown stack 'v200' (expected one of cpu, v100)",
+        ),
+        (
+            "stacks/v100.yml",
+            "accelerator: gpu",
+            "accelerator: [gpu]",
+            "stacks/v100.yml:3: accelerator: this value does not fit (expected 'cpu' or 'gpu',"
+            " found ['gpu'])",
+        ),
+    ],
+)
+def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, message: str) -> None:
+    root = write_catalog(tmp_path)
+    path = root / entry
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    line = text[: text.index(old)].count("\n") + 1
+    with pytest.raises(UserError) as caught:
+        load_catalog(root)
+    assert message.format(line=line, next=line + 1) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xff\xfe", "this is not UTF-8 (found byte 0)"),
+        (b"- a\n- b\n", "this is no catalogue entry (expected keys and values, found ['a', 'b'])"),
+        (b"", "this is no catalogue entry (expected keys and values, found None)"),
+        (b"name: !!python/object:os.system x\n", "this is not YAML: could not determine"),
+    ],
+)
+def test_what_is_no_entry_is_told(tmp_path: Path, content: bytes, message: str) -> None:
+    root = write_catalog(tmp_path)
+    (root / "stacks" / "bad.yml").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        load_catalog(root)
+    assert "stacks/bad.yml" in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_several_mistakes_are_counted(tmp_path: Path) -> None:
+    root = write_catalog(tmp_path)
+    (root / "stacks" / "bad.yml").write_text("name: bad\ntitle: 1\naccelerator: 2\n")
+    with pytest.raises(UserError, match="and 1 more in this file"):
+        load_catalog(root)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    catalog = load_catalog()
+    with pytest.raises(
+        UserError, match=r"--workload: unknown workload 'x' \(expected one of mxnet"
+    ):
+        catalog.workload("x", "--workload")
+
+
+def test_files_of_the_shipped_catalogue_exist() -> None:
+    root = CATALOG.parent.parent
+    for workload in load_catalog().workloads.values():
+        if workload.sources.builtin:
+            for name in workload.sources.builtin.files:
+                assert (root / name).is_file(), name
+        assert (CATALOG.parent / "logs" / f"{workload.log_format}.py").is_file()
