@@ -1,0 +1,160 @@
+"""The inventory is read as Ansible reads it; a wrong variable is told with its host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlperf_runner.errors import UserError
+from dlperf_runner.inventory import Node, nodes_of, read_inventory
+
+GOOD = {
+    "dlperf_devices_per_node": 8,
+    "dlperf_accelerator": "Tesla V100-SXM2-16GB",
+    "dlperf_stack": "v100-cuda10.2",
+}
+
+
+def listing(**hosts: dict[str, Any]) -> dict[str, Any]:
+    """What `ansible-inventory --list` prints for hosts of the group."""
+    return {"_meta": {"hostvars": hosts}, "nodes": {"hosts": list(hosts)}}
+
+
+def test_defaults() -> None:
+    assert nodes_of(listing(a=GOOD)) == (
+        Node(
+            name="a",
+            address="a",
+            devices_per_node=8,
+            accelerator="Tesla V100-SXM2-16GB",
+            stack="v100-cuda10.2",
+        ),
+    )
+
+
+def test_every_variable() -> None:
+    (node,) = nodes_of(
+        listing(
+            a={
+                **GOOD,
+                "ansible_host": "192.168.0.9",
+                "dlperf_address": "10.11.0.2",
+                "dlperf_interface": "ib0",
+                "dlperf_frameworks": ["mxnet", "paddle"],
+                "dlperf_user": "bench",
+                "dlperf_matrix": "smoke",
+                "dlperf_env": {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": 0},
+                "dlperf_mpirun": "/usr/local/openmpi/bin/mpirun",
+                "dlperf_mpirun_args": ["--oversubscribe"],
+            }
+        )
+    )
+    assert node == Node(
+        name="a",
+        address="10.11.0.2",
+        devices_per_node=8,
+        accelerator="Tesla V100-SXM2-16GB",
+        stack="v100-cuda10.2",
+        interface="ib0",
+        frameworks=("mxnet", "paddle"),
+        user="bench",
+        matrix="smoke",
+        env={"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "0"},
+        mpirun="/usr/local/openmpi/bin/mpirun",
+        mpirun_args=("--oversubscribe",),
+    )
+
+
+def test_the_address_is_the_one_that_ansible_uses_where_none_is_named() -> None:
+    (node,) = nodes_of(listing(a={**GOOD, "ansible_host": "10.11.0.2"}))
+    assert node.address == "10.11.0.2"
+
+
+def test_a_plain_reference_is_followed() -> None:
+    variables = {
+        **GOOD,
+        "ansible_host": "10.11.0.2",
+        "dlperf_address": "{{ ansible_host }}",
+        "dlperf_user": "{{ inventory_hostname }}",
+    }
+    (node,) = nodes_of(listing(a=variables))
+    assert (node.address, node.user) == ("10.11.0.2", "a")
+
+
+@pytest.mark.parametrize("template", ["{{ ansible_host | upper }}", "{{ nowhere }}", "{{ loop }}"])
+def test_what_only_a_playbook_can_compute_is_refused(template: str) -> None:
+    variables = {**GOOD, "dlperf_address": template, "loop": "{{ loop }}"}
+    with pytest.raises(UserError, match="this template cannot be read"):
+        nodes_of(listing(a=variables))
+
+
+def test_order_is_the_inventorys_and_children_count_once() -> None:
+    names = [f"node{number}" for number in range(12, 0, -1)]
+    groups = listing(**dict.fromkeys(names, GOOD))
+    groups["nodes"] = {"hosts": ["node7"], "children": ["rack1", "rack2"]}
+    groups["rack1"] = {"hosts": names[:6]}
+    groups["rack2"] = {"hosts": names[6:]}
+    found = [node.name for node in nodes_of(groups)]
+    assert found == ["node7", *[name for name in names if name != "node7"]]
+
+
+def test_digits_are_a_number() -> None:
+    (node,) = nodes_of(listing(a={**GOOD, "dlperf_devices_per_node": "8"}))
+    assert node.devices_per_node == 8
+
+
+@pytest.mark.parametrize("variable", GOOD)
+def test_a_missing_variable_is_named(variable: str) -> None:
+    variables = {name: value for name, value in GOOD.items() if name != variable}
+    with pytest.raises(UserError, match=f"host b: the variable {variable} is missing"):
+        nodes_of(listing(a=GOOD, b=variables))
+
+
+def test_a_misspelt_variable_is_found() -> None:
+    variables = {**GOOD, "dlperf_device_per_node": GOOD["dlperf_devices_per_node"]}
+    del variables["dlperf_devices_per_node"]
+    with pytest.raises(UserError, match="found a variable dlperf_device_per_node"):
+        nodes_of(listing(a=variables))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("dlperf_devices_per_node", 0, "a whole number of at least 1"),
+        ("dlperf_devices_per_node", True, "a whole number of at least 1"),
+        ("dlperf_devices_per_node", 2.5, "a whole number of at least 1"),
+        ("dlperf_devices_per_node", "two", "a whole number of at least 1"),
+        ("dlperf_accelerator", "", "cpu, or the accelerator's name"),
+        ("dlperf_stack", ["cpu"], "the name of a stack"),
+        ("dlperf_interface", "--version", "the name of a network interface"),
+        ("dlperf_interface", "eth0,eth1", "the name of a network interface"),
+        ("dlperf_address", "-oProxyCommand=x", "an address or a host name"),
+        ("dlperf_frameworks", "mxnet", "a list of frameworks"),
+        ("dlperf_env", ["A=1"], "variable names, each with a text or a number"),
+        ("dlperf_env", {"A-B": "1"}, "variable names, each with a text or a number"),
+        ("dlperf_env", {"A": True}, "variable names, each with a text or a number"),
+        ("dlperf_env", {"A": "x\ny"}, "variable names, each with a text or a number"),
+        ("dlperf_mpirun", "mpirun", "an absolute path"),
+        ("dlperf_mpirun_args", "--oversubscribe", "a list of arguments"),
+        ("dlperf_user", None, "a user's name"),
+    ],
+)
+def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        nodes_of(listing(a=GOOD, b={**GOOD, variable: value}))
+    assert str(caught.value) == (
+        f"host b: {variable}: this value does not fit (expected {expected}, found {value!r})"
+    )
+
+
+def test_no_node_says_what_to_do() -> None:
+    with pytest.raises(UserError, match="no host in the group 'nodes'") as caught:
+        nodes_of({"_meta": {"hostvars": {}}, "other": {"hosts": ["a"]}})
+    assert "ansible-playbook playbooks/lab.yml" in str(caught.value)
+
+
+def test_a_path_that_is_not_there_is_told_without_asking_ansible(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no such inventory"):
+        read_inventory([str(tmp_path / "none")])

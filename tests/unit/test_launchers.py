@@ -1,0 +1,170 @@
+"""Launchers as whole command lines, so that a reader sees what is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from plan_examples import gpu_nodes, lab_nodes
+
+from dlperf_runner.case import Command
+from dlperf_runner.errors import UserError
+from dlperf_runner.launchers import LAUNCHERS, Program, launch
+
+PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
+
+
+def program(on_gpu: bool = True, gpus_per_node: int = 8) -> Program:
+    return Program(
+        argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        gpus_per_node=gpus_per_node,
+        on_gpu=on_gpu,
+        environment={"OMP_NUM_THREADS": "1"},
+        cwd="/opt/dlperf/src/w-builtin",
+    )
+
+
+def test_mpirun_on_two_gpu_nodes() -> None:
+    (command,) = launch("mpirun", program(), gpu_nodes(2))
+    assert command == Command(
+        host="node1",
+        argv=(
+            "/usr/bin/mpirun",
+            *("--host", "node1:8,node2:8"),
+            *("-np", "16"),
+            *("--bind-to", "none"),
+            *("--map-by", "slot"),
+            *("--mca", "btl_tcp_if_include", "ib0"),
+            *("--mca", "oob_tcp_if_include", "ib0"),
+            *("--mca", "pml", "ob1"),
+            *("--mca", "btl", "^openib"),
+            *("--wdir", "/opt/dlperf/src/w-builtin"),
+            *("-x", "OMP_NUM_THREADS"),
+            *("-x", "NCCL_SOCKET_IFNAME"),
+            *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        ),
+        env={"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"},
+        cwd="/opt/dlperf/src/w-builtin",
+    )
+
+
+def test_mpirun_on_one_device_of_the_lab() -> None:
+    """One device is started by mpirun too, as the published runs were."""
+    (command,) = launch("mpirun", program(on_gpu=False, gpus_per_node=1), lab_nodes(1))
+    assert command.argv == (
+        "/usr/bin/mpirun",
+        *("--host", "node1:1"),
+        *("-np", "1"),
+        *("--bind-to", "none"),
+        *("--map-by", "slot"),
+        *("--mca", "btl_tcp_if_include", "eth0"),
+        *("--mca", "oob_tcp_if_include", "eth0"),
+        *("--mca", "pml", "ob1"),
+        *("--mca", "btl", "^openib"),
+        *("--wdir", "/opt/dlperf/src/w-builtin"),
+        *("-x", "OMP_NUM_THREADS"),
+        "--oversubscribe",
+        *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+    )
+    assert command.env == {"OMP_NUM_THREADS": "1"}
+
+
+def test_mpirun_as_the_operator_has_it() -> None:
+    hosts = tuple(
+        replace(
+            node,
+            interface="",
+            mpirun="/usr/local/openmpi/bin/mpirun",
+            env={"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "4"},
+        )
+        for node in gpu_nodes(1)
+    )
+    (command,) = launch("mpirun", program(), hosts)
+    assert command.argv == (
+        "/usr/local/openmpi/bin/mpirun",
+        *("--host", "node1:8"),
+        *("-np", "8"),
+        *("--bind-to", "none"),
+        *("--map-by", "slot"),
+        *("--mca", "pml", "ob1"),
+        *("--mca", "btl", "^openib"),
+        *("--wdir", "/opt/dlperf/src/w-builtin"),
+        *("-x", "OMP_NUM_THREADS"),
+        *("-x", "NCCL_DEBUG"),
+        *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+    )
+    assert command.env == {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}
+
+
+@pytest.mark.parametrize("change", [{"interface": "eth1"}, {"env": {"A": "1"}}])
+def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, object]) -> None:
+    first, second = gpu_nodes(2)
+    with pytest.raises(UserError, match=r"host node2: dlperf_\w+: mpirun takes one dlperf_"):
+        launch("mpirun", program(), (first, replace(second, **change)))
+
+
+def test_single_process_sees_the_devices_of_the_run() -> None:
+    assert launch("single_process", program(gpus_per_node=4), gpu_nodes(1)) == (
+        Command(
+            host="node1",
+            argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+            env={
+                "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+                "OMP_NUM_THREADS": "1",
+                "NCCL_SOCKET_IFNAME": "ib0",
+            },
+            cwd="/opt/dlperf/src/w-builtin",
+        ),
+    )
+
+
+def test_single_process_on_cpu_has_the_variable_empty() -> None:
+    (command,) = launch("single_process", program(on_gpu=False), lab_nodes(1))
+    assert command.env == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+
+
+def test_single_process_cannot_span_nodes() -> None:
+    with pytest.raises(UserError, match="one process cannot span nodes"):
+        launch("single_process", program(), gpu_nodes(2))
+
+
+def test_paddle_launch_once_per_node() -> None:
+    first, second = launch("paddle_launch", program(gpus_per_node=2), gpu_nodes(2))
+    assert (first.host, second.host) == ("node1", "node2")
+    assert second.argv == (
+        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
+        "--cluster_node_ips=10.11.0.2,10.11.0.3",
+        "--node_ip=10.11.0.3",
+        "--selected_gpus=0,1",
+        *("train.py", "--batch-size", "128"),
+    )
+    assert first.argv == tuple(
+        text.replace("--node_ip=10.11.0.3", "--node_ip=10.11.0.2") for text in second.argv
+    )
+    assert second.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+
+
+def test_paddle_launch_on_cpu_has_the_options_of_paddle_2() -> None:
+    _, second = launch("paddle_launch", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))
+    assert second.argv == (
+        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
+        "--ips=10.11.0.2,10.11.0.3",
+        "--nproc_per_node=2",
+        *("train.py", "--batch-size", "128"),
+    )
+
+
+def test_the_same_command_everywhere_knows_all_nodes() -> None:
+    commands = launch("same_command_everywhere", program(), gpu_nodes(4))
+    assert [command.host for command in commands] == ["node1", "node2", "node3", "node4"]
+    assert {command.argv for command in commands} == {
+        (
+            *(PYTHON, "-u", "train.py", "--batch-size", "128"),
+            "--node_ips=10.11.0.2,10.11.0.3,10.11.0.4,10.11.0.5",
+        )
+    }
+
+
+def test_every_launcher_is_covered_here() -> None:
+    names = ["mpirun", "single_process", "paddle_launch", "same_command_everywhere"]
+    assert list(LAUNCHERS) == names
