@@ -1,0 +1,124 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: deb_packages
+short_description: Install Debian packages, asking dpkg first
+description:
+  - Differs from C(ansible.builtin.apt) in three points that a bare cluster needs. It needs no python-apt on the node,
+    so check mode works on a fresh one; where everything is installed it costs one C(dpkg-query) instead of
+    an apt cache; it refreshes the package lists exactly when it is about to install.
+options:
+  names:
+    description: Packages, C(name) or C(name=version).
+    type: list
+    elements: str
+    required: true
+  lock_timeout:
+    description: Seconds to wait for another apt or dpkg.
+    type: int
+    default: 300
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Install OpenMPI
+  deb_packages:
+    names: [openmpi-bin, libopenmpi3]
+"""
+
+RETURN = r"""
+versions:
+  description: Version of each package that is installed, by name.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def installed_versions(module, names):
+    """Versions that dpkg has installed, by name (packages that it does not know make it return 1)."""
+    argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
+    code, output, errors = module.run_command(argv, environ_update={"LC_ALL": "C"})
+    if code not in (0, 1):
+        module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
+    versions = {}
+    for line in output.splitlines():
+        name, version, status = line.split("\t")
+        if status.endswith(" ok installed"):
+            versions[name] = version
+    return versions
+
+
+def listing(versions):
+    return "".join("%s %s\n" % item for item in sorted(versions.items()))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "list", "elements": "str", "required": True},
+            "lock_timeout": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    # {name: version, or None where any will do}
+    wanted = dict((name.split("=", 1) + [None])[:2] for name in module.params["names"])
+    if not wanted:
+        module.exit_json(changed=False, versions={})
+    before = installed_versions(module, sorted(wanted))
+    missing = sorted(
+        name
+        for name, version in wanted.items()
+        if name not in before or version not in (None, before[name])
+    )
+    if not missing:
+        module.exit_json(changed=False, versions=before)
+    if module.check_mode:
+        after = dict(before, **dict((name, wanted[name] or "newest") for name in missing))
+        module.exit_json(
+            changed=True,
+            versions=before,
+            diff={"before": listing(before), "after": listing(after)},
+        )
+
+    environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    apt = [
+        "apt-get", "-q", "-y",
+        "-o", "DPkg::Lock::Timeout=%d" % module.params["lock_timeout"],
+        "-o", "Dpkg::Options::=--force-confdef",
+        "-o", "Dpkg::Options::=--force-confold",
+    ]  # fmt: skip
+    names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
+    downgrade = ["--allow-downgrades"] if any("=" in name for name in names) else []
+    said = ""
+    for argv in (
+        apt + ["update"],  # a source that it cannot reach is a warning, unless the packages are then missing
+        apt + ["install", "--no-install-recommends"] + downgrade + names,
+    ):
+        code, output, errors = module.run_command(argv, environ_update=environment)
+        said = (said + errors)[-3000:]
+        if code != 0:
+            module.fail_json(
+                msg="installing %s: %s failed: %s"
+                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip()),
+                rc=code,
+                stdout=output,
+            )
+    after = installed_versions(module, sorted(wanted))
+    absent = [name for name in missing if name not in after]
+    if absent:
+        module.fail_json(msg="apt-get succeeded, but dpkg has not: " + ", ".join(absent))
+    module.exit_json(
+        changed=True, versions=after, diff={"before": listing(before), "after": listing(after)}
+    )
+
+
+if __name__ == "__main__":
+    main()

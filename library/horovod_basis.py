@@ -1,0 +1,158 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: horovod_basis
+short_description: What a Horovod wheel for an environment of this node depends on, and which one is installed
+description:
+  - A wheel fits where Horovod's version and build options, the framework, the interpreter, OpenMPI, the C library
+    and the machine are the same. O(options) and what is found here make one key.
+  - In check mode it says C(changed) where the wheel of that key is not installed.
+options:
+  environment: {description: Path of the virtual environment., type: path, required: true}
+  distribution: {description: Distribution of the framework in it., type: str, required: true}
+  version: {description: Version of Horovod., type: str, required: true}
+  options: {description: Whatever else the wheel depends on., type: dict, default: {}}
+  mpirun: {description: The mpirun of the OpenMPI that it is built against., type: path, default: /usr/bin/mpirun}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: See which wheel this node needs
+  horovod_basis:
+    environment: /opt/dlperf/envs/mxnet
+    distribution: mxnet
+    version: 0.28.1
+"""
+
+RETURN = r"""
+key:
+  description: Name of the wheel's folder; null where something is missing.
+  returned: always
+  type: str
+basis:
+  description: What the key is made of.
+  returned: always
+  type: dict
+missing:
+  description: What is not there yet.
+  returned: always
+  type: list
+  elements: str
+installed_key:
+  description: Key of the wheel that the environment has; null where it has none of ours.
+  returned: always
+  type: str
+"""
+
+import glob
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def normalised(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions(environment):
+    """{name: (version, folder of its metadata)} of an environment."""
+    found = {}
+    pattern = os.path.join(environment, "lib", "python3*", "site-packages", "*.dist-info")
+    for folder in glob.glob(pattern):
+        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
+        found[normalised(name)] = (version, folder)
+    return found
+
+
+def python_of(environment):
+    """Tag of the environment's interpreter, as in cp311; None where there is none."""
+    for folder in glob.glob(os.path.join(environment, "lib", "python3.*", "site-packages")):
+        return "cp3" + folder.split("/python3.")[1].split("/")[0]
+    return None
+
+
+def openmpi_of(module, mpirun):
+    if not os.access(mpirun, os.X_OK):
+        return None
+    _code, output, _errors = module.run_command([mpirun, "--version"], cwd="/")
+    match = re.search(r"Open MPI\) (\S+)", output)
+    return match.group(1) if match else None
+
+
+def key_of(have):
+    """Key of the wheel that is installed: the folder below which it lay when it was installed."""
+    if "horovod" not in have:
+        return None
+    direct = os.path.join(have["horovod"][1], "direct_url.json")
+    if not os.path.exists(direct):
+        return None
+    with io.open(direct, encoding="utf-8") as stream:
+        return os.path.basename(os.path.dirname(json.load(stream).get("url", "")))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "environment": {"type": "path", "required": True},
+            "distribution": {"type": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "options": {"type": "dict", "default": {}},
+            "mpirun": {"type": "path", "default": "/usr/bin/mpirun"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    have = distributions(given["environment"])
+    distribution = normalised(given["distribution"])
+    basis = {
+        "horovod": given["version"],
+        "framework": distribution + "-" + have[distribution][0] if distribution in have else None,
+        "python": python_of(given["environment"]),
+        "openmpi": openmpi_of(module, given["mpirun"]),
+        "libc": "-".join(part for part in platform.libc_ver() if part),
+        "machine": platform.machine(),
+        "options": given["options"],
+    }
+    missing = [
+        what
+        for name, what in (
+            ("framework", "%s in %s" % (distribution, given["environment"])),
+            ("python", given["environment"]),
+            ("openmpi", given["mpirun"]),
+        )
+        if basis[name] is None
+    ]
+    key = None
+    if not missing:
+        options = json.dumps(given["options"], sort_keys=True).encode("utf-8")
+        key = "horovod-{horovod}_{framework}_{python}_openmpi-{openmpi}_{libc}_{machine}_".format(
+            **basis
+        )
+        key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(options).hexdigest()[:8]
+    elif not module.check_mode:
+        module.fail_json(
+            msg="no Horovod for this node: %s is not there; the roles openmpi, python_env and framework bring it"
+            % " and ".join(missing)
+        )
+    installed_key = key_of(have)
+    module.exit_json(
+        changed=module.check_mode and (key is None or key != installed_key),
+        key=key,
+        basis=basis,
+        missing=missing,
+        installed_key=installed_key,
+    )
+
+
+if __name__ == "__main__":
+    main()

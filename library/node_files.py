@@ -1,0 +1,211 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: node_files
+short_description: Bring several files, directories and blocks of a node to their state in one execution
+description:
+  - What C(copy), C(file) and C(blockinfile) do for one path each, for a list of paths. On a cluster each item
+    of a loop is a module execution on every node; this is one.
+  - Every file is written whole under a temporary name and renamed.
+options:
+  entries:
+    description: The paths, in the order in which they are brought to their state.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      state:
+        description:
+          - C(file) has exactly O(entries[].content), C(block) contains it between two marker lines and keeps the rest,
+            C(directory) and C(absent) say it all.
+        type: str
+        choices: [file, block, directory, absent]
+        default: file
+      content: {description: Text of the file or block; an empty block is removed., type: str, default: ""}
+      marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
+      mode: {description: "Mode; new files get 0644 and directories 0755 unless told.", type: str}
+      owner: {description: Owner., type: str}
+      group: {description: Group., type: str}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Name the cluster's hosts on every node
+  node_files:
+    entries:
+      - {path: /opt/dlperf, state: directory}
+      - {path: /etc/hosts, state: block, content: "10.11.0.2 node1"}
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The paths that were (in check mode - would be) changed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import errno
+import grp
+import io
+import os
+import pwd
+import shutil
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def read(path):
+    """Text of a file; empty where there is none."""
+    try:
+        with io.open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return stream.read()
+    except (IOError, OSError) as error:
+        if error.errno == errno.ENOENT:
+            return u""
+        raise
+
+
+def with_block(text, block, marker):
+    """The text with its block replaced, appended or (empty) removed; None where its markers do not pair."""
+    begin, end = u"# BEGIN %s" % marker, u"# END %s" % marker
+    lines = text.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.strip() == begin]
+    ends = [index for index, line in enumerate(lines) if line.strip() == end]
+    if len(starts) != len(ends) or len(starts) > 1 or (starts and ends[0] < starts[0]):
+        return None
+    new = [begin] + block.splitlines() + [end] if block.strip() else []
+    if starts:
+        lines[starts[0] : ends[0] + 1] = new
+    else:
+        lines += new
+    return u"\n".join(lines) + u"\n" if lines else u""
+
+
+class Node(object):
+    """The paths of this node, and what was done to them."""
+
+    def __init__(self, module):
+        self.module = module
+        self.diffs = []
+        self.changed_paths = []
+
+    def note(self, path, before, after):
+        self.changed_paths.append(path)
+        self.diffs.append(
+            {"before_header": path, "after_header": path, "before": before, "after": after}
+        )
+
+    def own(self, entry, existed):
+        """Mode, owner and group of a path; an owner that check mode would have created is taken as right."""
+        path, changed = entry["path"], False
+        mode = entry["mode"]
+        if mode is None and not existed:
+            mode = "0755" if entry["state"] == "directory" else "0644"
+        if not os.path.lexists(path):
+            return
+        if mode is not None:
+            changed |= self.module.set_mode_if_different(path, mode, False)
+        if entry["owner"] is not None and self.known(pwd.getpwnam, entry["owner"]):
+            changed |= self.module.set_owner_if_different(path, entry["owner"], False)
+        if entry["group"] is not None and self.known(grp.getgrnam, entry["group"]):
+            changed |= self.module.set_group_if_different(path, entry["group"], False)
+        if changed and path not in self.changed_paths:
+            self.note(path, u"", u"mode, owner: %s %s\n" % (mode, entry["owner"]))
+
+    def known(self, lookup, name):
+        try:
+            lookup(name)
+        except KeyError:
+            if self.module.check_mode:
+                return False
+            self.module.fail_json(msg="there is no user or group %s on this node" % name)
+        return True
+
+    def write(self, path, text):
+        directory = os.path.dirname(path)
+        if not os.path.isdir(directory):
+            self.module.fail_json(msg="%s: the directory of this file does not exist" % path)
+        handle, temporary = tempfile.mkstemp(dir=self.module.tmpdir)
+        with io.open(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            stream.write(text)
+        # A container's /etc/hosts is a mount point, which cannot be renamed over.
+        self.module.atomic_move(temporary, path, unsafe_writes=os.path.ismount(path))
+
+    def bring(self, entry):
+        path, state, really = entry["path"], entry["state"], not self.module.check_mode
+        existed = os.path.lexists(path)
+        if state == "absent":
+            if existed:
+                self.note(path, u"present\n", u"absent\n")
+                if really:
+                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+            return
+        if state == "directory":
+            if existed and not os.path.isdir(path):
+                self.module.fail_json(msg="%s: a directory was expected, found a file" % path)
+            if not existed:
+                self.note(path, u"absent\n", u"directory\n")
+                if really:
+                    os.makedirs(path)
+        else:
+            before = read(path)
+            after = entry["content"]
+            if state == "block":
+                after = with_block(before, after, entry["marker"])
+                if after is None:
+                    self.module.fail_json(
+                        msg="%s: one line '# BEGIN %s' followed by one '# END' was expected, found another number or order"
+                        % (path, entry["marker"])
+                    )
+            elif after and not after.endswith("\n"):
+                after += u"\n"
+            if before != after or (state == "file" and not existed):
+                self.note(path, before, after)
+                if really:
+                    self.write(path, after)
+        self.own(entry, existed)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "entries": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "state": {
+                        "type": "str",
+                        "default": "file",
+                        "choices": ["file", "block", "directory", "absent"],
+                    },
+                    "content": {"type": "str", "default": ""},
+                    "marker": {"type": "str", "default": "dlperf_runner"},
+                    "mode": {"type": "str"},
+                    "owner": {"type": "str"},
+                    "group": {"type": "str"},
+                },
+            }
+        },
+        supports_check_mode=True,
+    )
+    node = Node(module)
+    for entry in module.params["entries"]:
+        node.bring(entry)
+    module.exit_json(
+        changed=bool(node.changed_paths), changed_paths=node.changed_paths, diff=node.diffs
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,388 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: python_environment
+short_description: A virtual environment filled from hash-pinned requirements
+description:
+  - Makes the environment with the interpreter that is named, refusing one outside of O(requires_python), and installs
+    the requirements with their hashes checked, by uv, or by the environment's own pip where no uv is named.
+  - What is installed is read from the environment itself, so that a second run starts no installer.
+  - An environment made by another version of Python is made anew.
+options:
+  path: {description: The environment., type: path, required: true}
+  interpreter: {description: "The interpreter, an absolute path.", type: path, default: /usr/bin/python3}
+  requires_python: {description: "Versions that are accepted, as in C(>=3.8,<3.12).", type: str, default: ""}
+  requirements:
+    description: Text of a requirements file. Each is C(name==version) or C(name @ file:///path.whl), with its hashes.
+    type: str
+    default: ""
+  uv: {description: Path of uv., type: path}
+  find_links:
+    description: Folder or address of a wheelhouse; it is then the only source.
+    type: str
+    default: ""
+  dependencies: {description: Whether what the requirements need is looked at., type: bool, default: true}
+  name: {description: How messages call the environment., type: str, default: ""}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Make the environment of a framework
+  python_environment:
+    path: /opt/dlperf/envs/mxnet
+    requires_python: ">=3.8,<3.12"
+    requirements: "{{ lookup('ansible.builtin.file', 'requirements/mxnet-cpu.txt') }}"
+    uv: /opt/dlperf/uv/bin/uv
+"""
+
+RETURN = r"""
+python_version:
+  description: Full version of the interpreter.
+  returned: always
+  type: str
+packages:
+  description: Version of each required distribution that is installed, by its normalised name.
+  returned: always
+  type: dict
+"""
+
+import glob
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+# Releases whose own python3 a site may choose, oldest Python first.
+RELEASES = (
+    ("Ubuntu 18.04", (3, 6)),
+    ("Ubuntu 20.04", (3, 8)),
+    ("Debian 11 (bullseye)", (3, 9)),
+    ("Ubuntu 22.04", (3, 10)),
+    ("Debian 12 (bookworm)", (3, 11)),
+    ("Ubuntu 24.04", (3, 12)),
+    ("Debian 13 (trixie)", (3, 13)),
+)
+CLAUSE = re.compile(r"(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)$")
+PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
+
+# The marker variables of an interpreter. Distributions' builds may say 3.13.0rc1 or 3.11.2+.
+FACTS = """
+import json, os, platform, sys
+print(json.dumps({
+    "python_full_version": ".".join(str(part) for part in sys.version_info[:3]),
+    "python_version": ".".join(str(part) for part in sys.version_info[:2]),
+    "sys_platform": "linux" if sys.platform.startswith("linux") else sys.platform,
+    "platform_system": platform.system(),
+    "platform_machine": platform.machine(),
+    "os_name": os.name,
+    "platform_python_implementation": platform.python_implementation(),
+    "implementation_name": sys.implementation.name if hasattr(sys, "implementation") else "cpython",
+}))
+"""
+
+
+def accepts(requires, version):
+    """Whether a version (tuple of numbers) is in a range like '>=3.8,<3.12'; ValueError where that is none."""
+    for clause in filter(None, (part.strip() for part in requires.split(","))):
+        match = CLAUSE.match(clause)
+        if not match:
+            raise ValueError("a range like '>=3.8,<3.12' was expected, found %r" % requires)
+        bound = tuple(int(part) for part in match.group(2).split("."))
+        # 3.12.1 is not below 3.12, and 3.11.7 is 3.11: only as many parts as the bound has are compared.
+        mine = version[: len(bound)]
+        holds = {
+            ">=": mine >= bound, "<=": mine <= bound, "==": mine == bound,
+            "!=": mine != bound, "<": mine < bound, ">": mine > bound,
+        }[match.group(1)]  # fmt: skip
+        if not holds:
+            return False
+    return True
+
+
+def normalised(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class Marker(object):
+    """An environment marker of a locked file, as in python_full_version < '3.10' and sys_platform == 'linux'."""
+
+    TOKEN = re.compile(r"""\s*(\(|\)|[<>=!~]=|[<>]|'[^']*'|"[^"]*"|[a-z_]+)""")
+
+    def __init__(self, text, facts):
+        self.text, self.facts, self.tokens = text, facts, []
+        position = 0
+        while text[position:].strip():
+            match = self.TOKEN.match(text, position)
+            if not match:
+                raise ValueError("a marker was expected, found %r" % text)
+            self.tokens.append(match.group(1))
+            position = match.end()
+
+    def take(self):
+        if not self.tokens:
+            raise ValueError("the marker %r ends too early" % self.text)
+        return self.tokens.pop(0)
+
+    def holds(self):
+        result = self.either()
+        if self.tokens:
+            raise ValueError("the marker %r goes on where an end was expected" % self.text)
+        return result
+
+    def either(self):
+        result = self.both()
+        while self.tokens and self.tokens[0] == "or":
+            self.take()
+            result = self.both() or result
+        return result
+
+    def both(self):
+        result = self.single()
+        while self.tokens and self.tokens[0] == "and":
+            self.take()
+            result = self.single() and result
+        return result
+
+    def single(self):
+        first = self.take()
+        if first == "(":
+            result = self.either()
+            if self.take() != ")":
+                raise ValueError("the marker %r lacks a parenthesis" % self.text)
+            return result
+        operator, value = self.take(), self.take().strip("'\"")
+        if first not in self.facts or operator not in (">=", "<=", "==", "!=", "<", ">"):
+            raise ValueError("the marker %r is beyond this module" % self.text)
+        if first.startswith("python_"):
+            return accepts(operator + value.replace(".*", ""), numbers(self.facts[first]))
+        if operator not in ("==", "!="):
+            raise ValueError("the marker %r is beyond this module" % self.text)
+        return (self.facts[first] == value) == (operator == "==")
+
+
+def numbers(version):
+    return tuple(int(part) for part in version.split("."))
+
+
+def pins(requirements, facts):
+    """{name: (version, address)} of what a requirements file pins for an interpreter (its marker variables)."""
+    found = {}
+    for line in requirements.replace("\\\n", " ").splitlines():
+        line = line.split(" #")[0].strip()
+        if not line or line.startswith(("#", "-")):
+            continue
+        match = PIN.match(line)
+        if not match:
+            raise ValueError("name==version or name @ file://... was expected, found %r" % line)
+        marker = line.split(" --hash")[0].partition(";")[2].strip()
+        if not marker or Marker(marker, facts).holds():
+            found[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
+    return found
+
+
+def installed(path):
+    """{name: (version, address that it was installed from or None)} of an environment, without starting it."""
+    found = {}
+    for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
+        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
+        url = None
+        direct = os.path.join(folder, "direct_url.json")
+        if os.path.exists(direct):
+            with io.open(direct, encoding="utf-8") as stream:
+                url = json.load(stream).get("url")
+        found[normalised(name)] = (version, url)
+    return found
+
+
+def lacks(wanted, have):
+    """Names of the pins that are not installed as they are pinned."""
+    return sorted(
+        name
+        for name, (version, url) in wanted.items()
+        if name not in have
+        or (url is not None and have[name][1] != url)
+        or (version is not None and have[name][0] != version)
+    )
+
+
+def made_with(path):
+    """Version of Python (tuple) that an environment was made with; None where there is none."""
+    try:
+        with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
+            match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]+)", stream.read())
+    except (IOError, OSError):
+        return None
+    if not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
+        return None
+    return numbers(match.group(1).strip("."))[:2]
+
+
+def listing(packages):
+    return "".join("%s==%s\n" % (name, packages[name][0]) for name in sorted(packages))
+
+
+class Environment(object):
+    def __init__(self, module):
+        self.module = module
+        self.path = module.params["path"]
+        self.label = module.params["name"] or self.path
+
+    def run(self, argv, what):
+        environment = {
+            "LC_ALL": "C.UTF-8",
+            "UV_NO_CONFIG": "1",
+            "UV_NO_PROGRESS": "1",
+            "UV_PYTHON_DOWNLOADS": "never",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "PIP_NO_INPUT": "1",
+        }
+        code, output, errors = self.module.run_command(argv, environ_update=environment, cwd="/")
+        if code != 0:
+            self.module.fail_json(
+                msg="%s: %s failed: %s" % (self.label, what, (errors or output).strip()[-3000:]),
+                rc=code,
+                cmd=argv,
+            )
+        return output
+
+    def interpreter_facts(self):
+        """The interpreter's marker variables; refuses one that the environment does not take, naming the nearest that it takes."""
+        interpreter = self.module.params["interpreter"]
+        requires = self.module.params["requires_python"]
+        if not os.access(interpreter, os.X_OK):
+            self.module.fail_json(
+                msg="%s: there is no interpreter %s on this node" % (self.label, interpreter)
+            )
+        facts = json.loads(self.run([interpreter, "-I", "-c", FACTS], interpreter))
+        text = facts["python_full_version"]
+        version = numbers(text)
+        try:
+            fits = accepts(requires, version)
+        except ValueError as error:
+            self.module.fail_json(msg="%s: %s" % (self.label, error))
+        if fits:
+            return facts
+        others = []
+        for candidate in sorted(
+            glob.glob("/usr/bin/python3.*") + glob.glob("/usr/local/bin/python3.*"), reverse=True
+        ):
+            match = re.search(r"/python3\.(\d+)$", candidate)
+            if match and accepts(requires, (3, int(match.group(1)))):
+                others.append(candidate)
+        releases = [release for release in RELEASES if accepts(requires, release[1])]
+        releases.sort(key=lambda release: abs(release[1][1] - version[1]))
+        hint = "no release that this project knows has a Python in that range"
+        if others:
+            hint = "this node also has %s: name it in python_env_interpreter" % others[0]
+        elif releases:
+            hint = (
+                "the nearest release whose Python fits is %s with %d.%d;"
+                " or name an interpreter of this node in python_env_interpreter"
+                % ((releases[0][0],) + releases[0][1])
+            )
+        self.module.fail_json(
+            msg="%s takes Python %s; this node's %s is %s; %s"
+            % (self.label, requires, interpreter, text, hint),
+            python_version=text,
+        )
+
+    def make(self):
+        interpreter, uv = self.module.params["interpreter"], self.module.params["uv"]
+        parent = os.path.dirname(self.path)
+        if not os.path.isdir(parent):
+            os.makedirs(parent, 0o755)
+        if os.path.lexists(self.path):
+            shutil.rmtree(self.path)
+        if uv:
+            self.run([uv, "venv", "--quiet", "--python", interpreter, self.path], "uv venv")
+        else:
+            self.run([interpreter, "-m", "venv", self.path], "python3 -m venv (package python3-venv)")
+
+    def install(self, requirements):
+        python = os.path.join(self.path, "bin", "python")
+        uv, links = self.module.params["uv"], self.module.params["find_links"]
+        if uv:
+            # The ordinary user cannot write .pyc files here, so they are made now, once.
+            argv = [uv, "pip", "install", "--python", python, "--no-cache", "--compile-bytecode"]
+        else:
+            argv = [python, "-m", "pip", "install", "--no-cache-dir"]
+        argv += ["--quiet", "--require-hashes"]
+        if links:
+            argv += ["--no-index", "--find-links", links]
+            if links.startswith("http://") and not uv:
+                # Every file's hash is checked, whoever serves it.
+                argv += ["--trusted-host", re.sub(r"^http://([^/]+).*", r"\1", links)]
+        if not self.module.params["dependencies"]:
+            argv += ["--no-deps"]
+        handle, name = tempfile.mkstemp(suffix=".txt", dir=self.module.tmpdir)
+        with io.open(handle, "w", encoding="utf-8") as stream:
+            stream.write(requirements)
+        self.run(argv + ["-r", name], "installing the requirements")
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "interpreter": {"type": "path", "default": "/usr/bin/python3"},
+            "requires_python": {"type": "str", "default": ""},
+            "requirements": {"type": "str", "default": ""},
+            "uv": {"type": "path"},
+            "find_links": {"type": "str", "default": ""},
+            "dependencies": {"type": "bool", "default": True},
+            "name": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    environment = Environment(module)
+    path, requirements = module.params["path"], module.params["requirements"]
+    facts = environment.interpreter_facts()
+    version = facts["python_full_version"]
+    try:
+        wanted = pins(requirements, facts)
+    except ValueError as error:
+        module.fail_json(msg="%s: requirements: %s" % (environment.label, error))
+
+    made = made_with(path) == numbers(version)[:2]
+    before = installed(path) if made else {}
+    missing = lacks(wanted, before)
+    after = before
+    if module.check_mode:
+        after = dict(before, **dict((name, (wanted[name][0] or wanted[name][1], None)) for name in missing))
+    else:
+        if not made:
+            environment.make()
+        if missing:
+            environment.install(requirements)
+        after = installed(path)
+        still = lacks(wanted, after)
+        if still:
+            module.fail_json(
+                msg="%s: the installer succeeded, but these are not as pinned: %s"
+                % (environment.label, ", ".join(still))
+            )
+    module.exit_json(
+        changed=not made or after != before,
+        python_version=version,
+        packages=dict((name, after[name][0]) for name in wanted if name in after),
+        diff={
+            "before_header": path,
+            "after_header": path,
+            "before": listing(before),
+            "after": listing(after),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

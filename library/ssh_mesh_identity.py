@@ -1,0 +1,110 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: ssh_mesh_identity
+short_description: A user's SSH key and the node's host keys, as a cluster's members need them of each other
+description:
+  - Makes an ed25519 key of the user where there is none, and returns its public half with the node's public host keys.
+  - The host keys are read from the node's own files, over the connection that Ansible has authenticated.
+options:
+  user: {description: The user., type: str, required: true}
+  comment: {description: Comment of a new key., type: str, required: true}
+  host_key_files:
+    description: Public host keys that sshd presents; those that exist are returned.
+    type: list
+    elements: path
+    default: [/etc/ssh/ssh_host_ed25519_key.pub]
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Make the user's key and collect it
+  ssh_mesh_identity:
+    user: dlperf
+    comment: dlperf@node1
+"""
+
+RETURN = r"""
+public_key:
+  description: Type and key; null where check mode would make it.
+  returned: always
+  type: str
+host_keys:
+  description: Type and key of each host key.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import io
+import os
+import pwd
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def key_of(path):
+    """Type and key of a public key file, without its comment."""
+    with io.open(path, encoding="utf-8", errors="replace") as stream:
+        return " ".join(stream.read().split()[:2])
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "user": {"type": "str", "required": True},
+            "comment": {"type": "str", "required": True},
+            "host_key_files": {
+                "type": "list",
+                "elements": "path",
+                "default": ["/etc/ssh/ssh_host_ed25519_key.pub"],
+            },
+        },
+        supports_check_mode=True,
+    )
+    host_keys = [key_of(path) for path in module.params["host_key_files"] if os.path.exists(path)]
+    if not host_keys:
+        module.fail_json(
+            msg="no public host key on this node: one of %s was expected (make them with ssh-keygen -A)"
+            % ", ".join(module.params["host_key_files"])
+        )
+    try:
+        user = pwd.getpwnam(module.params["user"])
+    except KeyError:
+        if module.check_mode:
+            module.exit_json(changed=True, public_key=None, host_keys=host_keys)
+        module.fail_json(msg="there is no user %s on this node" % module.params["user"])
+
+    folder = os.path.join(user.pw_dir, ".ssh")
+    private = os.path.join(folder, "id_ed25519")
+    public = private + ".pub"
+    changed = not os.path.exists(private) or not os.path.exists(public)
+    if changed and module.check_mode:
+        module.exit_json(changed=True, public_key=None, host_keys=host_keys)
+    # The home is the user's: what is made in it is made as that user, who could have put a link there.
+    as_user = ["runuser", "-u", user.pw_name, "--"]
+    if not os.path.isdir(folder):
+        module.run_command(as_user + ["mkdir", "-m", "0700", folder], check_rc=True, cwd="/")
+    if not os.path.exists(private):
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"]]
+        module.run_command(as_user + argv + ["-f", private], check_rc=True, cwd="/")
+    elif changed:
+        _code, output, _errors = module.run_command(
+            as_user + ["ssh-keygen", "-y", "-f", private], check_rc=True, cwd="/"
+        )
+        module.run_command(
+            as_user + ["tee", public], data=output.strip(), check_rc=True, cwd="/"
+        )
+    _code, output, _errors = module.run_command(as_user + ["cat", public], check_rc=True, cwd="/")
+    module.exit_json(
+        changed=changed, public_key=" ".join(output.split()[:2]), host_keys=host_keys
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Who is in the mesh, and whom a node calls to prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def members(
+    names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """The mesh's members with their addresses, and the keys of those that this run has seen."""
+    found = []
+    for name in names:
+        host = hostvars[name]
+        addresses = [str(host[key]) for key in ("dlperf_address", "ansible_host") if host.get(key)]
+        identity = host.get("__ssh_mesh_identity") or {}
+        found.append(
+            {
+                "name": name,
+                "addresses": list(dict.fromkeys(addresses or [name])),
+                "public_key": identity.get("public_key"),
+                "host_keys": identity.get("host_keys") or [],
+            }
+        )
+    return found
+
+
+def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
+    """Whom a node calls: all others in a small mesh and from the first node, else the next."""
+    others = [name for name in hosts if name != host]
+    if len(hosts) <= all_up_to or host == hosts[0]:
+        return others
+    return [hosts[(hosts.index(host) + 1) % len(hosts)]]
+
+
+def call(name: str, user: str) -> dict[str, Any]:
+    """The command that proves that a node is reached: it must say who it is logged in as there."""
+    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    return {"name": name, "argv": ["ssh", *options, name, "id", "-un"], "expect": f"^{user}$"}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {
+            "ssh_mesh_call": call,
+            "ssh_mesh_members": members,
+            "ssh_mesh_partners": partners,
+        }

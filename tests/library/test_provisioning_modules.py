@@ -1,0 +1,414 @@
+"""The modules that provision nodes, executed on this machine as Ansible executes them there."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIBRARY = Path(__file__).parents[2] / "library"
+ME = getpass.getuser()
+HAVE_RUNUSER = os.geteuid() == 0
+
+
+def call(
+    module: str, check: bool = False, prefix: Sequence[str] = (), **arguments: Any
+) -> dict[str, Any]:
+    """One execution of a module; returns what it returns."""
+    given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
+    finished = subprocess.run(
+        [*prefix, sys.executable, LIBRARY / f"{module}.py"],
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.stdout, finished.stderr
+    return json.loads(finished.stdout)
+
+
+class TestNodeFiles:
+    def test_a_second_run_changes_nothing(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n")
+        entries = [
+            {"path": str(tmp_path / "tree" / "deep"), "state": "directory", "mode": "0750"},
+            {"path": str(tmp_path / "tree" / "file"), "content": "text", "mode": "0600"},
+            {"path": str(hosts), "state": "block", "content": "10.11.0.2 node1"},
+        ]
+        checked = call("node_files", check=True, entries=entries[::2])
+        assert checked["changed"]
+        assert not (tmp_path / "tree").exists()
+        first = call("node_files", entries=entries)
+        assert first["changed_paths"] == [entry["path"] for entry in entries]
+        assert (tmp_path / "tree" / "file").read_text() == "text\n"
+        assert (tmp_path / "tree" / "file").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "tree" / "deep").stat().st_mode & 0o777 == 0o750
+        assert not call("node_files", entries=entries)["changed"]
+
+    def test_a_block_is_replaced_and_removed_and_the_rest_stays(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("first\n")
+
+        def block(content: str) -> dict[str, Any]:
+            entry = {"path": str(hosts), "state": "block", "content": content}
+            return call("node_files", entries=[entry])
+
+        block("one\ntwo")
+        hosts.write_text(hosts.read_text() + "last\n")
+        block("three")
+        assert hosts.read_text() == (
+            "first\n# BEGIN dlperf_runner\nthree\n# END dlperf_runner\nlast\n"
+        )
+        assert block("")["changed"]
+        assert hosts.read_text() == "first\nlast\n"
+
+    def test_a_block_whose_end_is_lost_is_refused(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("# BEGIN dlperf_runner\nsomebody's line\n")
+        result = call(
+            "node_files", entries=[{"path": str(hosts), "state": "block", "content": "x"}]
+        )
+        assert result["failed"]
+        assert "# END" in result["msg"]
+        assert "somebody's line" in hosts.read_text()
+
+
+class TestDebPackages:
+    def test_what_is_installed_costs_no_apt(self) -> None:
+        result = call("deb_packages", names=["base-files", "dpkg"])
+        assert not result["changed"]
+        assert set(result["versions"]) == {"base-files", "dpkg"}
+
+    def test_check_mode_names_what_would_be_installed(self) -> None:
+        result = call("deb_packages", check=True, names=["dpkg", "no-such-package-here=1.2"])
+        assert result["changed"]
+        assert "no-such-package-here 1.2" in result["diff"]["after"]
+        assert "no-such-package-here" not in result["diff"]["before"]
+
+
+class TestUserLimits:
+    def test_a_limit_that_can_be_set_is_written_as_it_stands(self, tmp_path: Path) -> None:
+        path = tmp_path / "limits.conf"
+        arguments = {"user": "somebody", "limits": {"nofile": "64"}, "path": str(path)}
+        assert call("user_limits", **arguments)["changed"]
+        assert "somebody - nofile 64\n" in path.read_text()
+        assert not call("user_limits", **arguments)["changed"]
+
+    def test_one_that_cannot_be_raised_is_written_as_high_as_it_goes(self, tmp_path: Path) -> None:
+        path = tmp_path / "limits.conf"
+        prefix = ["prlimit", "--nofile=256:256"]
+        if os.geteuid() == 0:
+            prefix += ["setpriv", "--bounding-set", "-sys_resource"]
+        arguments = {"user": "somebody", "limits": {"nofile": "99999"}, "path": str(path)}
+        result = call("user_limits", prefix=prefix, **arguments)
+        assert "somebody - nofile 256\n" in path.read_text()
+        assert result["limits"] == {"nofile": "256"}
+        assert "99999 was wanted" in str(result["warnings"])
+
+    def test_an_unknown_limit_is_refused(self, tmp_path: Path) -> None:
+        result = call("user_limits", user="a", limits={"memory": "1"}, path=str(tmp_path / "x"))
+        assert result["failed"]
+        assert "memlock" in result["msg"]
+
+
+@pytest.mark.skipif(not HAVE_RUNUSER, reason="runs a command as another user")
+class TestProof:
+    def prove(self, stamps: Path, argv: list[str], expect: str, **more: Any) -> dict[str, Any]:
+        command = {"name": "it", "argv": argv, "expect": expect}
+        return call("proof", name="p", commands=[command], user=ME, stamps=str(stamps), **more)
+
+    def test_what_is_proven_is_not_run_again_until_its_inputs_change(self, tmp_path: Path) -> None:
+        count = tmp_path / "count"
+        argv = ["sh", "-c", f"echo x >> {count}; echo sum 3"]
+        outcomes = [
+            self.prove(tmp_path, argv, "^sum 3$", inputs={"version": version}, force=force)
+            for version, force in [("1", False), ("1", False), ("2", False), ("2", True)]
+        ]
+        assert [outcome["proven"] for outcome in outcomes] == ["now", "before", "now", "now"]
+        assert [outcome["changed"] for outcome in outcomes] == [True, False, True, False]
+        assert count.read_text() == "x\n" * 3
+
+    def test_an_exit_status_of_0_is_not_enough(self, tmp_path: Path) -> None:
+        result = self.prove(tmp_path, ["echo", "sum 4"], "^sum 3$")
+        assert result["failed"]
+        assert "sum 4" in result["msg"]
+        assert not list(tmp_path.iterdir())
+
+    def test_a_failure_takes_the_stamp_away(self, tmp_path: Path) -> None:
+        self.prove(tmp_path, ["echo", "ok"], "ok")
+        assert list(tmp_path.iterdir())
+        result = self.prove(tmp_path, ["sh", "-c", "echo why >&2; exit 3"], "ok", force=True)
+        assert "exit status 3; it said: why" in result["msg"]
+        assert not list(tmp_path.iterdir())
+
+    def test_what_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
+        marker = f"3600.{os.getpid()}"
+        result = self.prove(tmp_path, ["sh", "-c", f"sleep {marker} & wait"], "ok", timeout=1)
+        assert "no end within 1 s" in result["msg"]
+        left = subprocess.run(["pgrep", "-f", f"sleep {marker}"], check=False, capture_output=True)
+        assert not left.stdout
+
+    def test_check_mode_runs_nothing(self, tmp_path: Path) -> None:
+        result = self.prove(tmp_path, ["touch", str(tmp_path / "x")], "ok", check=True)
+        assert result["proven"] == "no"
+
+
+REQUIREMENT = "{name} @ file://{path} --hash=sha256:{digest}"
+
+
+def wheel(folder: Path, name: str, version: str) -> tuple[Path, str]:
+    """A wheel of one empty module, and its SHA-256."""
+    import hashlib
+    import zipfile
+
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path, hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class TestPythonEnvironment:
+    UV = str(Path(sys.executable).parent / "uv")
+
+    def environment(self, folder: Path, requirements: str = "", **more: Any) -> dict[str, Any]:
+        return call(
+            "python_environment",
+            path=str(folder / "env"),
+            interpreter=os.path.realpath(sys.executable),
+            requirements=requirements,
+            uv=self.UV,
+            find_links=str(folder),
+            **more,
+        )
+
+    def test_it_is_made_once_and_follows_its_pins(self, tmp_path: Path) -> None:
+        _path, one = wheel(tmp_path, "alpha", "1.0")
+        _path, two = wheel(tmp_path, "alpha", "2.0")
+        first = f"alpha==1.0 \\\n    --hash=sha256:{one}\n"
+        second = f"alpha==2.0 ; python_version >= '3.8' \\\n    --hash=sha256:{two}\n"
+        checked = self.environment(tmp_path, first, check=True)
+        assert checked["changed"]
+        assert checked["diff"]["after"] == "alpha==1.0\n"
+        assert not (tmp_path / "env").exists()
+        assert self.environment(tmp_path, first)["packages"] == {"alpha": "1.0"}
+        assert not self.environment(tmp_path, first)["changed"]
+        assert self.environment(tmp_path, second)["packages"] == {"alpha": "2.0"}
+        assert not self.environment(tmp_path, second, check=True)["changed"]
+
+    def test_a_wheel_with_another_hash_is_refused(self, tmp_path: Path) -> None:
+        wheel(tmp_path, "alpha", "1.0")
+        result = self.environment(tmp_path, f"alpha==1.0 --hash=sha256:{'0' * 64}")
+        assert result["failed"]
+        assert "hash" in result["msg"].lower()
+
+    def test_a_wheel_by_its_path_is_replaced_when_the_path_changes(self, tmp_path: Path) -> None:
+        for folder in ("a", "b"):
+            (tmp_path / folder).mkdir()
+            path, digest = wheel(tmp_path / folder, "alpha", "1.0")
+            text = REQUIREMENT.format(name="alpha", path=path, digest=digest)
+            assert self.environment(tmp_path, text, dependencies=False)["changed"]
+            assert not self.environment(tmp_path, text, dependencies=False)["changed"]
+
+    def test_a_requirement_for_another_python_is_left_out(self, tmp_path: Path) -> None:
+        digest = f" --hash=sha256:{'0' * 64}\n"
+        text = (
+            f"alpha==1.0 ; python_full_version < '3.8' and sys_platform == 'linux'{digest}"
+            f"beta==1.0 ; (sys_platform == 'win32' or platform_machine == 'none'){digest}"
+        )
+        assert self.environment(tmp_path, text)["packages"] == {}
+
+    def test_a_python_out_of_range_is_refused_with_the_nearest_that_fits(
+        self, tmp_path: Path
+    ) -> None:
+        result = self.environment(tmp_path, requires_python=">=3.8,<3.9", name="framework x")
+        assert result["failed"]
+        assert result["msg"].startswith("framework x takes Python >=3.8,<3.9; this node's ")
+        assert "nearest release whose Python fits is Ubuntu 20.04 with 3.8" in result["msg"] or (
+            "this node also has /usr" in result["msg"]
+        )
+        assert not (tmp_path / "env").exists()
+
+    @pytest.mark.parametrize(
+        "requires, fits",
+        [(">=3.8,<3.12", False), (">=3.8", True), ("!=3.12", False), ("==3.12.1", True)],
+    )
+    def test_ranges_compare_as_many_parts_as_they_name(self, requires: str, fits: bool) -> None:
+        sys.path.insert(0, str(LIBRARY))
+        try:
+            from python_environment import accepts
+        finally:
+            sys.path.remove(str(LIBRARY))
+        assert accepts(requires, (3, 12, 1)) is fits
+
+
+@pytest.mark.skipif(not HAVE_RUNUSER, reason="acts as another user")
+class TestSshMesh:
+    """With an account that exists only in a mount namespace around the module."""
+
+    ACCOUNT = "dlperfmesh"
+
+    @pytest.fixture
+    def home(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            home = Path(folder) / "home"
+            home.mkdir()
+            os.chown(home, 64321, 64321)
+            for name, line in (
+                ("passwd", f"{self.ACCOUNT}:x:64321:64321::{home}:/bin/sh\n"),
+                ("shadow", f"{self.ACCOUNT}:*:19000:0:99999:7:::\n"),
+                ("group", f"{self.ACCOUNT}:x:64321:\n"),
+            ):
+                (Path(folder) / name).write_text(Path("/etc", name).read_text() + line)
+            yield home
+
+    def call(self, home: Path, module: str, check: bool = False, **given: Any) -> dict[str, Any]:
+        binds = "".join(
+            f"mount --bind {home.parent}/{name} /etc/{name} && "
+            for name in ("passwd", "shadow", "group")
+        )
+        prefix = ["unshare", "--mount", "sh", "-c", binds + 'exec "$@"', "sh"]
+        return call(module, check, prefix, user=self.ACCOUNT, **given)
+
+    def test_keys_are_made_once_and_strangers_stay(self, home: Path, tmp_path: Path) -> None:
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        arguments = {
+            "comment": "a@node1",
+            "host_key_files": [str(host_key)],
+        }
+        checked = self.call(home, "ssh_mesh_identity", check=True, **arguments)
+        assert checked["changed"]
+        assert checked["public_key"] is None
+        first = self.call(home, "ssh_mesh_identity", **arguments)
+        assert first["public_key"].startswith("ssh-ed25519 AAAA")
+        assert first["host_keys"] == ["ssh-ed25519 AAAAhost"]
+        again = self.call(home, "ssh_mesh_identity", **arguments)
+        assert not again["changed"]
+        assert again["public_key"] == first["public_key"]
+        ssh = home / ".ssh"
+        assert ssh.stat().st_mode & 0o777 == 0o700
+        assert (ssh / "id_ed25519").stat().st_uid == 64321
+
+        authorized, known = ssh / "authorized_keys", tmp_path / "known"
+        authorized.write_text("ssh-rsa AAAAB3 a colleague\n")
+
+        def member(name: str, number: int, key: str | None) -> dict[str, Any]:
+            keys = [f"ssh-ed25519 AAAAhost{number}"] if key else []
+            return {
+                "name": name,
+                "addresses": [f"10.11.0.{number}"],
+                "public_key": key,
+                "host_keys": keys,
+            }
+
+        def trust(*members: dict[str, Any], check: bool = False) -> dict[str, Any]:
+            return self.call(home, "ssh_mesh_trust", check, members=members, known_hosts=str(known))
+
+        one = member("node1", 2, first["public_key"])
+        two = member("node2", 3, "ssh-ed25519 AAAAtwo")
+        assert trust(one, two, check=True)["changed"]
+        assert not known.exists()
+        assert trust(one, two)["members"] == ["node1", "node2"]
+        assert not trust(one, two)["changed"]
+        lines = authorized.read_text().splitlines()
+        assert lines[0] == "ssh-rsa AAAAB3 a colleague"
+        assert (
+            'from="10.11.0.2,10.11.0.3",no-agent-forwarding,no-port-forwarding,no-X11-forwarding'
+            " ssh-ed25519 AAAAtwo dlperf_runner:node2"
+        ) in lines
+        assert "node2,10.11.0.3 ssh-ed25519 AAAAhost3 dlperf_runner:node2" in known.read_text()
+        assert authorized.stat().st_mode & 0o777 == 0o600
+
+        # node2 is down in this run: it keeps its entries. Then it is no member any more.
+        down = member("node2", 3, None)
+        assert not trust(one, down)["changed"]
+        assert trust(one)["changed"]
+        assert "node2" not in authorized.read_text() + known.read_text()
+        assert "a colleague" in authorized.read_text()
+
+    def test_a_link_in_the_home_shows_root_no_file(self, home: Path, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("secret\n")
+        secret.chmod(0o600)
+        ssh = home / ".ssh"
+        ssh.mkdir()
+        (ssh / "authorized_keys").symlink_to(secret)
+        for path in (ssh, ssh / "authorized_keys"):
+            os.chown(path, 64321, 64321, follow_symlinks=False)
+        one = {
+            "name": "node1",
+            "addresses": ["10.11.0.2"],
+            "public_key": "ssh-ed25519 AAAA",
+            "host_keys": ["ssh-ed25519 AAAA"],
+        }
+        known = str(tmp_path / "known")
+        result = self.call(home, "ssh_mesh_trust", members=[one], known_hosts=known)
+        assert result.get("failed") or "secret" not in (ssh / "authorized_keys").read_text()
+        assert secret.read_text() == "secret\n"
+
+    def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
+        one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}
+        result = call("ssh_mesh_trust", user=ME, members=[one], known_hosts=str(tmp_path / "k"))
+        assert result["failed"]
+        assert "dlperf_address" in result["msg"]
+
+
+class TestHorovodBasis:
+    def test_the_key_names_what_the_wheel_depends_on(self, tmp_path: Path) -> None:
+        site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+        (site / "mxnet-1.9.1.dist-info").mkdir(parents=True)
+        mpirun = tmp_path / "mpirun"
+        mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n")
+        mpirun.chmod(0o755)
+        arguments = {
+            "environment": str(tmp_path / "env"),
+            "distribution": "mxnet",
+            "version": "0.28.1",
+            "mpirun": str(mpirun),
+        }
+        result = call("horovod_basis", options={"A": "1"}, **arguments)
+        assert result["key"].startswith("horovod-0.28.1_mxnet-1.9.1_cp311_openmpi-4.1.4_glibc-2.")
+        assert result["installed_key"] is None
+        other = call("horovod_basis", options={"A": "2"}, **arguments)
+        assert other["key"] != result["key"]
+
+        info = site / "horovod-0.28.1.dist-info"
+        info.mkdir()
+        url = f"file:///opt/dlperf/wheels/{result['key']}/horovod-0.28.1-cp311.whl"
+        (info / "direct_url.json").write_text(json.dumps({"url": url}))
+        again = call("horovod_basis", check=True, options={"A": "1"}, **arguments)
+        assert again["installed_key"] == result["key"]
+        assert not again["changed"]
+
+    def test_on_a_fresh_node_check_mode_goes_on_and_a_real_run_does_not(
+        self, tmp_path: Path
+    ) -> None:
+        arguments = {
+            "environment": str(tmp_path / "env"),
+            "distribution": "mxnet",
+            "version": "0.28.1",
+            "mpirun": str(tmp_path / "mpirun"),
+        }
+        checked = call("horovod_basis", check=True, **arguments)
+        assert checked["changed"]
+        assert checked["key"] is None
+        assert "mpirun" in call("horovod_basis", **arguments)["msg"]
