@@ -1,0 +1,380 @@
+"""The one process that a lab is: everything of the lab lives in its namespaces and dies with it.
+
+Started by lab_control.py as the first process of new user (for an ordinary user), mount, network,
+process, host name and IPC namespaces. It unpacks the base root filesystem onto a tmpfs, makes the
+bridge, starts the nodes and the server of the mirror, says "ready" and then only waits.
+
+    tmpfs <directory>/root    base/                  the base root filesystem, shared by all nodes
+                              nodes/<n>/{upper,work,root}     what node n has changed, its overlay
+    bridge lab0 10.11.0.1     <-- veth --> eth0 of node n, 10.11.0.<n+1>
+    node n                    own mount, network, process, host name and IPC namespaces; tini, sshd
+
+Only the standard library and the commands ip, mount, tar and pivot_root.
+"""
+
+import ctypes
+import functools
+import http.server
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC = 4096, 16384
+MNT_DETACH = 2
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICE_LINKS = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+# Where root runs the lab without a user namespace, these would reach the machine itself.
+DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-mknod"
+SERVER = ["setpriv", "--bounding-set", DROPPED_CAPABILITIES]
+SERVER += ["tini", "-g", "--", "/usr/sbin/sshd", "-D", "-e"]
+NODE_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "container": "dlperf-lab",  # so that facts, and roles with a sysctl or a module, know it
+}
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def say(text):
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def unshare(flags):
+    if libc.unshare(flags) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "unshare")
+
+
+def mount(source, target, kind="", flags=0, options=""):
+    done = libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), flags, options.encode()
+    )
+    if done != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {kind or source} {options}: {os.strerror(number)}", target)
+
+
+def bind(source, target, flags=0):
+    mount(source, target, flags=MS_BIND)
+    if flags:
+        mount("none", target, flags=MS_BIND | MS_REMOUNT | flags)
+
+
+def ip(*lines):
+    """Run lines of the command ip in one process."""
+    done = subprocess.run(
+        ["ip", "-batch", "-"], check=False, input="\n".join(lines) + "\n",
+        text=True, capture_output=True,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"ip: {done.stderr.strip()}\nin: {lines[0]} ...")
+
+
+def without_ipv6():
+    """Turn IPv6 off here: no address of it is used, and 64 nodes that announce theirs take time."""
+    for scope in ("all", "default"):
+        switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
+        if switch.exists():
+            switch.write_text("1")
+
+
+class Node:
+    """What node n is called and where it lies; paths are relative to the tmpfs."""
+
+    def __init__(self, number, lab):
+        self.number = number
+        self.name = f"node{number}"
+        self.address = f"{lab['network']}.{number + 1}"
+        self.lab = lab
+        self.changes = Path(f"nodes/{number}/upper")
+        self.work = Path(f"nodes/{number}/work")
+        self.root = Path(f"nodes/{number}/root")
+        self.keys = Path(lab["directory"]) / "host_keys"
+        self.log = Path(lab["directory"]) / "log" / f"{self.name}.log"
+
+
+def mount_root(node):
+    """The node's root: the base with the node's own changes over it.
+
+    Overlays on tmpfs keep their marks in trusted.* attributes, which only the machine's root may
+    write, or in user.* ones, which tmpfs has since Linux 6.6. On an older kernel a node of an
+    ordinary user gets a copy of the base.
+    """
+    for directory in (node.changes, node.work, node.root):
+        directory.mkdir(parents=True)
+    if node.lab["overlay"] == "copy":
+        subprocess.run(["cp", "-a", "base/.", str(node.root)], check=True)
+        mount(node.root, node.root, flags=MS_BIND)
+        return
+    options = f"lowerdir=base,upperdir={node.changes},workdir={node.work}"
+    if node.lab["overlay"] == "user":
+        options += ",userxattr"
+    mount("overlay", node.root, "overlay", 0, options)
+
+
+def mount_kernel(node):
+    """/proc, /sys, /dev and /run of the node. What is the machine's own is read-only."""
+    root = node.root
+    mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    bind(root / "proc/sys", root / "proc/sys")
+    bind(root / "proc/sys/net", root / "proc/sys/net")  # the node's own, stays writable
+    mount("none", root / "proc/sys", flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+    mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    (root / "dev").mkdir(exist_ok=True)
+    mount("tmpfs", root / "dev", "tmpfs", MS_NOSUID, "mode=755,size=1m")
+    for name in DEVICES:
+        (root / "dev" / name).touch()
+        bind(f"/dev/{name}", root / "dev" / name)
+    for name, target in DEVICE_LINKS.items():
+        (root / "dev" / name).symlink_to(target)
+    (root / "dev/pts").mkdir()
+    mount("devpts", root / "dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    (root / "dev/shm").mkdir()
+    mount("tmpfs", root / "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    mount("tmpfs", root / "run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
+    for name, mode in (("lock", 0o1777), ("sshd", 0o755)):
+        (root / "run" / name).mkdir()
+        (root / "run" / name).chmod(mode)
+
+
+def write_identity(node):
+    """Name, addresses, host key, and the operator's key: all that makes this node this one."""
+    etc = node.root / "etc"
+    (etc / "hostname").write_text(f"{node.name}\n")
+    (etc / "hosts").write_text(f"127.0.0.1 localhost\n{node.address} {node.name}\n")
+    # Nothing listens there, so a look-up fails at once instead of after many seconds. Not the
+    # bridge's address: the kernel limits how often another host is told that a port is closed.
+    (etc / "resolv.conf").unlink(missing_ok=True)
+    (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    for suffix, mode in (("", 0o600), (".pub", 0o644)):
+        key = etc / f"ssh/ssh_host_ed25519_key{suffix}"
+        shutil.copyfile(node.keys / f"{node.name}{suffix}", key)
+        key.chmod(mode)
+    trusted = node.root / "root/.ssh/authorized_keys"
+    trusted.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.copyfile(Path(node.lab["directory"]) / "id_ed25519.pub", trusted)
+    trusted.chmod(0o600)
+    socket.sethostname(node.name)
+
+
+def enter_root(root):
+    """Make root this process's /, and the machine's file systems unreachable."""
+    os.chdir(root)
+    subprocess.run(["pivot_root", ".", "."], check=True)
+    if libc.umount2(b".", MNT_DETACH) != 0:
+        raise OSError(ctypes.get_errno(), "umount2")
+    os.chdir("/")
+
+
+def run_node(node, ready, gate):
+    """Become the node: this process ends, its child is the node's first process."""
+    unshare(CLONE_NEWNET)
+    os.write(ready, b".")
+    os.close(ready)
+    os.read(gate, 1)  # until the holder has put eth0 in here
+    os.close(gate)
+    without_ipv6()
+    ip(
+        "link set lo up",
+        f"addr add {node.address}/24 brd + dev eth0",
+        "link set eth0 up",
+        "route add unreachable default",
+    )
+    unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
+    if os.fork():
+        return
+    mount_root(node)
+    mount_kernel(node)
+    write_identity(node)
+    with node.log.open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    enter_root(node.root)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    os.setsid()
+    os.execvpe(SERVER[0], SERVER, NODE_ENVIRONMENT)  # noqa: S606 - argv is constant
+
+
+def start_nodes(nodes):
+    """Fork every node into its network namespace, wire all of them in one go, let them run."""
+    ready, i_am_ready = os.pipe()
+    gate, open_gate = os.pipe()
+    children = {}
+    for node in nodes:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(open_gate)
+                os.close(ready)
+                run_node(node, i_am_ready, gate)
+                status = 0
+            except Exception as error:
+                say(f"{node.name} cannot start: {type(error).__name__}: {error}")
+            finally:
+                os._exit(status)
+        children[pid] = node
+    os.close(i_am_ready)
+    os.close(gate)
+    waiting = len(nodes)
+    while waiting:
+        answered = len(os.read(ready, 4096))
+        if not answered:
+            raise RuntimeError("a node could not make its network namespace")
+        waiting -= answered
+    os.close(ready)
+    lines = []
+    for pid, node in children.items():
+        lines += [
+            f"link add {node.name} type veth peer name eth0 netns {pid}",
+            f"link set {node.name} master lab0 up",
+        ]
+    ip(*lines)
+    os.close(open_gate)
+    for pid, node in children.items():
+        _, status = os.waitpid(pid, 0)
+        if status != 0:
+            raise RuntimeError(f"{node.name} did not start")
+
+
+class MirrorHandler(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def copyfile(self, source, outputfile):
+        outputfile.flush()
+        try:
+            self.connection.sendfile(source)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def log_request(self, code="-", size="-"):
+        """Only errors are logged."""
+
+    def log_message(self, format, *args):
+        say(f"mirror: {self.address_string()} {format % args}")
+
+
+class MirrorServer(http.server.ThreadingHTTPServer):
+    request_queue_size = 512
+    daemon_threads = True
+
+
+def serve_mirror(lab):
+    """Fork the server of the mirror folder; it listens before this returns."""
+    handler = functools.partial(MirrorHandler, directory=lab["mirror_dir"])
+    server = MirrorServer((lab["bridge_address"], lab["mirror_port"]), handler)
+    if os.fork() == 0:
+        server.serve_forever()
+    server.socket.close()
+
+
+def wait_for_sshd(nodes, seconds, wanted):
+    deadline = time.monotonic() + seconds
+    for node in nodes:
+        while True:
+            try:
+                with socket.create_connection((node.address, 22), timeout=seconds) as connection:
+                    if connection.recv(4) == b"SSH-":
+                        break
+            except OSError:
+                pass
+            wanted()
+            if os.waitpid(-1, os.WNOHANG) != (0, 0):
+                raise RuntimeError("a node ended while it started; its reason is above")
+            if time.monotonic() > deadline:
+                reason = node.log.read_text() if node.log.exists() else ""
+                raise RuntimeError(f"{node.name} does not answer on port 22\n{reason}")
+            time.sleep(0.05)
+
+
+def overlay_kind(directory):
+    """How the nodes' roots are made: see mount_root."""
+    if os.environ.get("DLPERF_LAB_OVERLAY"):
+        return os.environ["DLPERF_LAB_OVERLAY"]
+    for kind, attribute in (("trusted", "trusted.overlay.t"), ("user", "user.overlay.t")):
+        try:
+            os.setxattr(directory, attribute, b"y")
+        except OSError:
+            continue
+        return kind
+    return "copy"
+
+
+def hold(lab, status, lease):
+    directory = Path(lab["directory"])
+
+    def wanted():
+        """End where whoever asked for this lab has ended before it was up."""
+        if select.select([lease], [], [], 0)[0]:
+            raise SystemExit("given up before the lab was up")
+
+    store = directory / "root"
+    mount("tmpfs", store, "tmpfs", MS_NODEV, f"mode=755,size={lab['storage_size']}")
+    os.chdir(store)
+    Path("base").mkdir()
+    subprocess.run(
+        ["tar", "-C", "base", "--numeric-owner", "--exclude=./dev/*", "-xpf", lab["base"]],
+        check=True,
+    )
+    lab["overlay"] = overlay_kind("base")
+    say(f"base unpacked, overlay: {lab['overlay']}")
+    wanted()
+    without_ipv6()
+    ip(
+        "link set lo up",
+        "link add lab0 type bridge forward_delay 0",
+        f"addr add {lab['bridge_address']}/24 brd + dev lab0",
+        "link set lab0 up",
+    )
+    serve_mirror(lab)
+    nodes = [Node(number, lab) for number in range(1, lab["nodes"] + 1)]
+    start_nodes(nodes)
+    say("nodes started")
+    wait_for_sshd(nodes, lab["timeout"], wanted)
+    say("all nodes answer")
+    os.write(status, b"ready\n")
+    os.close(status)
+    if os.read(lease, 5) != b"keep\n":
+        raise SystemExit("given up before the lab was up")
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(3600)  # all nodes and the mirror have ended; the lab is still up
+
+
+def main():
+    lab, status, lease = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    os.environ["PATH"] = NODE_ENVIRONMENT["PATH"] + ":" + os.environ.get("PATH", "")
+    os.umask(0o022)
+    for pipe in (status, lease):
+        os.set_inheritable(pipe, False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        hold(lab, status, lease)
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+        sys.exit(f"the lab cannot come up: {error}")
+
+
+if __name__ == "__main__":
+    main()
