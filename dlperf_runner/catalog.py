@@ -17,6 +17,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
     PlainValidator,
     StrictFloat,
     StrictInt,
@@ -91,7 +92,7 @@ RelativePath = Annotated[str, AfterValidator(_relative)]
 Regex = Annotated[str, AfterValidator(_regex)]
 Count = Annotated[StrictInt, Field(ge=1)]
 CountOrNone = Annotated[StrictInt, Field(ge=0)]
-TopologyText = Annotated[Topology, PlainValidator(_topology)]
+TopologyText = Annotated[Topology, PlainValidator(_topology), PlainSerializer(str, return_type=str)]
 Value = StrictStr | StrictInt | StrictFloat
 Parameters = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Value]
 

@@ -451,10 +451,8 @@ def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
 
 
 def _dumped(entries: Mapping[str, Any]) -> dict[str, Any]:
-    # Topologies are no pydantic types; as text they are what the YAML holds.
     return {
-        name: json.loads(json.dumps(entry.model_dump(exclude_none=True), default=str))
-        for name, entry in entries.items()
+        name: entry.model_dump(mode="json", exclude_none=True) for name, entry in entries.items()
     }
 
 

@@ -1,0 +1,138 @@
+"""A campaign's state is in its files, and what was cut off can go on."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan_examples import lab_nodes
+
+from dlperf_runner import campaign
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.errors import UserError
+from dlperf_runner.plan import Choice, make_plan, parse_choice
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def create(directory: Path) -> dict[str, Any]:
+    choice = parse_choice({"nodes": "1,2", "repeats": 2})
+    nodes = lab_nodes()
+    return campaign.create_campaign(
+        directory, choice, nodes, make_plan(choice, load_catalog(), nodes), NOON
+    )
+
+
+def finish(directory: Path, run: dict[str, Any], status: str = "done", log: bool = True) -> None:
+    """What benchmark_run leaves of a run."""
+    place = campaign.run_directory(directory, run)
+    record = campaign.read_record(directory, run)
+    record["outcome"] = {**record["outcome"], "status": status}
+    campaign.write_json(place / "run.json", record)
+    if log:
+        (place / run["log_name"]).write_text("Epoch[0]\n")
+
+
+def test_a_new_campaign(tmp_path: Path) -> None:
+    directory = tmp_path / "results" / "one"
+    document = create(directory)
+    assert campaign.read_campaign(directory) == {
+        "schema": 1,
+        "id": "one",
+        "created": "2026-11-21T12:00:00+00:00",
+        "choice": json.loads(json.dumps(document["choice"])),
+        "inventory": json.loads(json.dumps(document["inventory"])),
+        "runs": 6,
+    }
+    assert campaign.read_plan(directory) == json.loads(json.dumps(document))
+    records = campaign.read_records(directory)
+    assert [record["id"] for record in records] == [run["id"] for run in document["runs"]]
+    assert {record["outcome"]["status"] for record in records} == {"planned"}
+    path = directory / "runs" / "mxnet-resnet50v1b-builtin_fp32_b2_2n2g" / "r2" / "run.json"
+    assert json.loads(path.read_text())["hosts"] == ["node1", "node2"]
+    assert not list(directory.rglob(".*")), "no temporary file is left"
+
+
+def test_latest_is_the_newest(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        create(tmp_path / "results" / name)
+        latest = tmp_path / "results" / "latest"
+        assert latest.readlink() == Path(name)
+    assert campaign.read_campaign(latest)["id"] == "two"
+
+
+def test_elsewhere_there_is_no_latest(tmp_path: Path) -> None:
+    create(tmp_path / "elsewhere" / "one")
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["one"]
+
+
+def test_what_remains_is_the_plan_minus_what_is_done(tmp_path: Path) -> None:
+    plan = create(tmp_path / "c")
+    runs = campaign.read_plan(tmp_path / "c")["runs"]
+    assert len(campaign.remaining_plan(tmp_path / "c")["runs"]) == 6
+    finish(tmp_path / "c", runs[0])
+    finish(tmp_path / "c", runs[1], status="failed")
+    finish(tmp_path / "c", runs[2], status="running")
+    finish(tmp_path / "c", runs[3], log=False)  # says done, but its log is lost
+    (campaign.run_directory(tmp_path / "c", runs[4]) / "run.json").unlink()
+    remaining = campaign.remaining_plan(tmp_path / "c")
+    assert [run["id"] for run in remaining["runs"]] == [run["id"] for run in plan["runs"][1:]]
+    assert remaining["choice"] == campaign.read_plan(tmp_path / "c")["choice"]
+
+
+def test_a_campaign_is_not_overwritten(tmp_path: Path) -> None:
+    create(tmp_path / "c")
+    with pytest.raises(UserError, match=r"found campaign\.json, plan\.json, runs") as caught:
+        create(tmp_path / "c")
+    assert "--resume" in str(caught.value)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="this is no place for a new campaign"):
+        create(tmp_path / "file")
+
+
+def test_a_directory_with_other_things_can_become_one(tmp_path: Path) -> None:
+    """The runner keeps Ansible's output there before the plan is made."""
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "ansible.log").write_text("PLAY\n")
+    create(tmp_path / "c")
+    assert (tmp_path / "c" / "ansible.log").read_text() == "PLAY\n"
+
+
+def test_names_of_new_campaigns_are_not_taken(tmp_path: Path) -> None:
+    first = campaign.new_directory(tmp_path, NOON)
+    assert first.name == "20261121T120000Z"
+    first.mkdir()
+    assert campaign.new_directory(tmp_path, NOON).name == "20261121T120000Z-2"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"runs": [\n', "plan.json:2: this is not JSON: "),
+        (b"[]", "plan.json: this is no JSON object (found list)"),
+        (b'{"runs": 3}', "plan.json: this is no plan (expected runs, each with an id)"),
+        (b'{"runs": [{"id": 1}]}', "plan.json: this is no plan"),
+        (b"\xff", "plan.json: this is not UTF-8 (found byte 0)"),
+    ],
+)
+def test_a_damaged_plan_is_told(tmp_path: Path, content: bytes, message: str) -> None:
+    create(tmp_path / "c")
+    (tmp_path / "c" / "plan.json").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        campaign.remaining_plan(tmp_path / "c")
+    assert message in str(caught.value)
+
+
+def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="this is no campaign"):
+        campaign.read_plan(tmp_path)
+
+
+def test_a_plan_of_nothing_said_is_the_matrix(tmp_path: Path) -> None:
+    nodes = lab_nodes()
+    runs = make_plan(Choice(), load_catalog(), nodes)
+    campaign.create_campaign(tmp_path / "c", Choice(), nodes, runs)
+    assert campaign.read_campaign(tmp_path / "c")["runs"] == 3

@@ -1,0 +1,213 @@
+"""The command line: what it prints, its exit statuses, and that bad input is no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from plan_examples import lab_nodes
+from typer.testing import CliRunner
+
+from dlperf_runner import __version__, inventory
+from dlperf_runner.cli import app
+from dlperf_runner.errors import UserError
+from dlperf_runner.inventory import Node
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | None]]:
+    """The lab's nodes instead of Ansible's answer; what was asked for is kept."""
+    asked = []
+
+    def read(inventories: Sequence[str] = (), limit: str | None = None) -> tuple[Node, ...]:
+        asked.append((tuple(inventories), limit))
+        return lab_nodes()
+
+    monkeypatch.setattr(inventory, "read_inventory", read)
+    return asked
+
+
+def call(*arguments: str, status: int = 0) -> SimpleNamespace:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == status, result.output
+    return SimpleNamespace(out=result.stdout, err=result.stderr)
+
+
+def test_version() -> None:
+    assert call("--version").out == f"dlperf_runner {__version__}\n"
+
+
+def test_help_names_every_command_and_the_exit_statuses() -> None:
+    out = call("--help").out
+    for name in ("plan", "run", "status", "list", "source", "summarize", "bundle"):
+        assert f"\n  {name} " in out
+    assert "Exit status: 0" in out
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`--help` is instant: 0.2 s in all (measured in benchmarks/)."""
+    code = (
+        "import sys, dlperf_runner.cli;"
+        "heavy = {'pydantic', 'yaml', 'pandas', 'rich', 'ansible_runner', 'ansible'};"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_plan_prints_every_command_per_host() -> None:
+    lines = call("plan", "--model", "resnet50v1b", "--repeats", "2").out.splitlines()
+    assert lines[0] == (
+        "mxnet-resnet50v1b-builtin_fp32_b2_1n1g: 1 node with 1 device (node1), fp32, batch 2 per"
+        " device, 12 iterations of which 4 are warm-up, 2 runs"
+    )
+    assert lines[1].startswith(
+        "  r1..r2 on node1: cd /opt/dlperf/src/mxnet-resnet50v1b-builtin && env OMP_NUM_THREADS=1"
+        " /usr/bin/mpirun --host node1:1 -np 1 --bind-to none"
+    )
+    assert lines[-1] == "3 cases, 6 runs; nothing was run"
+
+
+def test_plan_as_json_has_what_the_playbook_needs() -> None:
+    document = json.loads(call("plan", "--json").out)
+    assert list(document) == ["schema", "choice", "inventory", "runs"]
+    needed = "id workload model precision batch_size_per_device nodes gpus_per_node repeat commands"
+    for run in document["runs"]:
+        assert set(needed.split()) <= set(run)
+        assert run["commands"][0]["argv"][0] == "/usr/bin/mpirun"
+
+
+def test_inventories_and_limit_are_passed_on(
+    lab: list[tuple[tuple[str, ...], str | None]],
+) -> None:
+    call("plan", "-i", "a", "--inventory", "b,", "--limit", "node1,node2")
+    assert lab == [(("a", "b,"), "node1,node2")]
+
+
+def test_empty_options_are_not_given() -> None:
+    """As bench.yml calls it."""
+    names = "model framework workload precision batch-size nodes gpus-per-node matrix repeats"
+    names += " source iterations warmup limit campaign resume parameter"
+    options = [text for name in names.split() for text in (f"--{name}", "")]
+    assert call("plan", "--json", *options).out == call("plan", "--json").out
+
+
+def test_parameters() -> None:
+    out = call("plan", "-p", "image_size=32", "--parameter=classes=10").out
+    assert "--image-size 32 --classes 10" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "--model", "vgg"], "error: --model: unknown model 'vgg' (expected one of "),
+        (["plan", "--nodes", "9"], "9n2g needs 9 nodes with 2 devices"),
+        (["plan", "--nodes", "x"], "error: --nodes: this is no such number"),
+        (["plan", "--resume", "nowhere"], "error: nowhere: this is no campaign"),
+        (["run", "--model", "vgg"], "error: --model: unknown model 'vgg'"),
+        (["run", "--resume", "nowhere"], "error: nowhere: this is no campaign"),
+        (["status", "nowhere"], "error: nowhere: this is no campaign"),
+        (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
+        (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
+        (["plan", "--nonsense"], "No such option"),
+        (["nonsense"], "No such command"),
+        ([], "Usage: "),
+    ],
+)
+def test_bad_input_is_exit_status_2(arguments: list[str], message: str) -> None:
+    result = call(*arguments, status=2)
+    assert message in result.err + result.out
+    assert "Traceback" not in result.err + result.out
+
+
+def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
+    directory = tmp_path / "results" / "one"
+    document = json.loads(call("plan", "--nodes", "2", "--campaign", str(directory), "--json").out)
+    assert document["campaign"] == str(directory)
+    (run,) = document["runs"]
+    assert (
+        call("status", str(directory), status=1).out == f"{run['id']}  planned\n0 of 1 runs done\n"
+    )
+
+    place = directory / "runs" / run["id"]
+    record = json.loads((place / "run.json").read_text())
+    record["outcome"] |= {"status": "failed", "message": "mpirun ended with 1"}
+    (place / "run.json").write_text(json.dumps(record))
+    out = call("status", str(tmp_path / "results" / "latest"), status=1).out
+    assert out.startswith(f"{run['id']}  failed: mpirun ended with 1\n")
+
+    record["outcome"]["status"] = "done"
+    (place / "run.json").write_text(json.dumps(record))
+    (place / run["log_name"]).write_text("")
+    assert call("status", str(directory)).out == "1 of 1 runs done\n"
+    resumed = json.loads(call("plan", "--resume", str(directory), "--json").out)
+    assert resumed["runs"] == []
+    assert resumed["campaign"] == str(directory)
+
+
+def test_list_shows_the_catalogue() -> None:
+    out = call("list").out
+    for text in ("Workloads", "mxnet-resnet50v1b", "Frameworks", "Stacks", "Matrices", "smoke"):
+        assert text in out
+    document = json.loads(call("list", "--json").out)
+    matrix = document["workloads"]["mxnet-resnet50v1b"]["matrices"]["smoke"]
+    assert matrix["topologies"] == ["1n1g", "1n2g", "2n2g"]
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:
+    """Another module in place of one that works on real machines or real logs."""
+    module = ModuleType(f"dlperf_runner.{name}")
+    vars(module).update(functions)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
+
+
+def test_summarize_prints_table_paths_and_problems(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+        asked.append((directory, output_dir))
+        problems = [UserError("the log is empty", where="x.log")] if output_dir else []
+        return SimpleNamespace(text="a table", problems=problems, paths=[Path("summary.csv")])
+
+    fake(monkeypatch, "summarize", summarize=summarize)
+    assert call("summarize", "results/latest").out == "a table\nsummary.csv\n"
+    result = call("summarize", "logs", "--output-dir", str(tmp_path), status=2)
+    assert result.out == "a table\nsummary.csv\n"
+    assert result.err == "error: x.log: the log is empty\n"
+    assert asked == [(Path("results/latest"), None), (Path("logs"), tmp_path)]
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
+def test_run_hands_the_choice_to_the_playbook(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, status: int
+) -> None:
+    asked = []
+
+    def execute(*arguments: object) -> dict[str, dict[str, str]]:
+        asked.append(arguments)
+        return {"case/r1": {"status": outcome}}
+
+    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+        return SimpleNamespace(text="a table", problems=[], paths=[])
+
+    fake(monkeypatch, "execute", execute=execute)
+    fake(monkeypatch, "summarize", summarize=summarize)
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
+    result = call("run", *arguments, "--campaign", "results/one", status=status)
+    assert result.out == "a table\n"
+    variables = {
+        "model": "resnet50v1b",
+        "nodes": "1,2",
+        "parameters": {"image_size": "32"},
+    }
+    assert asked == [(variables, [str(tmp_path / "inv")], tmp_path / "results" / "one")]

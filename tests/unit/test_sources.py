@@ -1,0 +1,285 @@
+"""Sources are fetched at their commit, patched as declared, and packed reproducibly."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plan_examples import write_catalog
+
+from dlperf_runner import sources
+from dlperf_runner.catalog import Catalog, load_catalog
+from dlperf_runner.errors import UserError
+from dlperf_runner.sources import File, make_tar, prepare_source
+
+TRAIN = "import logging\n# logging.info('Speed: %.2f')\nepochs = 90\n"
+
+WORKLOAD = """\
+name: paddle-toy
+title: A repository of this test
+framework: paddle
+model: toy
+short_name: toy
+log_format: plsc
+launcher: mpirun
+rule: {{total_steps: 10, warmup_steps: 2, estimator: mean_of_rates}}
+sources:
+  builtin:
+    files: [tests/unit/plan_examples.py]
+    argv: ["{{python}}", plan_examples.py]
+  upstream:
+    repository: owner/toy
+    commit: "{commit}"
+    directory: scripts/train
+    paths: [scripts/train, library]
+    patches:
+      - {patch}
+    added_files:
+      - {{file: scripts/train/stand_in.py, content: "pass\\n", reason: is not on PyPI}}
+    argv: ["{{python}}", train.py]
+matrices:
+  smoke:
+    topologies: [1n1g]
+    batches: [{{precision: fp32, batch_size_per_device: 1}}]
+"""
+PATCH = (
+    "{file: scripts/train/train.py, pattern: '^# (logging.*)$', replacement: '\\1', "
+    "reason: the speed is printed}"
+)
+
+
+def git(directory: Path, *arguments: str) -> str:
+    environment = {
+        **os.environ,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        **{
+            f"GIT_{who}_{what}": "a@b"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        },
+    }
+    argv = ["git", "-C", str(directory), *arguments]
+    return subprocess.run(
+        argv, env=environment, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A repository with more in it than is needed, and the commit that is wanted, not the last."""
+    root = tmp_path_factory.mktemp("upstream")
+    git(root, "init", "--quiet", "--initial-branch=main")
+    for name, content in {
+        "README.md": "not needed",
+        "scripts/train/train.py": TRAIN,
+        "scripts/other/big.bin": "not needed",
+        "library/part.py": "x = 1\n",
+        "library/latin.py": "",
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    (root / "library" / "latin.py").write_bytes(b"# caf\xe9\n")
+    (root / "scripts" / "train" / "run.sh").write_text("#!/bin/sh\n")
+    (root / "scripts" / "train" / "run.sh").chmod(0o755)
+    (root / "scripts" / "train" / "link.py").symlink_to("train.py")
+    git(root, "add", "-A")
+    git(root, "commit", "--quiet", "-m", "one")
+    commit = git(root, "rev-parse", "HEAD")
+    (root / "scripts" / "train" / "train.py").write_text("changed later\n")
+    git(root, "commit", "--quiet", "-am", "two")
+    return root, commit
+
+
+def catalog_with(tmp_path: Path, commit: str, patch: str = PATCH) -> Catalog:
+    root = write_catalog(tmp_path)
+    (root / "workloads" / "paddle-toy.yml").write_text(WORKLOAD.format(commit=commit, patch=patch))
+    return load_catalog(root)
+
+
+def mirror_of(tmp_path: Path, repository: Path, layout: str) -> Path:
+    mirror = tmp_path / "mirror"
+    target = mirror / layout
+    target.parent.mkdir(parents=True)
+    bare = ["--bare"] if layout.endswith((".git", "repo")) else []
+    git(tmp_path, "clone", "--quiet", *bare, str(repository), str(target))
+    return mirror
+
+
+def contents(path: Path) -> dict[str, bytes | str | None]:
+    """Of each member: a file's bytes, a link's target, None of a directory."""
+    with tarfile.open(path) as tar:
+        return {
+            member.name: member.linkname
+            if member.issym()
+            else (reader.read() if (reader := tar.extractfile(member)) else None)
+            for member in tar
+        }
+
+
+@pytest.mark.parametrize("layout", ["owner/toy", "owner/toy.git", "owner+toy/repo"])
+def test_upstream_from_a_directory_of_mirrors(
+    tmp_path: Path, repository: tuple[Path, str], layout: str
+) -> None:
+    catalog = catalog_with(tmp_path, repository[1])
+    mirror = mirror_of(tmp_path, repository[0], layout)
+    made = prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "cache")
+    assert made.directory == "/opt/dlperf/src/paddle-toy-upstream"
+    assert made.path == tmp_path / "cache" / f"paddle-toy-upstream-{made.digest}.tar"
+    assert contents(made.path) == {
+        "library": None,
+        "scripts": None,
+        "scripts/train": None,
+        "library/latin.py": b"# caf\xe9\n",
+        "library/part.py": b"x = 1\n",
+        "scripts/train/link.py": "train.py",
+        "scripts/train/run.sh": b"#!/bin/sh\n",
+        "scripts/train/stand_in.py": b"pass\n",
+        "scripts/train/train.py": b"import logging\nlogging.info('Speed: %.2f')\nepochs = 90\n",
+    }
+
+
+def test_upstream_from_a_url_is_fetched_once(tmp_path: Path, repository: tuple[Path, str]) -> None:
+    catalog = catalog_with(tmp_path, repository[1])
+    mirror, cache = mirror_of(tmp_path, repository[0], "owner/toy"), tmp_path / "cache"
+    made = prepare_source(catalog, "paddle-toy", "upstream", mirror.as_uri(), cache)
+    from_directory = prepare_source(
+        catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other"
+    )
+    assert made.sha256 == from_directory.sha256
+    made.path.unlink()
+    again = prepare_source(catalog, "paddle-toy", "upstream", "file:///nowhere", cache)
+    assert again == made
+    assert again.path.is_file()
+
+
+def test_a_damaged_tar_is_made_again(tmp_path: Path, repository: tuple[Path, str]) -> None:
+    catalog = catalog_with(tmp_path, repository[1])
+    mirror, cache = str(mirror_of(tmp_path, repository[0], "owner/toy")), tmp_path / "cache"
+    made = prepare_source(catalog, "paddle-toy", "upstream", mirror, cache)
+    made.path.write_bytes(b"cut off")
+    assert prepare_source(catalog, "paddle-toy", "upstream", mirror, cache) == made
+    assert len(contents(made.path)) == 9
+
+
+def test_another_patch_is_another_tar(tmp_path: Path, repository: tuple[Path, str]) -> None:
+    mirror, cache = str(mirror_of(tmp_path, repository[0], "owner/toy")), tmp_path / "cache"
+    first = catalog_with(tmp_path / "a", repository[1])
+    second = catalog_with(tmp_path / "b", repository[1], PATCH.replace("'\\1'", "'\\1  '"))
+    one = prepare_source(first, "paddle-toy", "upstream", mirror, cache)
+    two = prepare_source(second, "paddle-toy", "upstream", mirror, cache)
+    assert one.digest != two.digest
+    assert one.sha256 != two.sha256
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            "{file: scripts/train/train.py, pattern: 'epoch', replacement: e, reason: R, count: 2}",
+            "workload paddle-toy: patch of scripts/train/train.py (R): the pattern does not fit"
+            " owner/toy at {commit} (expected 2 matches of 'epoch', found 1)",
+        ),
+        (
+            "{file: scripts/train/train.py, pattern: 'nowhere', replacement: e, reason: R}",
+            "(expected 1 matches of 'nowhere', found 0)",
+        ),
+        (
+            "{file: scripts/train/none.py, pattern: 'x', replacement: e, reason: R}",
+            "there is no such file to patch (expected a file below scripts/train, library at"
+            " {commit}, found scripts/train/none.py)",
+        ),
+        (
+            "{file: scripts/train/train.py, pattern: 'epoch', replacement: '\\2', reason: R}",
+            "(R): the replacement cannot be made: invalid group reference 2",
+        ),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_told(
+    tmp_path: Path, repository: tuple[Path, str], patch: str, message: str
+) -> None:
+    catalog = catalog_with(tmp_path, repository[1], patch)
+    mirror = str(mirror_of(tmp_path, repository[0], "owner/toy"))
+    with pytest.raises(UserError) as caught:
+        prepare_source(catalog, "paddle-toy", "upstream", mirror, tmp_path / "cache")
+    assert message.format(commit=repository[1][:12]) in str(caught.value)
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_mirror_without_the_repository_is_told(tmp_path: Path) -> None:
+    catalog = catalog_with(tmp_path, "0" * 40)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError) as caught:
+        prepare_source(catalog, "paddle-toy", "upstream", str(tmp_path / "empty"), tmp_path)
+    assert "the source mirror holds no owner/toy (expected one of owner/toy, owner/toy.git," in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("as_url", [False, True])
+def test_a_mirror_without_the_commit_is_told(
+    tmp_path: Path, repository: tuple[Path, str], as_url: bool
+) -> None:
+    catalog = catalog_with(tmp_path, "0123456789" * 4)
+    mirror = mirror_of(tmp_path, repository[0], "owner/toy")
+    with pytest.raises(UserError, match="0123456789012345678901234567890123456789"):
+        text = mirror.as_uri() if as_url else str(mirror)
+        prepare_source(catalog, "paddle-toy", "upstream", text, tmp_path / "cache")
+
+
+def test_a_snapshot_that_lacks_only_other_files_is_enough(
+    tmp_path: Path, repository: tuple[Path, str]
+) -> None:
+    catalog = catalog_with(tmp_path, repository[1])
+    mirror = mirror_of(tmp_path, repository[0], "owner/toy.git")
+    bare = mirror / "owner" / "toy.git"
+    lose(bare, git(bare, "rev-parse", f"{repository[1]}:scripts/other/big.bin"))
+    assert prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "cache")
+    lose(bare, git(bare, "rev-parse", f"{repository[1]}:library/part.py"))
+    with pytest.raises(UserError, match=r"does not hold library/part\.py at"):
+        prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other")
+
+
+def lose(bare: Path, name: str) -> None:
+    """Take one object out of a repository."""
+    for pack in (bare / "objects" / "pack").glob("*.pack"):
+        kept = bare / pack.name
+        pack.rename(kept)
+        with kept.open("rb") as stream:
+            subprocess.run(["git", "-C", bare, "unpack-objects", "-q"], stdin=stream, check=True)
+    (bare / "objects" / name[:2] / name[2:]).unlink()
+
+
+def test_builtin_files_stand_side_by_side(tmp_path: Path) -> None:
+    catalog = catalog_with(tmp_path, "0" * 40)
+    made = prepare_source(catalog, "paddle-toy", "builtin", None, tmp_path / "cache")
+    expected = (sources.ROOT / "tests" / "unit" / "plan_examples.py").read_bytes()
+    assert contents(made.path) == {"plan_examples.py": expected}
+    assert made.directory == "/opt/dlperf/src/paddle-toy-builtin"
+
+
+def test_an_unknown_source_is_told(tmp_path: Path) -> None:
+    catalog = catalog_with(tmp_path, "0" * 40)
+    with pytest.raises(UserError, match=r"no source 'other' \(expected one of builtin, upstream\)"):
+        prepare_source(catalog, "paddle-toy", "other", None, tmp_path)
+
+
+NAMES = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=3).map("/".join)
+
+
+@given(files=st.dictionaries(NAMES.map(lambda n: f"{n}.py"), st.binary(max_size=20), max_size=5))
+def test_a_tar_depends_on_its_files_only(files: dict[str, bytes]) -> None:
+    listed = [File(path, content) for path, content in files.items()]
+    made = make_tar(listed)
+    assert made == make_tar(listed[::-1])
+    with tarfile.open(fileobj=io.BytesIO(made)) as tar:
+        members = tar.getmembers()
+        assert all(m.mtime == 0 and m.uid == m.gid == 0 and not m.uname for m in members)
+        found = {m.name: tar.extractfile(m).read() for m in members if m.isfile()}
+    assert found == files
