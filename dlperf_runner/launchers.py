@@ -104,7 +104,13 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
                 f"--selected_gpus={_devices(program)}",
             ]
         else:
-            options = [f"--ips={addresses}", f"--nproc_per_node={program.gpus_per_node}"]
+            # Without --host, Paddle looks its address up by host name; where that gives another
+            # one than in --ips, the node takes the ranks of the first, and says nothing.
+            options = [
+                f"--ips={addresses}",
+                f"--host={host.address}",
+                f"--nproc_per_node={program.gpus_per_node}",
+            ]
         argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *script)
         commands.append(Command(host.name, argv, _environment(program, host), program.cwd))
     return tuple(commands)

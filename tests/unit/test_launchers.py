@@ -149,6 +149,7 @@ def test_paddle_launch_on_cpu_has_the_options_of_paddle_2() -> None:
     assert second.argv == (
         *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
         "--ips=10.11.0.2,10.11.0.3",
+        "--host=10.11.0.3",
         "--nproc_per_node=2",
         *("train.py", "--batch-size", "128"),
     )
