@@ -187,7 +187,7 @@ def _printable(text: str) -> bool:
 
 
 _REQUIRED = ("dlperf_devices_per_node", "dlperf_accelerator", "dlperf_stack")
-_VARIABLES: dict[str, tuple[str, _Check, str]] = {
+VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_devices_per_node": ("devices_per_node", _count, "a whole number of at least 1"),
     "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _text, "the name of a stack"),
@@ -207,7 +207,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
     values: dict[str, Any] = {"name": name, "address": address}
     for variable in _REQUIRED:
         if variable not in variables:
-            _, _, expected = _VARIABLES[variable]
+            _, _, expected = VARIABLES[variable]
             similar = difflib.get_close_matches(variable, list(variables), n=1, cutoff=0.8)
             raise UserError(
                 f"the variable {variable} is missing",
@@ -215,7 +215,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 expected=expected,
                 found=f"a variable {similar[0]}" if similar else "none",
             )
-    for variable, (key, check, expected) in _VARIABLES.items():
+    for variable, (key, check, expected) in VARIABLES.items():
         if variable not in variables:
             continue
         value = check(_resolved(name, variable, variables))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
+from dlperf_runner import catalog, inventory
 from dlperf_runner.case import Topology
 from dlperf_runner.catalog import CATALOG, load_catalog
 from dlperf_runner.errors import UserError
@@ -32,15 +33,15 @@ def test_a_matrix_changes_the_rule() -> None:
 
 
 def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
-    catalog = load_catalog(write_catalog(tmp_path))
-    assert len(catalog.workloads) == 5
-    assert catalog.workloads["mxnet-arcface"].model_names == (
+    loaded = load_catalog(write_catalog(tmp_path))
+    assert len(loaded.workloads) == 5
+    assert loaded.workloads["mxnet-arcface"].model_names == (
         "arcface",
         "arcface-r100",
         "arcface-y1",
     )
-    assert catalog.workloads["tensorflow-resnet50v1.5"].precisions == ("fp32", "amp")
-    upstream = catalog.workloads["paddle-arcface"].sources.upstream
+    assert loaded.workloads["tensorflow-resnet50v1.5"].precisions == ("fp32", "amp")
+    upstream = loaded.workloads["paddle-arcface"].sources.upstream
     assert upstream is not None
     assert upstream.taken == ("demo", "plsc")
 
@@ -224,11 +225,11 @@ def test_several_mistakes_are_counted(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    catalog = load_catalog()
+    loaded = load_catalog()
     with pytest.raises(
         UserError, match=r"--workload: unknown workload 'x' \(expected one of mxnet"
     ):
-        catalog.workload("x", "--workload")
+        loaded.workload("x", "--workload")
 
 
 def test_files_of_the_shipped_catalogue_exist() -> None:
@@ -238,3 +239,15 @@ def test_files_of_the_shipped_catalogue_exist() -> None:
             for name in workload.sources.builtin.files:
                 assert (root / name).is_file(), name
         assert (CATALOG.parent / "logs" / f"{workload.log_format}.py").is_file()
+
+
+def test_every_key_is_documented() -> None:
+    text = (CATALOG.parent.parent / "docs" / "catalogue.md").read_text()
+    models = (
+        *(catalog.Framework, catalog.Environment, catalog.Horovod, catalog.Stack),
+        *(catalog.Workload, catalog.Rule, catalog.Matrix, catalog.BatchEntry, catalog.Variant),
+        *(catalog.BuiltinSource, catalog.UpstreamSource, catalog.Patch, catalog.AddedFile),
+    )
+    keys = {name for model in models for name in model.model_fields}
+    keys |= set(catalog.RUN_KEYS) | set(inventory.VARIABLES)
+    assert [key for key in sorted(keys) if f"`{key}`" not in text and f"`.{key}`" not in text] == []
