@@ -1,0 +1,465 @@
+"""A mirror made by the real apt, gpg and pip out of a tiny archive and a tiny index of this test,
+and what apt itself makes of the mirror: signatures hold, a changed byte does not.
+
+The payload (packages and wheels) is a stand-in of a few bytes; tools, signatures, digests and
+errors are real. Nothing here uses the network.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from dlperf_runner.bundle import (
+    Needs,
+    Outcome,
+    RequirementsFile,
+    Settings,
+    Source,
+    apt,
+    make,
+    repository,
+)
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.needs import SUITES
+from dlperf_runner.errors import UserError
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg")),
+    reason="needs apt, dpkg and gpg",
+)
+
+
+def deb(folder: Path, name: str, version: str, depends: str = "") -> Path:
+    tree = folder / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / f"opt/{name}").mkdir(parents=True)
+    (tree / f"opt/{name}/payload").write_text(f"stand-in of {name} {version}\n")
+    control = (
+        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: T <t@localhost>\n"
+        + (f"Depends: {depends}\n" if depends else "")
+        + "Description: stand-in\n"
+    )
+    (tree / "DEBIAN/control").write_text(control)
+    path = folder / "pool" / f"{name}_{version.replace(':', '')}_all.deb"
+    path.parent.mkdir(exist_ok=True)
+    command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(tree), str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    return path
+
+
+def publish(folder: Path, debs: list[Path], key: Path) -> None:
+    """An archive as a distribution publishes it."""
+    packages = []
+    for path in debs:
+        command = ["dpkg-deb", "--field", str(path)]
+        control = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        content = path.read_bytes()
+        packages.append(
+            repository.parse(
+                f"{control}Filename: {path.relative_to(folder)}\nSize: {len(content)}\n"
+                f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
+            )
+        )
+    files = repository.index_files(packages, "tiny", "amd64", datetime.now(UTC))
+    signed = repository.sign(files["dists/tiny/Release"], key)
+    repository.write_index(folder, files, signed, "tiny")
+
+
+def wheel(folder: Path, name: str, version: str) -> str:
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: cp311-cp311-"
+        "manylinux_2_28_x86_64\n",
+    }
+    record = "".join(
+        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(t.encode()).digest()).decode()},"
+        f"{len(t)}\n"
+        for path, t in files.items()
+    )
+    path = folder / f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for entry, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(zipfile.ZipInfo(entry, (2020, 1, 1, 0, 0, 0)), text)
+    return f"{name}=={version} --hash=sha256:{manifests.digest(path)}\n"
+
+
+@dataclasses.dataclass
+class Site:
+    """A tiny upstream, and the mirror that is made of it."""
+
+    folder: Path
+    needs: Needs
+    settings: Settings
+
+    @property
+    def mirror(self) -> Path:
+        return self.settings.output
+
+    def make(self, **changes: object) -> Outcome:
+        said: list[str] = []
+        settings = dataclasses.replace(self.settings, **changes)  # type: ignore[arg-type]
+        return make(self.needs, settings, said.append)
+
+    def files(self) -> dict[str, int]:
+        """Every file of the mirror and the time of its last change."""
+        return {
+            path.relative_to(self.mirror).as_posix(): path.stat().st_mtime_ns
+            for path in self.mirror.rglob("*")
+            if path.is_file() and path.name != ".lock"
+        }
+
+    def node(self) -> apt.Root:
+        """The apt of a node that has this mirror and nothing else."""
+        root = apt.Root(self.folder / "node", "amd64")
+        shutil.rmtree(root.directory, ignore_errors=True)
+        key = str(self.mirror / "apt/dlperf-mirror.asc")
+        apt.prepare(root, [Source(f"file:{self.mirror}/apt", ("bookworm",), signed_by=key)])
+        return root
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`work/` with an archive, an index and locks; and the same with a mirror made of them, as
+    copies that each test starts from: making keys and mirrors takes seconds."""
+    folder = tmp_path_factory.mktemp("bundle")
+    work = folder / "work"
+    archive, index = work / "archive", work / "index"
+    archive.mkdir(parents=True)
+    index.mkdir()
+    debs = [
+        deb(archive, "mpi", "4.1", "libmpi (>= 4), ssh"),
+        deb(archive, "libmpi", "4.1"),
+        deb(archive, "ssh", "1:9.2"),
+        deb(archive, "unrelated", "1"),
+    ]
+    publish(archive, debs, work / "archive-key")
+    (work / "env.txt").write_text(wheel(index, "tinynet", "1.9"))
+    (work / "uv.txt").write_text(wheel(index, "tinyuv", "0.1"))
+    shutil.copytree(work, folder / "fresh")
+    with pytest.MonkeyPatch.context() as patch:
+        only_this_index(patch, index)
+        site_in(work).make()
+    work.rename(folder / "made")
+    return folder
+
+
+def only_this_index(patch: pytest.MonkeyPatch, index: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        patch.delenv(name)
+    patch.setenv("PIP_CONFIG_FILE", os.devnull)
+    patch.setenv("PIP_NO_INDEX", "1")
+    patch.setenv("PIP_FIND_LINKS", str(index))
+    patch.setenv("PIP_NO_CACHE_DIR", "1")
+
+
+def site_in(work: Path) -> Site:
+    needs = Needs(
+        stack="cpu",
+        suite=SUITES["bookworm"],
+        architecture="amd64",
+        packages={"openmpi": ("mpi",)},
+        requirements=(RequirementsFile("uv.txt", "uv"), RequirementsFile("env.txt", "tinynet")),
+        root=work,
+    )
+    archive = work / "archive"
+    source = Source(f"file:{archive}", ("tiny",), signed_by=str(archive / "dlperf-mirror.asc"))
+    return Site(work, needs, Settings(work / "mirror", work / "cache", (source,), base=()))
+
+
+def start(folder: Path, state: str, patch: pytest.MonkeyPatch) -> Iterator[Site]:
+    work = folder / "work"
+    shutil.copytree(folder / state, work)
+    only_this_index(patch, work / "index")
+    yield site_in(work)
+    shutil.rmtree(work)
+
+
+@pytest.fixture
+def site(upstream: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Nothing made yet."""
+    yield from start(upstream, "fresh", monkeypatch)
+
+
+@pytest.fixture
+def made(upstream: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """The mirror is there, whole."""
+    yield from start(upstream, "made", monkeypatch)
+
+
+def test_made_whole_then_left_alone(site: Site) -> None:
+    first = site.make()
+    assert sorted(p.relative_to(site.mirror).as_posix() for p in site.mirror.rglob("*.deb")) == [
+        "apt/pool/libmpi_4.1_all.deb",
+        "apt/pool/mpi_4.1_all.deb",
+        "apt/pool/ssh_19.2_all.deb",
+    ]
+    by_name = {entry.name: entry for entry in first.manifest.files}
+    assert by_name["ssh"].version == "1:9.2"
+    assert by_name["ssh"].why == "mpi > ssh"
+    assert by_name["tinynet"].why == "tinynet==1.9 in env.txt"
+    assert {entry.path for entry in first.manifest.files} | {"manifest.json"} == set(site.files())
+
+    before = site.files()
+    second = site.make()
+    assert not second.changed
+    assert site.files() == before
+
+
+def test_the_key_is_private_and_stays_the_same(site: Site) -> None:
+    fingerprint = site.make().manifest.key_fingerprint
+    secret = site.settings.cache / "mirror-key/secret.asc"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert secret.parent.stat().st_mode & 0o777 == 0o700
+    assert not any(b"PRIVATE KEY" in path.read_bytes() for path in site.mirror.rglob("*.asc"))
+    assert site.make(refresh=True).manifest.key_fingerprint == fingerprint
+
+
+def test_a_node_verifies_the_signature_and_installs_the_closure(made: Site) -> None:
+    node = made.node()
+    apt.update(node)
+    chosen = apt.resolve(node, ["mpi"], where="test")
+    assert {choice.name for choice in chosen} == {"mpi", "libmpi", "ssh"}
+    apt.download(node, chosen, made.folder / "node")
+
+
+def change_byte(path: Path, find: bytes | None = None) -> None:
+    content = bytearray(path.read_bytes())
+    position = content.index(find) if find else len(content) // 2
+    content[position] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def remove_inline_signature(site: Site) -> None:
+    """Then apt takes Release with Release.gpg."""
+    (site.mirror / "apt/dists/bookworm/InRelease").unlink()
+
+
+def in_inline_release(site: Site) -> None:
+    change_byte(site.mirror / "apt/dists/bookworm/InRelease", b"Origin")
+
+
+def in_detached_release(site: Site) -> None:
+    remove_inline_signature(site)
+    change_byte(site.mirror / "apt/dists/bookworm/Release", b"Origin")
+
+
+def in_every_packages_file(site: Site) -> None:
+    for path in (site.mirror / "apt/dists/bookworm/main/binary-amd64").iterdir():
+        change_byte(path)
+
+
+def signed_by_another_key(site: Site) -> None:
+    release = (site.mirror / "apt/dists/bookworm/Release").read_bytes()
+    signed = repository.sign(release, site.folder / "archive-key")
+    (site.mirror / "apt/dists/bookworm/InRelease").write_bytes(signed.inline)
+
+
+def not_signed(site: Site) -> None:
+    remove_inline_signature(site)
+    (site.mirror / "apt/dists/bookworm/Release.gpg").unlink()
+
+
+def test_the_detached_signature_serves_as_well(made: Site) -> None:
+    remove_inline_signature(made)
+    apt.update(made.node())
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        in_inline_release,
+        in_detached_release,
+        in_every_packages_file,
+        signed_by_another_key,
+        not_signed,
+    ],
+)
+def test_a_node_refuses_a_tampered_index(made: Site, tamper: Callable[[Site], None]) -> None:
+    tamper(made)
+    with pytest.raises(UserError, match="could not be fetched and verified"):
+        apt.update(made.node())
+
+
+def test_a_node_refuses_a_changed_package(made: Site) -> None:
+    node = made.node()
+    apt.update(node)
+    change_byte(made.mirror / "apt/pool/mpi_4.1_all.deb")
+    chosen = [c for c in apt.resolve(node, ["mpi"], where="test") if c.name == "mpi"]
+    with pytest.raises(UserError, match=r"could not be fetched.*mpi"):
+        apt.download(node, chosen, made.folder / "node")
+
+
+def test_damage_is_found_and_repaired_and_nothing_else_is_fetched(made: Site) -> None:
+    cut = made.mirror / "apt/pool/mpi_4.1_all.deb"
+    cut.write_bytes(cut.read_bytes()[:-10])
+    (altered,) = (made.mirror / "wheels").glob("tinynet-*.whl")
+    change_byte(altered)
+    (made.mirror / "apt/pool/stray.deb").write_text("not ours")
+    outcome = made.make()
+    assert sorted(outcome.fetched) == [
+        "apt/pool/mpi_4.1_all.deb",
+        f"wheels/{altered.name}",
+    ]
+    assert sorted(outcome.repaired) == sorted(outcome.fetched)
+    assert outcome.removed == ("apt/pool/stray.deb",)
+    assert not made.make().changed
+    apt.update(made.node())
+
+
+def test_a_tampered_index_is_made_anew(made: Site) -> None:
+    in_inline_release(made)
+    made.make()
+    apt.update(made.node())
+
+
+@pytest.mark.parametrize("manifest", [None, "", "{", '{"format": 1}'])
+def test_a_run_that_was_cut_off_is_completed(made: Site, manifest: str | None) -> None:
+    (made.mirror / "manifest.json").unlink()
+    if manifest is not None:
+        (made.mirror / "manifest.json").write_text(manifest)
+    (made.mirror / "apt/dists/bookworm/InRelease").unlink()
+    (made.mirror / "apt/pool/ssh_19.2_all.deb").unlink()
+    (made.mirror / ".partial").mkdir()
+    (made.mirror / ".partial/libmpi_4.1_all.deb").write_text("half")
+    outcome = made.make()
+    assert outcome.fetched == ("apt/pool/ssh_19.2_all.deb",)
+    assert not (made.mirror / ".partial").exists()
+    assert not made.make().changed
+
+
+def test_what_is_no_longer_needed_is_removed(made: Site) -> None:
+    made.needs = dataclasses.replace(
+        made.needs, packages={"ssh": ("ssh",)}, requirements=made.needs.requirements[:1]
+    )
+    outcome = made.make()
+    assert outcome.fetched == ()
+    names = [Path(path).name.split("_")[0].split("-")[0] for path in outcome.removed]
+    assert names == ["libmpi", "mpi", "tinynet"]
+
+
+def test_refresh_takes_a_newer_version_and_drops_the_old(made: Site) -> None:
+    archive = made.folder / "archive"
+    debs = [*(archive / "pool").iterdir(), deb(archive, "ssh", "1:9.3")]
+    publish(archive, debs, made.folder / "archive-key")
+    assert not made.make().changed
+    outcome = made.make(refresh=True)
+    assert outcome.fetched == ("apt/pool/ssh_19.3_all.deb",)
+    assert outcome.removed == ("apt/pool/ssh_19.2_all.deb",)
+
+
+def test_a_changed_lock_is_noticed(made: Site) -> None:
+    (made.folder / "env.txt").write_text(wheel(made.folder / "index", "tinynet", "2.0"))
+    outcome = made.make()
+    assert [Path(path).name.split("-")[1] for path in outcome.fetched] == ["2.0"]
+    assert [Path(path).name.split("-")[1] for path in outcome.removed] == ["1.9"]
+
+
+def test_an_sdist_is_kept_as_it_is(site: Site) -> None:
+    path = site.folder / "index/tinyvod-0.28.tar.gz"
+    content = b"Metadata-Version: 2.1\nName: tinyvod\nVersion: 0.28\n"
+    backend = (
+        b"def prepare_metadata_for_build_wheel(folder, settings=None):\n"
+        b"    import os, shutil\n"
+        b"    os.mkdir(os.path.join(folder, 'tinyvod-0.28.dist-info'))\n"
+        b"    shutil.copy('PKG-INFO', os.path.join(folder, 'tinyvod-0.28.dist-info/METADATA'))\n"
+        b"    return 'tinyvod-0.28.dist-info'\n"
+        b"def build_wheel(*args): raise SystemExit('not built here')\n"
+    )
+    project = b"[build-system]\nrequires = []\nbuild-backend = 'b'\nbackend-path = ['.']\n"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in {"PKG-INFO": content, "b.py": backend, "pyproject.toml": project}.items():
+            member = tarfile.TarInfo(f"tinyvod-0.28/{name}")
+            member.size = len(data)
+            archive.addfile(member, BytesIO(data))
+    (site.folder / "sdist.txt").write_text(
+        f"tinyvod==0.28 --hash=sha256:{manifests.digest(path)}\n"
+    )
+    site.needs = dataclasses.replace(
+        site.needs, requirements=(RequirementsFile("sdist.txt", "tinyvod", "sdist"),)
+    )
+    outcome = site.make()
+    assert "wheels/tinyvod-0.28.tar.gz" in outcome.fetched
+    assert (site.mirror / "wheels/tinyvod-0.28.tar.gz").read_bytes() == path.read_bytes()
+
+
+def fails(site: Site) -> str:
+    before = manifests.read(site.mirror)
+    with pytest.raises(UserError) as caught:
+        site.make()
+    assert manifests.read(site.mirror) == before
+    return str(caught.value)
+
+
+def test_an_unknown_package_is_named(site: Site) -> None:
+    site.needs = dataclasses.replace(site.needs, packages={"openmpi": ("mpi", "nompi")})
+    message = fails(site)
+    assert "stack cpu, apt_packages" in message
+    assert "Unable to locate package nompi" in message
+
+
+def test_a_package_that_the_archive_lost_is_named(site: Site) -> None:
+    (site.folder / "archive/pool/libmpi_4.1_all.deb").unlink()
+    assert "libmpi_4.1_all.deb" in fails(site)
+
+
+def test_a_package_that_is_not_what_the_index_says_is_refused(site: Site) -> None:
+    change_byte(site.folder / "archive/pool/libmpi_4.1_all.deb")
+    assert "libmpi" in fails(site)
+
+
+def test_an_archive_with_a_wrong_signature_is_refused(site: Site) -> None:
+    change_byte(site.folder / "archive/dists/tiny/InRelease", b"Origin")
+    assert "could not be fetched and verified" in fails(site)
+
+
+def test_an_archive_that_is_not_there_is_refused(site: Site) -> None:
+    shutil.rmtree(site.folder / "archive/dists")
+    assert "could not be fetched and verified" in fails(site)
+
+
+def test_a_wheel_with_another_digest_is_refused(site: Site) -> None:
+    (site.folder / "env.txt").write_text(f"tinynet==1.9 --hash=sha256:{'0' * 64}\n")
+    message = fails(site)
+    assert "env.txt" in message
+    assert "DO NOT MATCH THE HASHES" in message
+
+
+def test_a_wheel_that_no_index_has_is_named(site: Site) -> None:
+    (site.folder / "env.txt").write_text(f"nosuch==1.0 --hash=sha256:{'0' * 64}\n")
+    assert "No matching distribution found for nosuch==1.0" in fails(site)
+
+
+def test_a_missing_lock_is_named(site: Site) -> None:
+    (site.folder / "env.txt").unlink()
+    assert "env.txt" in fails(site)
+
+
+def test_two_runs_do_not_work_on_one_folder(site: Site) -> None:
+    import fcntl
+
+    site.mirror.mkdir()
+    with (site.mirror / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "another run" in fails(site)
+    site.make()
+
+
+def test_a_file_where_the_folder_should_be(site: Site) -> None:
+    site.mirror.write_text("not a folder")
+    assert "could not be written" in fails(site)

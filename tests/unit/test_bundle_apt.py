@@ -1,0 +1,130 @@
+"""What is read of apt's own files and output, and the configuration of the private apt."""
+
+from pathlib import Path
+
+import pytest
+
+from dlperf_runner.bundle import apt
+from dlperf_runner.errors import UserError
+
+DEB822 = """\
+Types: deb
+# http://snapshot.debian.org/archive/debian/20250520T000000Z
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/site.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Types: deb-src
+URIs: http://mirror.example/sources
+Suites: bookworm
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://mirror.example/disabled
+Suites: bookworm
+Components: main
+"""
+
+
+def test_deb822_sources() -> None:
+    first, second = apt.parse_deb822_sources(DEB822)
+    assert first == apt.Source(
+        "http://mirror.example/debian",
+        ("bookworm", "bookworm-updates"),
+        signed_by="/usr/share/keyrings/site.gpg",
+    )
+    assert second.uri == "http://mirror.example/debian-security"
+    assert second.signed_by == str(apt.KEYRING)
+
+
+def test_one_line_sources() -> None:
+    text = (
+        "# deb http://old.example/debian bookworm main\n"
+        "deb [arch=amd64 signed-by=/k.gpg] http://m.example/debian/ bookworm main contrib # ours\n"
+        "deb-src http://m.example/debian bookworm main\n"
+        "deb http://m.example/debian-security bookworm-security main\n"
+        "deb nonsense\n"
+    )
+    assert apt.parse_one_line_sources(text) == [
+        apt.Source("http://m.example/debian", ("bookworm",), ("main", "contrib"), "/k.gpg"),
+        apt.Source("http://m.example/debian-security", ("bookworm-security",)),
+    ]
+
+
+def host(tmp_path: Path, os_release: str) -> Path:
+    (tmp_path / "apt/sources.list.d").mkdir(parents=True)
+    (tmp_path / "apt/sources.list.d/debian.sources").write_text(DEB822)
+    (tmp_path / "os-release").write_text(os_release)
+    return tmp_path
+
+
+def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
+    etc = host(tmp_path, 'ID=debian\nVERSION_CODENAME="bookworm"\n')
+    main, security = apt.host_sources("trixie", etc)
+    assert (main.uri, main.suites) == (
+        "http://mirror.example/debian",
+        ("trixie", "trixie-updates"),
+    )
+    assert main.signed_by == security.signed_by == "/usr/share/keyrings/site.gpg"
+    assert (security.uri, security.suites) == (
+        "http://mirror.example/debian-security",
+        ("trixie-security",),
+    )
+
+
+@pytest.mark.parametrize("os_release", ["ID=ubuntu\nVERSION_CODENAME=bookworm\n", ""])
+def test_another_host_takes_debian_itself(tmp_path: Path, os_release: str) -> None:
+    main, security = apt.host_sources("bookworm", host(tmp_path, os_release))
+    assert main.uri == apt.DEBIAN
+    assert security.uri == "http://deb.debian.org/debian-security"
+
+
+def test_uris() -> None:
+    digest = "1896a2aacf4ad681ff5eacc24a5b0ca4d5d9c9b9c9e4b6de5197bc1e116ea619"
+    line = (
+        "'http://h/debian/pool/main/o/openssh/openssh-client_9.2p1-2%2bdeb12u7_amd64.deb'"
+        f" openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb 992036 SHA256:{digest}\n"
+    )
+    (choice,) = apt.parse_uris(line)
+    assert choice.exact == "openssh-client:amd64=1:9.2p1-2+deb12u7"
+    assert choice.filename == "openssh-client_1%3a9.2p1-2+deb12u7_amd64.deb"
+    assert (choice.size, choice.sha256) == (992036, digest)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "'http://h/a_1_all.deb' a_1_all.deb 5 MD5Sum:8e7e741807b1e1939df8f58323affdcb",
+        "Reading package lists...",
+        "'http://h/a.deb' a.deb 5 SHA256:" + "0" * 64,
+    ],
+)
+def test_what_has_no_sha256_is_no_choice(line: str) -> None:
+    with pytest.raises(UserError, match="not understood"):
+        apt.parse_uris(line)
+
+
+def test_the_private_apt_takes_the_network_of_the_host_and_nothing_else(tmp_path: Path) -> None:
+    dump = (
+        'Acquire::http::Proxy "http://proxy.example:3128";\n'
+        'Acquire::AllowInsecureRepositories "1";\n'
+        'APT::Get::AllowUnauthenticated "1";\n'
+        'APT::Update::Post-Invoke:: "rm -f /var/cache/apt/archives/*.deb";\n'
+        'DPkg::Post-Invoke:: "rm -f /var/cache/apt/archives/*.deb";\n'
+    )
+    text = apt.configuration(apt.Root(tmp_path, "amd64"), dump)
+    assert 'Acquire::http::Proxy "http://proxy.example:3128";' in text
+    assert "Post-Invoke" not in text
+    assert '"1"' not in text
+    assert 'APT::Get::AllowUnauthenticated "false";' in text
