@@ -1,0 +1,89 @@
+"""Logs of training programs: bytes in, Step and Header out. One module per format.
+
+A format is a module of this package with a `FORMAT`; a new one needs no entry anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import math
+import pkgutil
+from collections.abc import Iterator
+
+from .reader import CHUNK, CONTEXT, Candidates, Readable
+from .records import Format, Header, Line, LineError, Step
+
+__all__ = [
+    "Candidates",
+    "Format",
+    "Header",
+    "Line",
+    "LineError",
+    "Readable",
+    "Step",
+    "candidates",
+    "detect",
+    "formats",
+    "parse_tail",
+]
+
+
+@functools.cache
+def formats() -> dict[str, Format]:
+    """Every known format by name."""
+    found: dict[str, Format] = {}
+    for module in pkgutil.iter_modules(__path__):
+        entry = getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMAT", None)
+        if isinstance(entry, Format):
+            found[entry.name] = entry
+    return found
+
+
+def candidates(
+    form: Format, stream: Readable, *, chunk: int = CHUNK, context: int = CONTEXT
+) -> Candidates:
+    """The lines of a log that its format's parser wants to see."""
+    return Candidates(stream, form.step_markers, form.head_markers, chunk=chunk, context=context)
+
+
+def detect(stream: Readable) -> Format | None:
+    """The format that the first line with a rate has; None where no line has one."""
+    markers = dict.fromkeys(m for form in formats().values() for m in form.step_markers)
+    for line in Candidates(stream, tuple(markers)):
+        for form in formats().values():
+            if any(marker in line[1] for marker in form.step_markers) and _is_step(form, line):
+                return form
+    return None
+
+
+def _is_step(form: Format, line: Line) -> bool:
+    try:
+        return any(
+            isinstance(record, Step) or record.final_samples_per_second is not None
+            for record in form.parse([line])
+        )
+    except LineError:
+        return True  # its wording, with something that is no number in it
+
+
+def parse_tail(log_format: str, tail: str) -> float | None:
+    """The last rate in a piece of a log that may begin and end anywhere; None before the first."""
+    form = formats().get(log_format)
+    if form is None:
+        return None
+    rate = None
+    # A surrogate or an odd byte in the piece must not spoil a sign of life.
+    stream = io.BytesIO(tail.encode("utf-8", "replace"))
+    try:
+        for record in _records(form, stream):
+            if isinstance(record, Step) and 0 < record.samples_per_second < math.inf:
+                rate = record.samples_per_second
+    except LineError:
+        pass
+    return rate
+
+
+def _records(form: Format, stream: Readable) -> Iterator[Step | Header]:
+    return form.parse(candidates(form, stream))

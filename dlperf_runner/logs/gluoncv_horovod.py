@@ -1,0 +1,67 @@
+"""GluonCV's train_horovod.py: the printed rate is of the world, over the last `log_interval` steps.
+
+    INFO:root:Namespace(batch_size=128, dtype='float32', log_interval=1, ...)
+    INFO:root:world_size=8
+    INFO:root:Epoch[0] Rank[0] Batch[2] Loss[8.603]
+    INFO:root:Epoch[0] Batch[2]<TAB>Speed: 2.05 samples/sec
+    INFO:root:Epoch[0]<TAB>Speed: 2.26 samples/sec
+
+The last is the epoch's, and no step. Batches count from 1; epochs after the first are not read,
+as the published rule does not read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from . import text
+from .records import Format, Header, Line, Step
+
+_ENTRY = re.compile(
+    r"Epoch\[0\] (?:Rank\[\d+\] )?Batch\[(\d{1,12})\](?:\s+Speed: (\S+) samples/sec| Loss\[([^\]]*)\])",
+    re.ASCII,
+)
+_WORLD = re.compile(r"\bworld_size=(\d+)", re.ASCII)
+_PRECISIONS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
+    """Steps and headers of a log, in its order."""
+    loss_of: tuple[int, float | None] = (0, None)
+    for number, line, rank in text.by_rank(lines):
+        found = False
+        for batch, printed, loss in _ENTRY.findall(line):
+            found = True
+            step = int(batch)
+            if printed:
+                known = loss_of[1] if loss_of[0] == step else None
+                yield Step(step, text.rate(number, printed), number, printed, known, None, rank)
+            else:
+                loss_of = step, text.optional_number(loss)
+        if not found:
+            yield from _headers(number, line)
+
+
+def _headers(number: int, line: str) -> Iterator[Header]:
+    if "Namespace(" in line:
+        options = text.namespace(line)
+        dtype = options.get("dtype")
+        yield Header(
+            line=number,
+            batch_size_per_device=text.count(number, "batch size", options.get("batch_size")),
+            precision=_PRECISIONS.get(dtype, dtype) if dtype else None,
+            total_steps=text.count(number, "number of steps", options.get("iterations")),
+            log_every=text.count(number, "log interval", options.get("log_interval")),
+        )
+    elif world := _WORLD.search(line):
+        yield Header(line=number, world_size=text.count(number, "world size", world[1]))
+
+
+FORMAT = Format(
+    name="gluoncv_horovod",
+    sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
+    step_markers=("samples/sec", "] Loss["),
+    head_markers=("Namespace(", "world_size="),
+    parse=parse,
+)

@@ -1,0 +1,69 @@
+"""OneFlow-Benchmark's cnns: the printed rate is of the world, over the steps since the last line.
+
+    train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, top_k: 0.000000, samples/s: 288.088
+    train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, samples/s: 288.088 1597050000.123456
+
+Later commits append the Unix time. Iterations count from 1. Lines of validation and of epochs
+after the first are not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from . import text
+from .records import Format, Header, Line, Step
+
+_ENTRY = re.compile(
+    r"train: epoch 0, iter (\d{1,12}),(?: loss: ([^\s,]+),)?(?: top_\w+: [^\s,]+,)*"
+    r" samples/s: (\S+)(?: (\d{9,11}\.\d+))?",
+    re.ASCII,
+)
+_BATCH = re.compile(r"\bbatch_size_per_device = (\d+)", re.ASCII)
+_WORLD = re.compile(r"num_gpu_per_node = (\d{1,9}), num_nodes = (\d{1,9})", re.ASCII)
+_EVERY = re.compile(r"\bloss_print_every_n_iter = (\d+)", re.ASCII)
+
+
+def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
+    """Steps and headers of a log, in its order."""
+    for number, line, rank in text.by_rank(lines):
+        if "samples/s:" not in line:
+            yield from _headers(number, line)
+        for iteration, loss, printed, time in _ENTRY.findall(line):
+            yield Step(
+                step=int(iteration),
+                samples_per_second=text.rate(number, printed),
+                line=number,
+                printed=printed,
+                loss=text.optional_number(loss or None),
+                unix_time=float(time) if time else None,
+                rank=rank,
+            )
+
+
+def _headers(number: int, line: str) -> Iterator[Header]:
+    # Running resnet50: num_gpu_per_node = 1, num_nodes = 1.
+    if world := _WORLD.search(line):
+        yield Header(line=number, world_size=int(world[1]) * int(world[2]))
+    if (batch := _BATCH.search(line)) and "val_batch" not in line:
+        size = text.count(number, "batch size", batch[1])
+        yield Header(line=number, batch_size_per_device=size)
+    if every := _EVERY.search(line):
+        yield Header(line=number, log_every=text.count(number, "log interval", every[1]))
+    if "use_fp16 = " in line:
+        yield Header(line=number, precision="fp16" if "use_fp16 = True" in line else "fp32")
+
+
+FORMAT = Format(
+    name="oneflow_benchmark",
+    sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
+    step_markers=("samples/s:",),
+    head_markers=(
+        "batch_size_per_device = ",
+        "num_gpu_per_node = ",
+        "loss_print_every_n_iter = ",
+        "use_fp16 = ",
+    ),
+    parse=parse,
+)

@@ -1,0 +1,76 @@
+"""What a log says: a Step for each line with a rate, a Header for each line that states what ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """A rate that the log prints.
+
+    `step` is the last iteration that the rate covers, counted from 1. `printed` is the rate as it
+    stands in the log. `rank` is the process that printed it, where the log says so. `unix_time`
+    is in seconds; a time stamp without a zone is taken as UTC, so only differences mean anything.
+    """
+
+    step: int
+    samples_per_second: float
+    line: int
+    printed: str
+    loss: float | None = None
+    unix_time: float | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a line of the log states about its run; None is what that line does not say.
+
+    `final_samples_per_second` is the rate over the whole run that some programs print at the end,
+    and `printed` that rate as it stands in the log.
+    """
+
+    line: int
+    batch_size_per_device: int | None = None
+    world_size: int | None = None
+    precision: str | None = None
+    total_steps: int | None = None
+    log_every: int | None = None
+    final_samples_per_second: float | None = None
+    printed: str = ""
+
+
+# Number and text of a line, or of the part around a marker of one that is absurdly long.
+Line = tuple[int, str]
+
+
+class LineError(Exception):
+    """A line of a log that cannot be what it should be; who knows the file adds its name."""
+
+    def __init__(self, line: int, problem: str, *, expected: str, found: str) -> None:
+        super().__init__(f"line {line}: {problem} (expected {expected}, found {found})")
+        self.line = line
+        self.problem = problem
+        self.expected = expected
+        self.found = found
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of log. Only lines with one of these literal texts are given to `parse`.
+
+    `step_markers` are looked for in the whole log, `head_markers` only up to the first line that
+    has a step marker. `sample` is a line with a rate, for messages. `zero_based`: the log counts
+    iterations from 0, so its first line is that of step 1. `silent_warmup`: nothing is printed
+    during warm-up.
+    """
+
+    name: str
+    sample: str
+    step_markers: tuple[str, ...]
+    head_markers: tuple[str, ...]
+    parse: Callable[[Iterable[Line]], Iterator[Step | Header]]
+    zero_based: bool = False
+    silent_warmup: bool = False

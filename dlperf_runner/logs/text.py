@@ -1,0 +1,85 @@
+"""What the parsers of all formats share: tags of mpirun, numbers, and printed namespaces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from .records import Line, LineError
+
+# mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or one of the
+# two; Open MPI 5 names the job, "[prterun-node1-77@1,0]<stdout>: ". Unbuffered output can get it
+# in mid-line, or behind a number.
+_TIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+_RANK = r"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
+_TAG = re.compile(rf"(?:(?:{_TIME})?{_RANK}|{_TIME})<std(?:out|err|diag)>:(?(job) ?)", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)", re.ASCII)
+
+
+def by_rank(lines: Iterable[Line]) -> Iterator[tuple[int, str, int | None]]:
+    """Number, text and rank of each line, with the tags of mpirun taken out.
+
+    A line in which several ranks wrote becomes one text per rank; what stands before the first
+    tag belongs to that tag's rank, because the tag landed in the middle of what it wrote.
+    """
+    for number, text in lines:
+        if "<std" not in text:
+            yield number, text, None
+            continue
+        texts: dict[int | None, str] = {}
+        rank, end, before = None, 0, text
+        for tag in _TAG.finditer(text):
+            piece, end = text[end : tag.start()], tag.end()
+            if texts:
+                texts[rank] += piece
+            else:
+                before = piece
+            rank = int(tag["rank"]) if tag["rank"] else None
+            texts.setdefault(rank, "" if texts else before)
+        texts[rank] = texts[rank] + text[end:] if texts else text
+        for rank, whole in texts.items():
+            yield number, whole, rank
+
+
+def rate(line: int, printed: str) -> float:
+    """The printed number, which may be none that a rate can be (0, nan, inf): that is for the
+    caller to judge. A LineError where it is no number at all, such as the remains of two lines."""
+    if not _NUMBER.fullmatch(printed.lower()):
+        raise LineError(line, "the rate is no number", expected="a number", found=repr(printed))
+    return float(printed)
+
+
+def optional_number(printed: str | None) -> float | None:
+    """The printed number; None where there is none that can be read."""
+    if printed is None or not _NUMBER.fullmatch(printed.lower()):
+        return None
+    return float(printed)
+
+
+def namespace(text: str) -> dict[str, str]:
+    """Keys and values of a printed argparse.Namespace(batch_size=128, dtype='float32', ...)."""
+    _, _, inside = text.partition("Namespace(")
+    pairs = re.findall(r"(\w+)=('[^']*'|\"[^\"]*\"|[^,()]*)", inside)
+    return {key: value.strip("'\"") for key, value in reversed(pairs)}
+
+
+def unix_time(stamp: str | None) -> float | None:
+    """Seconds since 1970 of a time stamp like 2026-11-20 13:40:15,997, taken as UTC."""
+    try:
+        return datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp() if stamp else None
+    except ValueError:
+        return None
+
+
+def count(line: int, what: str, printed: str | None) -> int | None:
+    """A printed count of something, from 1; None where the log does not print it."""
+    if printed is None:
+        return None
+    try:
+        value = int(printed)
+    except ValueError:
+        value = 0
+    if value < 1 or len(printed) > 18:
+        raise LineError(line, f"the {what} is no count", expected="1 or more", found=repr(printed))
+    return value
