@@ -64,15 +64,7 @@ def create_campaign(
     """
     from .plan import plan_document
 
-    held = [name for name in ("campaign.json", "plan.json", "runs") if (directory / name).exists()]
-    if held or (directory.exists() and not directory.is_dir()):
-        raise UserError(
-            "this is no place for a new campaign",
-            where=str(directory),
-            expected="a new directory, or one without a campaign",
-            found=", ".join(held) or "a file",
-            hint="go on with a campaign with --resume" if _is_campaign(directory) else None,
-        )
+    refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
     for run in runs:
         record = {**asdict(run), "outcome": PLANNED_OUTCOME}
@@ -90,6 +82,19 @@ def create_campaign(
     write_json(directory / "campaign.json", campaign)
     _point_latest_at(directory)
     return document
+
+
+def refuse_taken(directory: Path) -> None:
+    """Raise where a new campaign would meet an old one, or a part of one."""
+    held = [name for name in ("campaign.json", "plan.json", "runs") if (directory / name).exists()]
+    if held or (directory.exists() and not directory.is_dir()):
+        raise UserError(
+            "this is no place for a new campaign",
+            where=str(directory),
+            expected="a new directory, or one without a campaign",
+            found=", ".join(held) or "a file",
+            hint="go on with a campaign with --resume" if _is_campaign(directory) else None,
+        )
 
 
 def read_campaign(directory: Path) -> dict[str, Any]:

@@ -217,13 +217,16 @@ def run(
 
     variables: dict[str, Any]
     if resume:
-        campaigns.read_campaign(Path(resume))
         directory = Path(resume).resolve()
+        if not campaigns.remaining_plan(directory)["runs"]:
+            _print_summary(directory, None)
+            return
         variables = {"resume": str(directory)}
     else:
         # Bad input is told here and now; bench.yml makes the same plan again.
         make_plan(choice, _catalog(), _nodes(inventory, limit))
         directory = Path(campaign or campaigns.new_directory()).resolve()
+        campaigns.refuse_taken(directory)
         variables = {**choice_options(choice), "parameters": choice.parameters}
     if limit:
         variables["limit"] = limit

@@ -111,7 +111,7 @@ def test_parameters() -> None:
         (["plan", "--nodes", "x"], "error: --nodes: this is no such number"),
         (["plan", "--resume", "nowhere"], "error: nowhere: this is no campaign"),
         (["run", "--model", "vgg"], "error: --model: unknown model 'vgg'"),
-        (["run", "--resume", "nowhere"], "error: nowhere: this is no campaign"),
+        (["run", "--resume", "nowhere"], "nowhere: this is no campaign"),
         (["status", "nowhere"], "error: nowhere: this is no campaign"),
         (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
         (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
@@ -211,3 +211,27 @@ def test_run_hands_the_choice_to_the_playbook(
         "parameters": {"image_size": "32"},
     }
     assert asked == [(variables, [str(tmp_path / "inv")], tmp_path / "results" / "one")]
+
+    document = json.loads(call("plan", "--nodes", "2", "--campaign", "results/one", "--json").out)
+    result = call("run", *arguments, "--campaign", "results/one", status=2)
+    assert "results/one: this is no place for a new campaign" in result.err
+    call("run", "--resume", "results/one", status=status)
+    assert asked[1:] == [({"resume": document["campaign"]}, [], tmp_path / "results" / "one")]
+
+
+def test_resuming_what_is_done_only_summarizes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+        return SimpleNamespace(text=f"table of {directory.name}", problems=[], paths=[])
+
+    fake(monkeypatch, "execute", execute=None)
+    fake(monkeypatch, "summarize", summarize=summarize)
+    arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
+    (run,) = json.loads(call("plan", *arguments).out)["runs"]
+    place = tmp_path / "c" / "runs" / run["id"]
+    record = json.loads((place / "run.json").read_text())
+    record["outcome"]["status"] = "done"
+    (place / "run.json").write_text(json.dumps(record))
+    (place / run["log_name"]).write_text("")
+    assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
