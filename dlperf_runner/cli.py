@@ -57,7 +57,10 @@ app = typer.Typer(
 
 
 def main() -> None:
-    app(prog_name="python -m dlperf_runner")
+    try:
+        app(prog_name="python -m dlperf_runner")
+    except KeyboardInterrupt:  # before or after the command itself
+        sys.exit(130)
 
 
 # The options that choose what runs: name, its metavar, and what it says. An empty text means
@@ -407,6 +410,7 @@ def bundle(
     list_only: Annotated[
         bool, typer.Option("--list", help="Only show what would be in it.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make the mirror folder from which nodes without a way out install."""
     from .bundle import listing, make
@@ -416,12 +420,20 @@ def bundle(
     needs, settings = choose(
         stack, suite, output, debian_mirror or None, debian_security_mirror or None, refresh
     )
+    for skipped in needs.skipped:
+        print(f"left out: {skipped}", file=sys.stderr)
     if list_only:
-        _print_table(f"{stack} on {suite}", ("kind", "name", "wanted by"), listing(needs))
+        columns = ("kind", "name", "wanted by")
+        rows = listing(needs)
+        if as_json:
+            _print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        else:
+            _print_table(f"{stack} on {suite}", columns, rows)
         return
     made = make(needs, settings, say=lambda text: print(text, file=sys.stderr, flush=True))
-    for skipped in made.manifest.skipped:
-        print(f"left out: {skipped}", file=sys.stderr)
+    if as_json:
+        _print_json(made.manifest.to_json())
+        return
     print(
         f"{settings.output}: {_count(len(made.manifest.files), 'file')},"
         f" {len(made.fetched)} fetched, {len(made.removed)} removed"
