@@ -1,6 +1,11 @@
 """`python -m dlperf_runner`."""
 
-from .cli import main
+import sys
 
 if __name__ == "__main__":
-    main()
+    try:
+        from .cli import main
+
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

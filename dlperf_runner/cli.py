@@ -57,10 +57,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    try:
-        app(prog_name="python -m dlperf_runner")
-    except KeyboardInterrupt:  # before or after the command itself
-        sys.exit(130)
+    app(prog_name="python -m dlperf_runner")
 
 
 # The options that choose what runs: name, its metavar, and what it says. An empty text means
