@@ -1,0 +1,366 @@
+"""Train ArcFace in MXNet on one synthetic batch, in one process that drives all devices of a node.
+
+The program of this project that stands beside insightface's recognition/ArcFace (`train.py` with
+`--parallel data`, `train_parall.py` with `--parallel model`) and prints their log lines. It trains
+the same networks with the same loss: r100 is LResNet100E-IR (embedding of 512), y1 is MobileFaceNet
+(embedding of 128); the head is the additive angular margin softmax (m1 1.0, m2 0.5, m3 0, s 64)
+over all classes. `data`: every device has the whole classifier, gradients are summed over the
+devices. `model`: the classifier is divided among the devices, each takes its share of the classes
+for all samples. It needs no data set.
+
+`samples/sec` counts all devices together, over the last `--frequent` batches; the clock is read
+when the computation of the last of them has finished. Batches count from 0 and the first interval
+begins behind batch 0, so `--iterations n` runs n + 1 batches, as `config.max_steps = n` does.
+
+Runs on MXNet 1.9.1; uses nothing that 1.6 lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import operator
+import sys
+import time
+from collections.abc import Callable
+
+EMBEDDING = {"r100": 512, "y1": 128}
+MARGIN, SCALE = 0.5, 64.0
+MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--network", choices=tuple(EMBEDDING), default="r100")
+    parser.add_argument("--batch-size", type=positive, default=64, help="images per device")
+    parser.add_argument("--devices", type=positive, default=1)
+    parser.add_argument(
+        "--parallel",
+        choices=("model", "data"),
+        default="model",
+        help="model: the classifier is divided among the devices; data: each has all of it",
+    )
+    parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
+    parser.add_argument("--iterations", type=positive, default=120, help="batches behind the first")
+    parser.add_argument("--frequent", type=positive, default=20, help="a line every n batches")
+    parser.add_argument("--image-size", type=image_size, default=112, help="a multiple of 16")
+    parser.add_argument("--classes", type=positive, default=85742, help="identities")
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lr", type=float, default=0.1)
+    arguments = parser.parse_args(argv)
+    if arguments.parallel == "model" and arguments.classes < arguments.devices:
+        parser.error(f"--classes: one per device expected, found {arguments.classes}")
+    return arguments
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
+    return number
+
+
+def image_size(text: str) -> int:
+    number = int(text)
+    if number < 16 or number % 16:
+        raise argparse.ArgumentTypeError(f"a multiple of 16 expected, found {text}")
+    return number
+
+
+def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """What will run, in the published program's own words; the plan is checked against it."""
+    say("use cpu" if arguments.no_cuda else f"gpu num: {arguments.devices}")
+    say(f"image_size {(arguments.image_size, arguments.image_size)}")
+    say(f"num_classes {arguments.classes}")
+    values = {
+        "batch_size": arguments.batch_size * arguments.devices,
+        "ctx_num": arguments.devices,
+        "dtype": arguments.dtype,
+        "frequent": arguments.frequent,
+        "iterations": arguments.iterations,
+        "loss": "arcface",
+        "lr": arguments.lr,
+        "mom": MOMENTUM,
+        "network": arguments.network,
+        "parallel": arguments.parallel,
+        "per_batch_size": arguments.batch_size,
+        "seed": arguments.seed,
+        "wd": WEIGHT_DECAY,
+    }
+    shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    say(f"Called with argument: Namespace({shown})")
+
+
+def speed_line(
+    parallel: str, batch: int, frequent: int, rate: float, accuracy: float, loss: float
+) -> str:
+    """A line of MXNet's Speedometer: `train_parall.py` gives it no metric, `train.py` two."""
+    if parallel == "model":
+        return f"Iter[0] Batch [{batch}]\tSpeed: {rate:.2f} samples/sec"
+    interval = f"Epoch[0] Batch [{batch - frequent}-{batch}]"
+    return f"{interval}\tSpeed: {rate:.2f} samples/sec\tacc={accuracy:f}\tlossvalue={loss:f}"
+
+
+def train(
+    arguments: argparse.Namespace,
+    step: Callable[[], tuple[object, object]],
+    wait: Callable[[], None],
+    read: Callable[[object], float],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Run all batches and say their rates. `step` starts a training step and gives the accuracy
+    and the loss before its update, both for `read`; `wait` waits for all that was started.
+    Returns all losses."""
+    frequent = arguments.frequent
+    samples = frequent * arguments.batch_size * arguments.devices
+    accuracies, losses = [], []
+    start = 0.0
+    for batch in range(arguments.iterations + 1):
+        accuracy, loss = step()
+        accuracies.append(accuracy)
+        losses.append(loss)
+        if batch == 0:
+            wait()
+            start = clock()
+        elif batch % frequent == 0:
+            wait()
+            rate = samples / (clock() - start)
+            means = [sum(map(read, part[-frequent:])) / frequent for part in (accuracies, losses)]
+            say(speed_line(arguments.parallel, batch, frequent, rate, *means))
+            start = clock()
+    wait()
+    return [read(loss) for loss in losses]
+
+
+def check(losses: list[float]) -> str | None:
+    """Why this was no training, if it was none: the same batch must be learnt."""
+    for number, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            return f"the loss of batch {number} is {loss}; try a lower --lr"
+    if losses[-1] >= losses[0]:
+        return (
+            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
+            f"{losses[-1]:.6f} at last; try a lower --lr"
+        )
+    return None
+
+
+def make_blocks(arguments: argparse.Namespace, shares: list[int]):
+    """The network (images of 0 to 255 in, embeddings out), and per share of the classes a head
+    (embeddings and labels in, scaled logits with margin out)."""
+    from mxnet.gluon import nn
+    from mxnet.initializer import Constant, Normal
+
+    class Scale(nn.HybridBlock):
+        def hybrid_forward(self, F, x):  # noqa: N803, ARG002 (Gluon's names)
+            return (x - 127.5) * 0.0078125
+
+    class PReLU(nn.HybridBlock):
+        """With a slope per channel; Gluon's own has one for all."""
+
+        def __init__(self, channels):
+            super().__init__()
+            with self.name_scope():
+                self.slope = self.params.get("slope", shape=(channels,), init=Constant(0.25))
+
+        def hybrid_forward(self, F, x, slope):  # noqa: N803
+            return F.LeakyReLU(x, slope, act_type="prelu")
+
+    class Residual(nn.HybridBlock):
+        def __init__(self, body, shortcut=None):
+            super().__init__()
+            self.body, self.shortcut = body, shortcut
+
+        def hybrid_forward(self, F, x):  # noqa: N803, ARG002
+            return self.body(x) + (x if self.shortcut is None else self.shortcut(x))
+
+    class Margin(nn.HybridBlock):
+        """s * cos(t), and s * cos(t + m) for the label; a label of another share has no effect."""
+
+        def __init__(self, classes, size):
+            super().__init__()
+            self.classes = classes
+            with self.name_scope():
+                self.weight = self.params.get("weight", shape=(classes, size), init=Normal(0.01))
+
+        def hybrid_forward(self, F, x, label, weight):  # noqa: N803
+            x = F.L2Normalization(x, mode="instance")
+            weight = F.L2Normalization(weight, mode="instance")
+            cosine = F.FullyConnected(x, weight, None, no_bias=True, num_hidden=self.classes)
+            target = F.pick(cosine, label, axis=1)
+            # cos(t + m) without arccos, whose slope is infinite where a sample is learnt by heart
+            inner = F.clip(target, -1 + 1e-6, 1 - 1e-6)
+            moved = inner * math.cos(MARGIN) - F.sqrt(1 - inner * inner) * math.sin(MARGIN)
+            change = F.broadcast_mul(
+                F.one_hot(label, self.classes), F.expand_dims(moved - target, 1)
+            )
+            return SCALE * (cosine + change)
+
+    def chain(*blocks):
+        sequence = nn.HybridSequential()
+        sequence.add(*blocks)
+        return sequence
+
+    def conv(width, size, stride=1, groups=1, padding=None):
+        padding = size // 2 if padding is None else padding
+        return nn.Conv2D(width, size, stride, padding, groups=groups, use_bias=False)
+
+    def norm(epsilon=2e-5, scale=True):
+        return nn.BatchNorm(epsilon=epsilon, momentum=0.9, scale=scale)
+
+    def improved_unit(width, stride):
+        """The unit "IR": normalised before and between, the stride in the second convolution."""
+        first = (norm(), conv(width, 3), norm(), PReLU(width))
+        shortcut = chain(conv(width, 1, stride), norm()) if stride > 1 else None
+        return Residual(chain(*first, conv(width, 3, stride), norm()), shortcut)
+
+    def active(width, size, stride=1, groups=1):
+        return (conv(width, size, stride, groups), norm(1e-3), PReLU(width))
+
+    def separable(inner, width, stride=1):
+        last = (conv(width, 1), norm(1e-3))
+        return chain(*active(inner, 1), *active(inner, 3, stride, inner), *last)
+
+    size = EMBEDDING[arguments.network]
+    if arguments.network == "r100":
+        layers = [Scale(), conv(64, 3), norm(), PReLU(64)]
+        for width, units in ((64, 3), (128, 13), (256, 30), (512, 3)):
+            layers += [improved_unit(width, 2 if unit == 0 else 1) for unit in range(units)]
+        layers += [norm(), nn.Dropout(0.4), nn.Dense(size), norm(scale=False)]
+    else:
+        layers = [Scale(), *active(64, 3, 2), *active(64, 3, 1, 64)]
+        for down, inner, width, units in (
+            (128, 128, 64, 4),
+            (256, 256, 128, 6),
+            (512, 256, 128, 2),
+        ):
+            layers.append(separable(down, width, 2))
+            layers += [Residual(separable(inner, width)) for _ in range(units)]
+        whole = arguments.image_size // 16  # depthwise over all that is left of the image
+        layers += [*active(512, 1), conv(512, whole, 1, 512, 0), norm(1e-3)]
+        layers += [nn.Dense(size), norm(scale=False)]
+    return chain(*layers), [Margin(classes, size) for classes in shares]
+
+
+def make_step(arguments: argparse.Namespace):
+    """The network, its data and its optimiser on all devices, as one callable step."""
+    import mxnet as mx
+    import numpy as np
+    from mxnet import autograd, gluon, nd
+
+    number = arguments.devices
+    contexts = [mx.cpu(i) if arguments.no_cuda else mx.gpu(i) for i in range(number)]
+    mx.random.seed(arguments.seed)
+    size, classes = arguments.image_size, arguments.classes
+    images, labels = [], []
+    for i, context in enumerate(contexts):
+        own = np.random.RandomState(arguments.seed + 1 + i)
+        shape = (arguments.batch_size, 3, size, size)
+        images.append(nd.array(own.randint(0, 256, shape), context))
+        labels.append(nd.array(own.randint(0, classes, arguments.batch_size), context))
+
+    by_model = arguments.parallel == "model"
+    shares = [classes // number + (i < classes % number) for i in range(number)]
+    network, heads = make_blocks(arguments, shares if by_model else [classes])
+    he = mx.init.Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)
+    network.initialize(he, ctx=contexts)
+    for i, head in enumerate(heads):
+        head.initialize(ctx=contexts[i] if by_model else contexts)
+    for block in (network, *heads):
+        block.hybridize(static_alloc=True, static_shape=True)
+
+    options = {"learning_rate": arguments.lr, "momentum": MOMENTUM, "wd": WEIGHT_DECAY}
+    store = "device" if number > 1 else None
+    global_batch_size = arguments.batch_size * number
+
+    def mean(parts):
+        return sum(part.mean().as_in_context(contexts[0]) for part in parts) / len(parts)
+
+    def data_parallel():
+        losses, hits = [], []
+        with autograd.record():
+            for x, label in zip(images, labels):  # noqa: B905 (Python 3.7 of MXNet 1.6)
+                logits = heads[0](network(x), label)
+                losses.append(cross_entropy(logits, label))
+                hits.append(logits.argmax(axis=1) == label)
+        autograd.backward(losses)
+        trainer.step(global_batch_size)
+        return mean(hits), mean(losses)
+
+    def model_parallel():
+        first = contexts[0]
+        with autograd.record():
+            embeddings = [network(x) for x in images]
+        together = nd.concat(*[part.detach().as_in_context(first) for part in embeddings], dim=0)
+        inputs, logits, chosen = [], [], []
+        for context, head, start in zip(contexts, heads, starts):  # noqa: B905
+            x = together.copyto(context)
+            x.attach_grad()
+            label = all_labels.as_in_context(context) - start
+            with autograd.record():
+                logits.append(head(x, label))
+            inputs.append(x)
+            chosen.append(nd.one_hot(label, head.classes))
+        # the softmax over all classes, of which each device knows its own
+        top = nd.concat(*[part.max(axis=1, keepdims=True).as_in_context(first) for part in logits])
+        top = top.max(axis=1, keepdims=True)
+        powers = [nd.exp(part - top.as_in_context(part.context)) for part in logits]
+        total = sum(part.sum(axis=1, keepdims=True).as_in_context(first) for part in powers)
+        target = sum(
+            (part * one).sum(axis=1, keepdims=True).as_in_context(first)
+            for part, one in zip(logits, chosen)  # noqa: B905
+        )
+        for part, power, one in zip(logits, powers, chosen):  # noqa: B905
+            part.backward(power / total.as_in_context(part.context) - one)
+        gradient = sum(x.grad.as_in_context(first) for x in inputs)
+        rows = arguments.batch_size
+        parts = [
+            gradient[i * rows : (i + 1) * rows].as_in_context(context)
+            for i, context in enumerate(contexts)
+        ]
+        autograd.backward(embeddings, parts)
+        trainer.step(global_batch_size)
+        for head_trainer in head_trainers:
+            head_trainer.step(global_batch_size)
+        return (target >= top).mean(), (nd.log(total) + top - target).mean()
+
+    parameters = network.collect_params()
+    if by_model:
+        starts = [sum(shares[:i]) for i in range(number)]
+        all_labels = nd.concat(*[label.as_in_context(contexts[0]) for label in labels], dim=0)
+        head_trainers = [
+            gluon.Trainer(head.collect_params(), "sgd", options, kvstore=None) for head in heads
+        ]
+        trainer = gluon.Trainer(parameters, "sgd", options, kvstore=store)
+        return model_parallel
+    parameters.update(heads[0].collect_params())
+    cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = gluon.Trainer(parameters, "sgd", options, kvstore=store)
+    return data_parallel
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    logging.basicConfig(level=logging.INFO)
+
+    import mxnet as mx
+
+    problem = None
+    if not arguments.no_cuda and mx.context.num_gpus() < arguments.devices:
+        problem = f"{arguments.devices} GPUs expected, found {mx.context.num_gpus()}; try --no-cuda"
+    else:
+        say_start(arguments, print)
+        step = make_step(arguments)
+        read = operator.methodcaller("asscalar")
+        problem = check(train(arguments, step, mx.nd.waitall, read, logging.info))
+    if problem is not None:
+        print(f"mxnet_arcface.py: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

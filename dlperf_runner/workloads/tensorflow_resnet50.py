@@ -1,0 +1,284 @@
+"""Train ResNet-50 v1.5 in TensorFlow and Horovod on one synthetic batch per process.
+
+The program of this project that stands beside NVIDIA's DeepLearningExamples (TensorFlow ConvNets)
+and prints its log lines, so that one parser reads both. It needs no data set and no DLLogger.
+`total_ips` is the images per second of one step of the whole world: global batch size over the
+time from the step's start until its loss has been read, which waits for the step's computation;
+the line of every n-th step (`--display-every`) shows that step alone. `train_throughput` is the
+arithmetic mean of the rates of all steps after the warm-up.
+
+Runs on TensorFlow 2 (2.15 with Horovod 0.28.1 was tried). Low-level operations only, so that
+nothing depends on Keras, whose version changed with every release.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
+MOMENTUM = 0.9
+WEIGHT_DECAY = 1e-4
+FP16_LOSS_SCALE = 128.0  # gradients of float16 vanish without; the published runs used this one
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch-size", type=positive, default=256, help="images per process")
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "amp"),
+        default="fp32",
+        help="amp: float16 on GPU and bfloat16 on CPU, parameters in float32",
+    )
+    parser.add_argument("--iterations", type=positive, default=500)
+    parser.add_argument("--warmup-steps", type=count, default=200, help="steps without a line")
+    parser.add_argument("--display-every", type=positive, default=10, help="a line every n steps")
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1001)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    parser.add_argument("--xla", action="store_true", help="let XLA compile what it can")
+    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--lr", type=float, default=None, help="default: 0.1 per 256 images")
+    parser.add_argument("--inter-op-threads", type=count, default=0, help="0: TensorFlow's choice")
+    arguments = parser.parse_args(argv)
+    if arguments.warmup_steps >= arguments.iterations:
+        parser.error(
+            f"--warmup-steps: fewer than the {arguments.iterations} iterations expected, "
+            f"found {arguments.warmup_steps}"
+        )
+    return arguments
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
+    return number
+
+
+def count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"a number from 0 expected, found {text}")
+    return number
+
+
+def dll_line(now: datetime, step: str, values: dict[str, object]) -> str:
+    """A line as DLLogger writes it, with the blank that it leaves at the end:
+    `DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 `."""
+    data = " ".join(f"{name} : {value} " for name, value in values.items())
+    return f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {data}"
+
+
+def say_start(arguments: argparse.Namespace, world_size: int, say: Callable[[str], None]) -> None:
+    """What will run, in the published program's own words; the plan is checked against it."""
+    values = {
+        "arch": "resnet50",
+        "mode": "training_benchmark",
+        "batch_size": arguments.batch_size,
+        "num_iter": arguments.iterations,
+        "iter_unit": "batch",
+        "warmup_steps": arguments.warmup_steps,
+        "display_every": arguments.display_every,
+        "seed": arguments.seed,
+        "data_dir": None,
+        "synthetic_data_size": arguments.image_size,
+        "lr_init": arguments.lr,
+        "weight_decay": WEIGHT_DECAY,
+        "momentum": MOMENTUM,
+        "xla": arguments.xla,
+        "data_format": "NHWC",
+        "amp": arguments.precision == "amp",
+        "cpu": arguments.no_cuda,
+    }
+    say(dll_line(datetime.now(), "PARAMETER", values))
+    say(f"Number of classes {arguments.classes}")
+    say(f"Num GPUs {world_size}")
+    say(f"Per-GPU Batch Size {arguments.batch_size}")
+    say("Starting Model Training...")
+
+
+def train(
+    arguments: argparse.Namespace,
+    world_size: int,
+    step: Callable[[], float],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Run all steps and say their rates. `step` trains once, waits for the end of the computation
+    and returns the loss before the update. Returns all losses."""
+    global_batch_size = arguments.batch_size * world_size
+    losses, rates = [], []
+    for number in range(arguments.iterations):
+        start = clock()
+        losses.append(step())
+        rate = global_batch_size / (clock() - start)
+        if number >= arguments.warmup_steps:
+            rates.append(rate)
+            if number % arguments.display_every == 0:
+                say(dll_line(datetime.now(), f"(0, {number})", {"total_ips": rate}))
+    say("Ending Model Training ...")
+    say(dll_line(datetime.now(), "()", {"train_throughput": sum(rates) / len(rates)}))
+    return losses
+
+
+def check(losses: list[float]) -> str | None:
+    """Why this was no training, if it was none: the same batch must be learnt."""
+    for number, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            return f"the loss of step {number} is {loss}; try a lower --lr"
+    if len(losses) > 1 and losses[-1] >= losses[0]:
+        return (
+            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
+            f"{losses[-1]:.6f} at last; try a lower --lr"
+        )
+    return None
+
+
+def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
+    """The model, its data and its optimiser on this process's device, as one callable step."""
+    import horovod.tensorflow as hvd
+    import numpy as np
+    import tensorflow as tf
+
+    compute_type = tf.float32
+    if arguments.precision == "amp":
+        compute_type = tf.bfloat16 if arguments.no_cuda else tf.float16
+    loss_scale = FP16_LOSS_SCALE if compute_type == tf.float16 else 1.0
+
+    initial = np.random.RandomState(arguments.seed)
+    parameters: dict[str, tf.Variable] = {}
+    averages: dict[str, tf.Variable] = {}
+
+    def parameter(name: str, shape: tuple[int, ...], value: Callable[[], object]) -> tf.Variable:
+        if name not in parameters:
+            parameters[name] = tf.Variable(value(), name=name, dtype=tf.float32, shape=shape)
+        return parameters[name]
+
+    def convolve(x: tf.Tensor, name: str, width: int, size: int, stride: int) -> tf.Tensor:
+        shape = (size, size, int(x.shape[3]), width)
+        spread = math.sqrt(2.0 / (size * size * width))  # He, by fan-out
+        kernel = parameter(f"{name}/kernel", shape, lambda: initial.normal(0, spread, shape))
+        return tf.nn.conv2d(x, tf.cast(kernel, x.dtype), stride, "SAME")
+
+    def normalise(x: tf.Tensor, name: str, first_scale: float = 1.0) -> tf.Tensor:
+        shape = (int(x.shape[3]),)
+        scale = parameter(f"{name}/gamma", shape, lambda: np.full(shape, first_scale))
+        offset = parameter(f"{name}/beta", shape, lambda: np.zeros(shape))
+        x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            x, scale, offset, epsilon=1e-5, is_training=True
+        )
+        for key, value in ((f"{name}/mean", mean), (f"{name}/variance", variance)):
+            if key not in averages:
+                averages[key] = tf.Variable(value, name=key, dtype=tf.float32)
+            averages[key].assign(0.9 * averages[key] + 0.1 * value)
+        return x
+
+    def bottleneck(x: tf.Tensor, name: str, width: int, stride: int, first: bool) -> tf.Tensor:
+        shortcut = x
+        if first:
+            shortcut = convolve(x, f"{name}/shortcut", 4 * width, 1, stride)
+            shortcut = normalise(shortcut, f"{name}/shortcut_bn")
+        x = tf.nn.relu(normalise(convolve(x, f"{name}/conv1", width, 1, 1), f"{name}/bn1"))
+        # v1.5: the stride is taken by the 3x3 convolution, in v1 by the 1x1 before it
+        x = tf.nn.relu(normalise(convolve(x, f"{name}/conv2", width, 3, stride), f"{name}/bn2"))
+        x = normalise(convolve(x, f"{name}/conv3", 4 * width, 1, 1), f"{name}/bn3", 0.0)
+        return tf.nn.relu(x + shortcut)
+
+    def resnet50(x: tf.Tensor) -> tf.Tensor:
+        x = tf.cast(x, compute_type)
+        x = tf.nn.relu(normalise(convolve(x, "conv1", 64, 7, 2), "bn1"))
+        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+        for stage, (width, blocks, stride) in enumerate(STAGES, 1):
+            for block in range(blocks):
+                name = f"stage{stage}/block{block + 1}"
+                x = bottleneck(x, name, width, stride if block == 0 else 1, block == 0)
+        x = tf.reduce_mean(x, axis=(1, 2))
+        shape = (int(x.shape[1]), arguments.classes)
+        weight = parameter("fc/weight", shape, lambda: initial.normal(0, 0.01, shape))
+        bias = parameter("fc/bias", shape[1:], lambda: np.zeros(shape[1:]))
+        return tf.matmul(tf.cast(x, tf.float32), weight) + bias
+
+    resnet50(tf.zeros((1, 64, 64, 3)))  # makes the variables
+    hvd.broadcast_variables([*parameters.values(), *averages.values()], root_rank=0)
+    trained = list(parameters.values())
+    velocities = [tf.Variable(tf.zeros(variable.shape)) for variable in trained]
+
+    own = np.random.RandomState(arguments.seed + 1 + hvd.rank())
+    size = arguments.image_size
+    images = tf.constant(own.normal(size=(arguments.batch_size, size, size, 3)), tf.float32)
+    labels = tf.constant(own.randint(0, arguments.classes, arguments.batch_size), tf.int32)
+
+    @tf.function(autograph=False)  # nothing in it needs converting, which takes minutes
+    def train_once(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            logits = resnet50(images)
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+            )
+            scaled = loss * loss_scale
+        gradients = [hvd.allreduce(part) for part in tape.gradient(scaled, trained)]  # the mean
+        for variable, velocity, gradient in zip(trained, velocities, gradients, strict=True):
+            decay = WEIGHT_DECAY * variable if variable.shape.rank > 1 else 0.0
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=arguments.lr,
+                grad=gradient / loss_scale + decay,
+                momentum=MOMENTUM,
+            )
+        return loss
+
+    return lambda: float(train_once(images, labels).numpy())
+
+
+def use_device(arguments: argparse.Namespace, local_rank: int) -> str | None:
+    """Let this process see its own device only; what is wrong, if there is none."""
+    import tensorflow as tf
+
+    if arguments.inter_op_threads:
+        tf.config.threading.set_inter_op_parallelism_threads(arguments.inter_op_threads)
+    if arguments.xla:
+        tf.config.optimizer.set_jit(True)
+    gpus = tf.config.list_physical_devices("GPU")
+    if arguments.no_cuda:
+        tf.config.set_visible_devices([], "GPU")
+    elif local_rank < len(gpus):
+        tf.config.experimental.set_memory_growth(gpus[local_rank], True)
+        tf.config.set_visible_devices(gpus[local_rank], "GPU")
+    else:
+        return f"process {local_rank} of this node has no GPU, {len(gpus)} found; try --no-cuda"
+    return None
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if arguments.xla and arguments.no_cuda:
+        # XLA takes no CPU operation by itself otherwise.
+        os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit")
+
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    if arguments.lr is None:
+        arguments.lr = 0.1 * arguments.batch_size * hvd.size() / 256
+    problem = use_device(arguments, hvd.local_rank())
+    if problem is None:
+        say = print if hvd.rank() == 0 else str  # the others say nothing
+        say_start(arguments, hvd.size(), say)
+        problem = check(train(arguments, hvd.size(), make_step(arguments), say))
+    if problem is not None:
+        print(f"tensorflow_resnet50.py: rank {hvd.rank()}: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
