@@ -40,6 +40,11 @@ def environments(
     return found
 
 
+def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    """The items with these keys and no others; an item that lacks one of them is left out."""
+    return [{key: item[key] for key in keys} for item in items if all(key in item for key in keys)]
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"provision_environments": environments}
+        return {"provision_environments": environments, "provision_only": only}
