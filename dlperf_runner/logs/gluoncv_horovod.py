@@ -19,7 +19,8 @@ from . import text
 from .records import Format, Header, Line, Step
 
 _ENTRY = re.compile(
-    r"Epoch\[0\] (?:Rank\[\d+\] )?Batch\[(\d{1,12})\](?:\s+Speed: (\S+) samples/sec| Loss\[([^\]]*)\])",
+    r"Epoch\[0\] (?:Rank\[\d+\] )?Batch\[(\d{1,12})\]"
+    r"(?:\s+Speed: (\S+) samples/sec| Loss\[([^\]]*)\])",
     re.ASCII,
 )
 _WORLD = re.compile(r"\bworld_size=(\d+)", re.ASCII)

@@ -46,7 +46,7 @@ def _headers(number: int, line: str) -> Iterator[Header]:
     # Running resnet50: num_gpu_per_node = 1, num_nodes = 1.
     if world := _WORLD.search(line):
         yield Header(line=number, world_size=int(world[1]) * int(world[2]))
-    if (batch := _BATCH.search(line)) and "val_batch" not in line:
+    if batch := _BATCH.search(line):
         size = text.count(number, "batch size", batch[1])
         yield Header(line=number, batch_size_per_device=size)
     if every := _EVERY.search(line):

@@ -1,4 +1,4 @@
-"""What a log says: a Step for each line with a rate, a Header for each line that states what ran."""
+"""What a log says: a Step for a line with a rate, a Header for a line that states what ran."""
 
 from __future__ import annotations
 

@@ -1,0 +1,81 @@
+"""What programs read: summary.csv, measurements.csv, summary.json and bz<batch>_result.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .layout import GROUP, records
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The frame with a header; what is absent is an empty field."""
+    text: str = frame.to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
+    """The cases with the names that summary.csv has; what is absent is null."""
+    document = {"cases": records(table), "notes": list(notes), "problems": list(problems)}
+    return _dump(document)
+
+
+def results_by_batch(
+    table: pd.DataFrame, short_names: Mapping[tuple[str, str], str]
+) -> dict[int, str]:
+    """The published report's own result file, per batch size:
+
+        {"rn50": {"1n1g": {"average_speed": 384.59, "batch_size_per_device": 128,
+                           "median_speed": 384.19, "speedup": 1.0}, ...}}
+
+    `short_names` is by workload and model. A speed-up without a 1-device run is null. Where
+    several tables of one batch size have the same short name, what they differ in is appended,
+    but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
+    """
+    by_batch: dict[int, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
+    for row in records(table):
+        key = tuple(row[name] for name in GROUP)
+        by_batch.setdefault(row["batch_size_per_device"], {}).setdefault(key, []).append(row)
+    return {
+        batch: _dump(
+            {
+                name: {f"{r['nodes']}n{r['gpus_per_node']}g": _result(r) for r in groups[key]}
+                for key, name in _names(list(groups), short_names).items()
+            }
+        )
+        for batch, groups in sorted(by_batch.items())
+    }
+
+
+def _result(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "average_speed": row["samples_per_second_mean"],
+        "batch_size_per_device": row["batch_size_per_device"],
+        "median_speed": row["samples_per_second_median"],
+        "speedup": row["speedup"],
+    }
+
+
+def _names(
+    keys: list[tuple[Any, ...]], short_names: Mapping[tuple[str, str], str]
+) -> dict[tuple[Any, ...], str]:
+    """A name for each group of cases, different for each."""
+    by_name: dict[str, list[tuple[Any, ...]]] = {}
+    for key in keys:
+        workload, model = key[:2]
+        by_name.setdefault(short_names.get((workload, model), model), []).append(key)
+    names: dict[tuple[Any, ...], str] = {}
+    for name, same in by_name.items():
+        differing = [n for n in range(len(GROUP)) if len({key[n] for key in same}) > 1]
+        for key in same:
+            words = [str(key[n]) for n in differing if key[n] not in (None, "fp32")]
+            names[key] = "_".join([name, *words])
+    return names
+
+
+def _dump(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,83 @@
+"""What the written reports share: which cases stand in one table, and how a number is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Cases that agree in these stand in one table, as in the published reports.
+GROUP = (
+    "workload",
+    "model",
+    "source",
+    "precision",
+    "batch_size_per_device",
+    "framework_version",
+    "accelerator",
+    "driver",
+    "stack",
+)
+HEADER = ("node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n")
+
+
+def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """Title and cells of each table, in the order of the rows."""
+    by_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in records(table):
+        by_group.setdefault(tuple(row[name] for name in GROUP), []).append(row)
+    for key, rows in by_group.items():
+        yield title(dict(zip(GROUP, key, strict=True))), [cells(row) for row in rows]
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as dictionaries; what is absent is None."""
+    return [
+        {str(key): None if _absent(value) else value for key, value in row.items()}
+        for row in table.to_dict(orient="records")
+    ]
+
+
+def title(key: dict[str, Any]) -> str:
+    """What a table is about: `mxnet-resnet50v1b builtin, fp32, batch size 128 per device, cpu`."""
+    name = " ".join(filter(None, (key["workload"], key["source"])))
+    if key["model"] not in name:
+        name += f" ({key['model']})"
+    parts = [name, key["precision"], f"batch size {key['batch_size_per_device']} per device"]
+    if key["framework_version"]:
+        parts.append(f"version {key['framework_version']}")
+    # A stack is mostly named after its accelerator; say it once.
+    parts += dict.fromkeys(filter(None, (key["accelerator"], key["stack"])))
+    if key["driver"]:
+        parts.append(f"driver {key['driver']}")
+    return ", ".join(parts)
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A case as it is printed; `-` is what there is none of."""
+    speedup, efficiency = row["speedup"], row["scaling_efficiency"]
+    return (
+        str(row["nodes"]),
+        str(row["world_size"]),
+        f"{row['samples_per_second_median']:.2f}",
+        "-" if speedup is None else f"{speedup:.2f}",
+        "-" if efficiency is None else f"{100 * efficiency:.0f} %",
+        str(row["repeats"]),
+    )
+
+
+def table_lines(rows: list[tuple[str, ...]]) -> list[str]:
+    """A table as the published reports print it, which is Markdown too."""
+    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    rule = tuple("-" * width for width in widths)
+    return [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+        for row in (HEADER, rule, *rows)
+    ]
+
+
+def _absent(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -1,0 +1,65 @@
+"""Statistics of the frame: DataFrame in, DataFrame out. Knows the names of columns only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Runs that differ in one of these are never pooled: they are different cases.
+CASE = [
+    "framework",
+    "framework_version",
+    "workload",
+    "model",
+    "source",
+    "precision",
+    "batch_size_per_device",
+    "nodes",
+    "gpus_per_node",
+    "world_size",
+    "accelerator",
+    "driver",
+    "stack",
+]
+# What a case shares with the 1-device case that it is compared with.
+BASELINE = [name for name in CASE if name not in ("nodes", "gpus_per_node", "world_size")]
+DIGITS = 2  # as published: of averages, medians and speed-ups
+
+
+def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.DataFrame:
+    """One row per case with the statistics of a metric over its valid runs, sorted by case.
+
+    Columns: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
+    std}, speedup and scaling_efficiency. As published, median and mean are rounded to 2 digits,
+    and speedup is the quotient of the rounded medians, rounded to 2 digits; scaling_efficiency is
+    that speedup divided by world_size. std is that of the sample (n - 1), NaN for one run. speedup
+    and scaling_efficiency are NaN where no 1-device case has the same BASELINE columns.
+    """
+    chosen = frame[frame["valid"] & (frame["metric"] == metric)]
+    groups = chosen.groupby(CASE, dropna=False, sort=False)["value"]
+    table = groups.agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
+    # Averages as the published scripts make them; NumPy and Python round alike at 2 digits.
+    for name in ("median", "mean"):
+        table[name] = [round(value, DIGITS) for value in table[name].tolist()]
+    statistics = ("median", "mean", "min", "max", "std")
+    table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
+    estimators = chosen.groupby(CASE, dropna=False, sort=False)["estimator"].agg(
+        lambda names: "+".join(dict.fromkeys(names))
+    )
+    table.insert(len(CASE), "estimator", estimators.to_numpy())
+    return _with_speedups(table, f"{metric}_median").sort_values(
+        [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
+    )
+
+
+def _with_speedups(table: pd.DataFrame, median: str) -> pd.DataFrame:
+    one = table[(table["nodes"] == 1) & (table["gpus_per_node"] == 1)]
+    baseline = one[[*BASELINE, median]].rename(columns={median: "_baseline"})
+    merged = table.merge(baseline, on=BASELINE, how="left")  # missing values match each other
+    # A median that rounds to 0 is no baseline.
+    quotient = merged[median] / merged["_baseline"].where(merged["_baseline"] > 0)
+    merged["speedup"] = [round(value, DIGITS) for value in quotient.tolist()]
+    merged["scaling_efficiency"] = merged["speedup"] / merged["world_size"]
+    return merged.drop(columns="_baseline")
