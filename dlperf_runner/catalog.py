@@ -50,6 +50,8 @@ RUN_KEYS = (
     "warmup_steps",
     "repeat",
 )
+# What an argv of `prepare` may name: it knows the node, and no run.
+PREPARE_KEYS = ("python", "directory")
 
 
 def _wrong(problem: str, expected: str, found: object, *keys: str | int) -> PydanticCustomError:
@@ -233,8 +235,16 @@ class AddedFile(_Model):
     reason: str
 
 
+class Preparation(_Model):
+    """A command that runs once on a node, before its first run: `creates` is there afterwards."""
+
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    creates: Annotated[str, Field(pattern=r"^/")]
+
+
 class _Source(_Model):
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    prepare: tuple[Preparation, ...] = ()
     environment: dict[str, str] = {}
     on_cpu: tuple[str, ...] = ()
     on_gpu: tuple[str, ...] = ()
@@ -249,7 +259,8 @@ class BuiltinSource(_Source):
 
 class UpstreamSource(_Source):
     """A repository at a commit. `directory` is where the command runs; `paths` are what is taken
-    of the repository (default: that directory)."""
+    of the repository (default: that directory); `files` of this repository are put beside it,
+    into `directory`."""
 
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -257,6 +268,7 @@ class UpstreamSource(_Source):
     paths: tuple[RelativePath, ...] = ()
     patches: tuple[Patch, ...] = ()
     added_files: tuple[AddedFile, ...] = ()
+    files: tuple[RelativePath, ...] = ()
 
     @property
     def taken(self) -> tuple[str, ...]:
@@ -340,16 +352,22 @@ class Workload(_Model):
                     for key, texts in source.on_precision.items()
                     for n, text in enumerate(texts)
                 ),
+                *(
+                    (("prepare", m, "argv", n), text)
+                    for m, preparation in enumerate(source.prepare)
+                    for n, text in enumerate(preparation.argv)
+                ),
             ]
             for keys, text in fields:
+                allowed = PREPARE_KEYS if keys[0] == "prepare" else known
                 where = ("sources", source_name, *keys)
                 try:
                     names = template.placeholders(text)
                 except ValueError as error:
                     raise _wrong(str(error), "{name}", text, *where) from None
                 for name in names:
-                    if name not in known:
-                        expected = f"one of {', '.join(sorted(known))}"
+                    if name not in allowed:
+                        expected = f"one of {', '.join(sorted(allowed))}"
                         raise _wrong("unknown placeholder", expected, name, *where)
 
     def _check_matrices(self) -> None:

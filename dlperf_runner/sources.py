@@ -21,7 +21,8 @@ from pathlib import Path, PurePosixPath
 
 from .catalog import BuiltinSource, Catalog, Patch, UpstreamSource
 from .errors import UserError
-from .plan import SOURCES
+from .plan import ENVIRONMENTS, SOURCES
+from .template import fill
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".cache" / "sources"
@@ -35,9 +36,17 @@ _FILE, _EXECUTABLE, _SYMLINK, _SUBMODULE = "100644", "100755", "120000", "160000
 
 
 @dataclass(frozen=True)
+class PreparedCommand:
+    """`argv` runs on a node unless `creates` is there."""
+
+    argv: tuple[str, ...]
+    creates: str
+
+
+@dataclass(frozen=True)
 class PreparedSource:
     """`sha256` is that of the tar, `digest` the beginning of that of its ingredients;
-    `directory` is where the nodes unpack it."""
+    `directory` is where the nodes unpack it, `prepare` what each of them runs once then."""
 
     workload: str
     source: str
@@ -45,6 +54,7 @@ class PreparedSource:
     sha256: str
     digest: str
     directory: str
+    prepare: tuple[PreparedCommand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,31 +83,46 @@ def prepare_source(
             expected=f"one of {', '.join(name for name, _ in entry.sources.items())}",
         )
     if isinstance(declared, BuiltinSource):
-        files = _builtin_files(workload, declared)
+        files = _own_files(workload, source, declared.files)
         digest = _digest([(file.path, file.mode, _sha256(file.content)) for file in files])
         path = cache / f"{workload}-{source}-{digest}.tar"
         sha256 = _cached(path) or _write_tar(path, files)
     else:
-        digest = _digest(_ingredients(declared))
+        beside = [
+            File(f"{declared.directory}/{file.path}", file.content, file.mode)
+            for file in _own_files(workload, source, declared.files)
+        ]
+        digest = _digest(_ingredients(declared, beside))
         path = cache / f"{workload}-{source}-{digest}.tar"
         sha256 = _cached(path) or _write_tar(
-            path, _upstream_files(workload, declared, mirror or DEFAULT_MIRROR, cache)
+            path, _upstream_files(workload, declared, beside, mirror or DEFAULT_MIRROR, cache)
         )
-    return PreparedSource(workload, source, path, sha256, digest, f"{SOURCES}/{workload}-{source}")
+    directory = f"{SOURCES}/{workload}-{source}"
+    prepare = _prepare(declared, f"{ENVIRONMENTS}/{entry.framework}/bin/python", directory)
+    return PreparedSource(workload, source, path, sha256, digest, directory, prepare)
 
 
-# ---- builtin
+def _prepare(
+    source: BuiltinSource | UpstreamSource, python: str, directory: str
+) -> tuple[PreparedCommand, ...]:
+    if isinstance(source, UpstreamSource):
+        directory = f"{directory}/{source.directory}"
+    values = {"python": python, "directory": directory}
+    return tuple(PreparedCommand(fill(each.argv, values), each.creates) for each in source.prepare)
 
 
-def _builtin_files(workload: str, source: BuiltinSource) -> list[File]:
+# ---- files of this repository
+
+
+def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
     """The files side by side, whatever directory of the repository they are from."""
     files = []
-    for name in source.files:
+    for name in names:
         path = ROOT / name
         if not path.is_file():
             raise UserError(
                 "there is no such file",
-                where=f"workload {workload}: sources.builtin.files",
+                where=f"workload {workload}: sources.{source}.files",
                 found=name,
             )
         mode = _EXECUTABLE if os.access(path, os.X_OK) else _FILE
@@ -108,17 +133,20 @@ def _builtin_files(workload: str, source: BuiltinSource) -> list[File]:
 # ---- upstream
 
 
-def _ingredients(source: UpstreamSource) -> object:
+def _ingredients(source: UpstreamSource, beside: Sequence[File]) -> object:
     return [
         source.repository,
         source.commit,
         list(source.taken),
         [[p.file, p.pattern, p.replacement, p.count] for p in source.patches],
         [[added.file, added.content] for added in source.added_files],
+        [[file.path, file.mode, _sha256(file.content)] for file in beside],
     ]
 
 
-def _upstream_files(workload: str, source: UpstreamSource, mirror: str, cache: Path) -> list[File]:
+def _upstream_files(
+    workload: str, source: UpstreamSource, beside: Sequence[File], mirror: str, cache: Path
+) -> list[File]:
     repository = _Repository.open(source, mirror, cache)
     files = {file.path: file for file in repository.files(source.taken)}
     for patch in source.patches:
@@ -130,14 +158,16 @@ def _upstream_files(workload: str, source: UpstreamSource, mirror: str, cache: P
                 found=patch.file,
             )
         files[patch.file] = _patched(workload, source, files[patch.file], patch)
-    for added in source.added_files:
-        if added.file in files:
-            raise UserError(
-                "this file is there already; patch it instead",
-                where=f"workload {workload}: sources.upstream.added_files",
-                found=added.file,
-            )
-        files[added.file] = File(added.file, added.content.encode())
+    added = [File(file.file, file.content.encode()) for file in source.added_files]
+    for key, extra in (("added_files", added), ("files", beside)):
+        for file in extra:
+            if file.path in files:
+                raise UserError(
+                    "this file is there already; patch it instead",
+                    where=f"workload {workload}: sources.upstream.{key}",
+                    found=file.path,
+                )
+            files[file.path] = file
     return list(files.values())
 
 

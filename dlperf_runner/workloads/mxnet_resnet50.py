@@ -62,9 +62,7 @@ def bottleneck(nn, channels, stride, in_channels):
                 if stride != 1 or in_channels != out_channels:
                     self.downsample = nn.HybridSequential(prefix="")
                     self.downsample.add(
-                        nn.Conv2D(
-                            out_channels, 1, stride, use_bias=False, in_channels=in_channels
-                        ),
+                        nn.Conv2D(out_channels, 1, stride, use_bias=False, in_channels=in_channels),
                         nn.BatchNorm(),
                     )
 
@@ -148,7 +146,12 @@ def train(arguments):
             log_step(log, batch, losses[-1], metric.get(), trainer.learning_rate, speed)
             last = time.time()
     elapsed = time.time() - began
-    log("Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f", batch, elapsed, metric.get()[1])
+    log(
+        "Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f",
+        batch,
+        elapsed,
+        metric.get()[1],
+    )
     log("Epoch[0]\tSpeed: %f samples/sec", world_size * batch_size * batch / elapsed)
     return losses
 
@@ -157,9 +160,9 @@ def check(losses):
     """Why this was no training; None if the loss stayed finite and fell."""
     for number, loss in enumerate(losses, 1):
         if not math.isfinite(loss):
-            return "the loss at log line %d is %s: no training took place" % (number, loss)
+            return f"the loss at log line {number} is {loss}: no training took place"
     if len(losses) > 1 and not losses[-1] < losses[0]:
-        return "the loss did not fall on a fixed batch: %.3f, then %.3f" % (losses[0], losses[-1])
+        return f"the loss did not fall on a fixed batch: {losses[0]:.3f}, then {losses[-1]:.3f}"
     return None
 
 
