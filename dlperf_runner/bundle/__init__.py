@@ -1,12 +1,12 @@
 """The mirror folder from which nodes are provisioned offline: a signed apt repository with its
 dependency closure, a wheelhouse, and a manifest that says why each file is there.
 
-`needs` says what a stack wants, `apt` and `wheels` fetch it (by apt and pip, which verify what
-they fetch), `repository` makes and signs the index, `manifest` proves a folder whole, and
-`mirror` puts the folder together.
+`needs` says what a stack wants, `archives` where packages come from, `apt` and `wheels` fetch (by
+apt and pip, which verify what they fetch), `repository` makes and signs the index, `manifest`
+proves a folder whole, and `mirror` puts it together.
 """
 
-from dlperf_runner.bundle.apt import Source
+from dlperf_runner.bundle.archives import Source
 from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
 from dlperf_runner.bundle.mirror import Outcome, Settings, choose, listing, make
 from dlperf_runner.bundle.needs import Needs, RequirementsFile

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+from dlperf_runner.bundle.archives import KEYRING, Source
 from dlperf_runner.errors import UserError
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-DEBIAN = "http://deb.debian.org/debian"
 # What every node has before provisioning, and what may have to move with what is installed.
 BASE = ("?essential", "?priority(required)")
 # The machine's way to the network (proxies, certificates, clocks) holds for the private apt too;
@@ -29,22 +26,6 @@ _NETWORK = re.compile(
     r"Check-Valid-Until|Check-Date|Max-FutureTime)\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True)
-class Source:
-    """One archive: its address, its suites, and the keyring that its signature must match."""
-
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...] = ("main",)
-    signed_by: str = str(KEYRING)
-
-    def stanza(self) -> str:
-        return (
-            f"Types: deb\nURIs: {self.uri}\nSuites: {' '.join(self.suites)}\n"
-            f"Components: {' '.join(self.components)}\nSigned-By: {self.signed_by}\n"
-        )
 
 
 @dataclass(frozen=True)
@@ -76,9 +57,6 @@ class Root:
 
 def prepare(root: Root, sources: Sequence[Source]) -> None:
     """Write the private apt's configuration; existing package lists are kept for a quick update."""
-    for command in ("apt-get", "apt-cache", "apt-config"):
-        if shutil.which(command) is None:
-            raise UserError(f"{command} is missing", hint="install the package apt")
     for source in sources:
         if not Path(source.signed_by).is_file():
             raise UserError(
@@ -121,6 +99,8 @@ def configuration(root: Root, host_dump: str) -> str:
             'Dir::State::lists "lists";',
             f'Dir::State::status "{base}/status";',
             f'Dir::Cache "{base}/cache";',
+            # Made anew from its source in a moment; on disk it would be 40 MB.
+            'Dir::Cache::pkgcache "";',
             f'APT::Architecture "{root.architecture}";',
             f'APT::Architectures {{ "{root.architecture}"; }};',
             # As root, apt would drop to a user that cannot write into a private folder.
@@ -142,9 +122,9 @@ def configuration(root: Root, host_dump: str) -> str:
 
 def update(root: Root) -> None:
     """Fetch the package lists and verify their signatures."""
-    # --error-on: a source that cannot be reached would otherwise be a warning, and the closure
-    # would silently be computed from old lists, or without security updates.
-    result = _run(root, ["apt-get", "update", "--error-on=any"])
+    # A source that cannot be reached would otherwise be a warning, and the closure would silently
+    # be computed from old lists, or without security updates.
+    result = _run(root, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
     if result.returncode:
         raise UserError(
             "the package lists could not be fetched and verified",
@@ -235,96 +215,3 @@ def _errors(result: subprocess.CompletedProcess[str]) -> str:
     lines = lines or result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return "; ".join(line.removeprefix("E: ") for line in lines[:3]) + more
-
-
-def debian_sources(suite: str, archive: str, security: str, signed_by: str) -> tuple[Source, ...]:
-    """The suite with its updates and security updates, so that versions agree with a new base."""
-    return (
-        Source(archive, (suite, f"{suite}-updates"), signed_by=signed_by),
-        Source(security, (f"{suite}-security",), signed_by=signed_by),
-    )
-
-
-def host_sources(suite: str, etc: Path = Path("/etc")) -> tuple[Source, ...]:
-    """Debian's archive as this machine is told to reach it, else deb.debian.org.
-
-    A site's own mirror carries all suites under one address, so it serves for another suite than
-    the machine's own as well.
-    """
-    entries = _host_entries(etc) if _is_debian(etc) else []
-    archive, security, signed_by = DEBIAN, None, str(KEYRING)
-    codename = _codename(etc)
-    for source in entries:
-        if codename in source.suites:
-            archive, signed_by = source.uri, source.signed_by
-        if f"{codename}-security" in source.suites:
-            security = source.uri
-    return debian_sources(suite, archive, security or f"{archive}-security", signed_by)
-
-
-def _host_entries(etc: Path) -> list[Source]:
-    apt = etc / "apt"
-    entries: list[Source] = []
-    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
-        if not path.is_file():
-            continue
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if path.suffix == ".list":
-            entries += parse_one_line_sources(text)
-        elif path.suffix == ".sources":
-            entries += parse_deb822_sources(text)
-    return [entry for entry in entries if "main" in entry.components]
-
-
-def parse_one_line_sources(text: str) -> list[Source]:
-    """`deb [options] URI suite component...` lines of a sources.list."""
-    sources = []
-    for raw in text.splitlines():
-        match = re.match(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>.+)", raw.split("#")[0])
-        words = match["rest"].split() if match else []
-        if match is None or len(words) < 3:
-            continue
-        options = dict(o.split("=", 1) for o in shlex.split(match["options"] or "") if "=" in o)
-        signed_by = options.get("signed-by", str(KEYRING))
-        sources.append(Source(words[0].rstrip("/"), (words[1],), tuple(words[2:]), signed_by))
-    return sources
-
-
-def parse_deb822_sources(text: str) -> list[Source]:
-    """The stanzas of a .sources file; a key that stands in the file itself is not taken over."""
-    sources = []
-    for stanza in re.split(r"\n\s*\n", text):
-        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
-        fields = {
-            key.strip().lower(): value.strip()
-            for key, _, value in (line.partition(":") for line in lines if line[:1].strip())
-        }
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled") == "no":
-            continue
-        signed_by = fields.get("signed-by", "")
-        for uri in fields.get("uris", "").split():
-            sources.append(
-                Source(
-                    uri.rstrip("/"),
-                    tuple(fields.get("suites", "").split()),
-                    tuple(fields.get("components", "").split()),
-                    signed_by if signed_by.startswith("/") else str(KEYRING),
-                )
-            )
-    return sources
-
-
-def _release(etc: Path) -> dict[str, str]:
-    try:
-        lines = (etc / "os-release").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return {}
-    return {k: v.strip('"') for k, _, v in (line.partition("=") for line in lines)}
-
-
-def _is_debian(etc: Path) -> bool:
-    return _release(etc).get("ID") == "debian"
-
-
-def _codename(etc: Path) -> str:
-    return _release(etc).get("VERSION_CODENAME", "")

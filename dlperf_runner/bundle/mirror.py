@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf_runner.bundle import apt, repository, wheels
+from dlperf_runner.bundle import apt, archives, repository, wheels
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import Item, Manifest
 from dlperf_runner.bundle.needs import Needs, RequirementsFile, marker_environment, of_stack
@@ -22,6 +22,8 @@ from dlperf_runner.catalog import load_catalog
 from dlperf_runner.errors import UserError
 
 ROOT = Path(__file__).parents[2]
+# Program -> the package that brings it.
+PROGRAMS = {"apt-get": "apt", "gpgv": "gpgv", "gpg": "gpg", "gpg-agent": "gpg-agent"}
 _PARTIAL = ".partial"
 _LOCK = ".lock"
 
@@ -35,7 +37,7 @@ class Settings:
 
     output: Path
     cache: Path
-    sources: tuple[apt.Source, ...]
+    sources: tuple[archives.Source, ...]
     refresh: bool = False
     base: tuple[str, ...] = apt.BASE
 
@@ -71,9 +73,9 @@ def choose(
     if debian_mirror:
         archive = debian_mirror.rstrip("/")
         security = (debian_security_mirror or f"{archive}-security").rstrip("/")
-        sources = apt.debian_sources(suite, archive, security, str(apt.KEYRING))
+        sources = archives.debian_sources(suite, archive, security, str(archives.KEYRING))
     else:
-        sources = apt.host_sources(suite)
+        sources = archives.host_sources(suite)
     output = output or cache / "mirror" / f"{stack}-{suite}"
     return needs, Settings(output, cache, sources, refresh)
 
@@ -127,6 +129,9 @@ def _make(
     broken: tuple[str, ...],
     say: Say,
 ) -> Outcome:
+    for program, package in PROGRAMS.items():
+        if shutil.which(program) is None:
+            raise UserError(f"{program} is missing", hint=f"install the package {package}")
     output, partial = settings.output, settings.output / _PARTIAL
     partial.mkdir(exist_ok=True)
     fetched: list[str] = []

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import lzma
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import deque
@@ -162,9 +161,6 @@ def sign(release: bytes, key_folder: Path) -> Signed:
     gpg works in a short-lived home: its agent's socket must have a short path, and no agent may
     stay behind. RSA, because the gpgv of old nodes knows no Ed25519.
     """
-    for command, package in (("gpg", "gpg"), ("gpg-agent", "gpg-agent"), ("gpgconf", "gpgconf")):
-        if shutil.which(command) is None:
-            raise UserError(f"{command} is missing", hint=f"install the package {package}")
     secret = key_folder / "secret.asc"
     with tempfile.TemporaryDirectory(prefix="dlperf-gpg-") as home:
         try:

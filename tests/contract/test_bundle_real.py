@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import Needs, RequirementsFile, Settings, Source, apt, make
+from dlperf_runner.bundle import Needs, RequirementsFile, Settings, Source, apt, archives, make
 from dlperf_runner.bundle.mirror import ROOT
 from dlperf_runner.bundle.needs import SUITES, host_architecture
 from dlperf_runner.errors import UserError
@@ -35,7 +35,9 @@ def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
         else (),
         root=ROOT,
     )
-    settings = Settings(tmp_path / "mirror", tmp_path / "cache", apt.host_sources(suite), base=())
+    settings = Settings(
+        tmp_path / "mirror", tmp_path / "cache", archives.host_sources(suite), base=()
+    )
     first = make(needs, settings)
     assert {item.name for item in first.manifest.files if item.kind == "deb"} == {
         "netbase",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import apt
+from dlperf_runner.bundle import apt, archives
 from dlperf_runner.errors import UserError
 
 DEB822 = """\
@@ -38,14 +38,14 @@ Components: main
 
 
 def test_deb822_sources() -> None:
-    first, second = apt.parse_deb822_sources(DEB822)
-    assert first == apt.Source(
+    first, second = archives.parse_deb822_sources(DEB822)
+    assert first == archives.Source(
         "http://mirror.example/debian",
         ("bookworm", "bookworm-updates"),
         signed_by="/usr/share/keyrings/site.gpg",
     )
     assert second.uri == "http://mirror.example/debian-security"
-    assert second.signed_by == str(apt.KEYRING)
+    assert second.signed_by == str(archives.KEYRING)
 
 
 def test_one_line_sources() -> None:
@@ -56,9 +56,9 @@ def test_one_line_sources() -> None:
         "deb http://m.example/debian-security bookworm-security main\n"
         "deb nonsense\n"
     )
-    assert apt.parse_one_line_sources(text) == [
-        apt.Source("http://m.example/debian", ("bookworm",), ("main", "contrib"), "/k.gpg"),
-        apt.Source("http://m.example/debian-security", ("bookworm-security",)),
+    assert archives.parse_one_line_sources(text) == [
+        archives.Source("http://m.example/debian", ("bookworm",), ("main", "contrib"), "/k.gpg"),
+        archives.Source("http://m.example/debian-security", ("bookworm-security",)),
     ]
 
 
@@ -71,7 +71,7 @@ def host(tmp_path: Path, os_release: str) -> Path:
 
 def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
     etc = host(tmp_path, 'ID=debian\nVERSION_CODENAME="bookworm"\n')
-    main, security = apt.host_sources("trixie", etc)
+    main, security = archives.host_sources("trixie", etc)
     assert (main.uri, main.suites) == (
         "http://mirror.example/debian",
         ("trixie", "trixie-updates"),
@@ -85,8 +85,8 @@ def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("os_release", ["ID=ubuntu\nVERSION_CODENAME=bookworm\n", ""])
 def test_another_host_takes_debian_itself(tmp_path: Path, os_release: str) -> None:
-    main, security = apt.host_sources("bookworm", host(tmp_path, os_release))
-    assert main.uri == apt.DEBIAN
+    main, security = archives.host_sources("bookworm", host(tmp_path, os_release))
+    assert main.uri == archives.DEBIAN
     assert security.uri == "http://deb.debian.org/debian-security"
 
 

@@ -109,9 +109,7 @@ def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> 
     found = needs.of_stack(CATALOG, "cpu", "trixie", Path("/r"))
     assert [entry.wanted_by for entry in found.requirements] == ["uv"]
     assert found.packages == {"openmpi": ("openmpi-bin",)}
-    assert found.skipped == (
-        Skipped("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13"),
-    )
+    assert found.skipped == (Skipped("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13"),)
 
 
 @pytest.mark.parametrize(("stack", "suite"), [("gpu", "bookworm"), ("cpu", "bullseye")])
