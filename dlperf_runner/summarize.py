@@ -16,8 +16,9 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from . import logs
 from .case import Topology
@@ -257,9 +258,9 @@ def _lines(path: Path) -> int:
     return lines + (last != b"\n")
 
 
-def _open(path: Path) -> BinaryIO:
+def _open(path: Path) -> FileIO:
     try:
-        return path.open("rb", buffering=0)
+        return FileIO(path)
     except OSError as error:
         raise UserError(
             "the log cannot be read", where=str(path), found=error.strerror or str(error)
@@ -270,13 +271,13 @@ def _open(path: Path) -> BinaryIO:
 class _Tee:
     """A file whose bytes are digested as they are read."""
 
-    file: BinaryIO
+    file: FileIO
     digest: Any
 
-    def read(self, size: int, /) -> bytes:
-        data = self.file.read(size)
-        self.digest.update(data)
-        return data
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        size = self.file.readinto(buffer)
+        self.digest.update(buffer[:size])
+        return size
 
 
 def _row(run: _Run, digest: str | None, why: str | None = None) -> Row:

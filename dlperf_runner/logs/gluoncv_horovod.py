@@ -62,7 +62,8 @@ def _headers(number: int, line: str) -> Iterator[Header]:
 FORMAT = Format(
     name="gluoncv_horovod",
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
-    step_markers=("samples/sec", "] Loss["),
+    # One search for the lines with the rate and those with the loss, which come in between.
+    step_markers=("] Batch[",),
     head_markers=("Namespace(", "world_size="),
     parse=parse,
 )

@@ -9,14 +9,14 @@ from typing import Protocol
 
 from .records import Line, LineError
 
-CHUNK = 2**20
+CHUNK = 2**18  # fits into the cache of a core; every byte is looked at several times
 # A line of interest has about a hundred characters, a printed namespace two thousand. Of longer
 # ones (a progress bar that writes no newline for hours) this much is kept before and behind.
 CONTEXT = 2**14
 
 
 class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
 
 
 class Candidates:
@@ -38,78 +38,95 @@ class Candidates:
         context: int = CONTEXT,
     ) -> None:
         self._stream = stream
-        self._markers = tuple(markers)
-        self._head_markers = tuple(head_markers)
+        self._markers = tuple(marker.encode() for marker in markers)
+        self._head_markers = tuple(marker.encode() for marker in head_markers)
         self._chunk = chunk
-        self._context = max(context, *(len(m) for m in (*markers, *head_markers)))
+        self._context = max(context, *map(len, self._markers + self._head_markers))
         self.lines = 0
 
     def __iter__(self) -> Iterator[Line]:
+        # One buffer for the whole log: what is left of the last round, then the next chunk.
+        buffer = bytearray(2 * self._context + self._chunk)
+        view = memoryview(buffer)
         decoder = codecs.getincrementaldecoder("utf-8")()
         wanted = self._markers + self._head_markers
-        text = ""
-        done = 0  # text[:done] is searched, and kept as context of an unfinished line
+        size = 0
+        done = 0  # buffer[:done] is searched, and kept as context of an unfinished line
         floor = 0  # where the last line of interest ended; what stands before it was given away
-        newlines = 0  # before text[done]
+        newlines = 0  # before buffer[done]
         more = True
         while more:
-            data = self._stream.read(self._chunk)
-            more = bool(data)
-            pending = decoder.getstate()[0]
-            try:
-                piece = decoder.decode(data, final=not more)
-            except UnicodeDecodeError as error:
-                line = newlines + text.count("\n", done) + 1
-                raise _not_text(line, pending + data, error.start) from None
             behind = max(0, done - self._context)
-            text, done, floor = text[behind:] + piece, done - behind, max(0, floor - behind)
+            buffer[: size - behind] = buffer[behind:size]
+            size, done, floor = size - behind, done - behind, max(0, floor - behind)
+            piece = view[
+                size : size + (self._stream.readinto(view[size : size + self._chunk]) or 0)
+            ]
+            more = len(piece) > 0
+            _check_text(decoder, piece, newlines, view[done:size])
+            size += len(piece)
             # Up to `cut` everything is known: whole lines, or enough of a line without end.
-            cut = len(text)
+            cut = size
             if more:
-                cut = max(text.rfind("\n", done) + 1, cut - self._context, done)
-            never, has_returns = len(text), "\r" in text
-            following = [_find(text, marker, done, never) for marker in wanted]
+                cut = max(buffer.rfind(b"\n", done, size) + 1, size - self._context, done)
+            has_returns = buffer.find(b"\r", floor, size) >= 0
+            following = [_find(buffer, marker, done, size) for marker in wanted]
             while (at := min(following)) < cut:
-                start, end = self._around(text, floor, at, has_returns)
-                newlines += text.count("\n", done, at)
+                start, end = self._around(buffer, floor, at, size, has_returns)
+                newlines += buffer.count(b"\n", done, at)
                 done = floor = end
                 self.lines = newlines
-                line_text = text[start:end]
-                yield newlines + 1, line_text
-                if wanted is not self._markers and any(m in line_text for m in self._markers):
+                line = bytes(view[start:end])
+                yield newlines + 1, line.decode("utf-8", "replace")
+                if wanted is not self._markers and any(m in line for m in self._markers):
                     wanted = self._markers
                     following = following[: len(wanted)]
                 for index, found in enumerate(following):
                     if found < done:
-                        following[index] = _find(text, wanted[index], done, never)
+                        following[index] = _find(buffer, wanted[index], done, size)
             if done < cut:
-                newlines += text.count("\n", done, cut)
+                newlines += buffer.count(b"\n", done, cut)
                 done = cut
-        self.lines = newlines + (1 if text and not text.endswith("\n") else 0)
+        self.lines = newlines + (1 if size and buffer[size - 1 : size] != b"\n" else 0)
 
-    def _around(self, text: str, floor: int, at: int, has_returns: bool) -> tuple[int, int]:
-        """Where the line of the marker at `at` begins and ends, in `text[floor:]`."""
-        low, high = max(floor, at - self._context), min(len(text), at + self._context)
-        start = text.rfind("\n", low, at) + 1 or low
-        end = text.find("\n", at, high)
+    def _around(
+        self, buffer: bytearray, floor: int, at: int, size: int, has_returns: bool
+    ) -> tuple[int, int]:
+        """Where the line of the marker at `at` begins and ends, in `buffer[floor:size]`."""
+        low, high = max(floor, at - self._context), min(size, at + self._context)
+        start = buffer.rfind(b"\n", low, at) + 1 or low
+        end = buffer.find(b"\n", at, high)
         if end < 0:
             end = high
         if has_returns:
-            start = text.rfind("\r", start, at) + 1 or start
-            carriage_return = text.find("\r", at, end)
+            start = buffer.rfind(b"\r", start, at) + 1 or start
+            carriage_return = buffer.find(b"\r", at, end)
             end = end if carriage_return < 0 else carriage_return
         return start, end
 
 
-def _find(text: str, marker: str, start: int, never: int) -> int:
-    at = text.find(marker, start)
+def _find(buffer: bytearray, marker: bytes, start: int, never: int) -> int:
+    at = buffer.find(marker, start, never)
     return at if at >= 0 else never
 
 
-def _not_text(line: int, data: bytes, at: int) -> LineError:
-    return LineError(
-        line + data.count(b"\n", 0, at),
-        "this is not UTF-8",
-        expected="text",
-        found=f"byte 0x{data[at]:02x}",
-    )
+def _check_text(
+    decoder: codecs.IncrementalDecoder, piece: memoryview, newlines: int, before: memoryview
+) -> None:
+    """Raise LineError unless `piece` goes on as UTF-8; `newlines` and then `before` precede it."""
+    data = bytes(piece)
+    pending = decoder.getstate()[0]
+    if data and data.isascii() and not pending:
+        return
+    try:
+        decoder.decode(data, final=not data)
+    except UnicodeDecodeError as error:
+        # The decoder counts from the bytes that it kept of the pieces before.
+        at = error.start - len(pending)
+        line = newlines + bytes(before).count(b"\n") + data[: max(at, 0)].count(b"\n") + 1
+        raise LineError(
+            line,
+            "this is not UTF-8",
+            expected="text",
+            found=f"byte 0x{(pending + data)[error.start]:02x}",
+        ) from None
