@@ -90,7 +90,17 @@ def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None
         "wd": WEIGHT_DECAY,
     }
     shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
-    say(f"Called with argument: Namespace({shown})")
+    config = {
+        "emb_size": EMBEDDING[arguments.network],
+        "max_steps": arguments.iterations,
+        "loss_name": "margin_softmax",
+        "loss_s": SCALE,
+        "loss_m1": 1.0,
+        "loss_m2": MARGIN,
+        "loss_m3": 0.0,
+        "num_classes": arguments.classes,
+    }
+    say(f"Called with argument: Namespace({shown}) {config}")
 
 
 def speed_line(

@@ -1,0 +1,330 @@
+"""Train ArcFace in PaddlePaddle on one synthetic batch per process.
+
+The program of this project that stands beside PLSC's entry.py and prints its log lines on stderr.
+It trains PLSC's ResNet50 (residual units 3, 4, 14, 3 of two 3x3 convolutions, embedding of 512)
+under the additive angular margin softmax (margin 0.5, scale 64) over all classes. As in PLSC, with
+several processes the classifier is divided among them, each taking its share of the classes for
+the samples of all (`--parallel model`, PLSC's dist_arcface); with `data` every process has the
+whole classifier. It needs no data set.
+
+`qps` counts the images of all processes per second, over the last `--log-period` batches; a
+batch's time ends when its computation has finished. Batches count from 0.
+
+Several processes: `python -m paddle.distributed.launch --ips=A,B --nproc_per_node=2
+paddle_arcface.py ...`, once per node; NCCL on GPU, Gloo on CPU. Only the first process prints.
+Runs on Paddle 2 (2.6.2 was tried); Paddle 1.8 has another interface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+
+EMBEDDING = 512
+UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
+MARGIN, SCALE = 0.5, 64.0
+MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch-size", type=positive, default=128, help="images per process")
+    parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
+    parser.add_argument("--iterations", type=positive, default=150)
+    parser.add_argument("--log-period", type=positive, default=1, help="a line every n batches")
+    parser.add_argument("--image-size", type=image_size, default=112, help="a multiple of 16")
+    parser.add_argument("--classes", type=positive, default=85742, help="identities")
+    parser.add_argument(
+        "--parallel",
+        choices=("model", "data"),
+        default="model",
+        help="model: the classifier is divided among the processes; data: each has all of it",
+    )
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lr", type=float, default=None, help="default: 0.1 per 1024 images")
+    return parser.parse_args(argv)
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
+    return number
+
+
+def image_size(text: str) -> int:
+    number = int(text)
+    if number < 16 or number % 16:
+        raise argparse.ArgumentTypeError(f"a multiple of 16 expected, found {text}")
+    return number
+
+
+def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
+    """The first class and the number of classes of one of `parts` almost equal shares."""
+    size, more = divmod(classes, parts)
+    return part * size + min(part, more), size + (part < more)
+
+
+def say_start(
+    arguments: argparse.Namespace, rank: int, world_size: int, say: Callable[[str], None]
+) -> None:
+    """What will run, in the published program's own words; the plan is checked against it."""
+    head = "dist_arcface" if arguments.parallel == "model" and world_size > 1 else "arcface"
+    say(f"trainer_id: {rank}, num_trainers: {world_size}")
+    say(f"Set num_classes to {arguments.classes}.")
+    say(f"Set train batch size to {arguments.batch_size}.")
+    say(f"Set loss_type to {head}.")
+    say(f"Set log period to {arguments.log_period}.")
+    say(f"Set image_shape to (3, {arguments.image_size}, {arguments.image_size}).")
+    say(f"Set dtype to {arguments.dtype}.")
+    say(f"Set number of batches to {arguments.iterations}.")
+
+
+def train(
+    arguments: argparse.Namespace,
+    world_size: int,
+    step: Callable[[], float],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Run all batches and say their rates. `step` trains once, waits for the end of the
+    computation and returns the loss before the update. Returns all losses."""
+    period = arguments.log_period
+    losses: list[float] = []
+    seconds, samples = 0.0, 0
+    for batch in range(arguments.iterations):
+        start = clock()
+        losses.append(step())
+        seconds += clock() - start
+        samples += arguments.batch_size * world_size
+        if batch % period == 0:
+            recent = losses[-period:] if batch else losses
+            loss, qps = sum(recent) / len(recent), samples / seconds
+            say(f"Pass:0 batch:{batch} lr:{arguments.lr:.8f} loss:{loss:.6f} qps:{qps:.2f}")
+            seconds, samples = 0.0, 0
+    return losses
+
+
+def check(losses: list[float]) -> str | None:
+    """Why this was no training, if it was none: the same batch must be learnt."""
+    for number, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            return f"the loss of batch {number} is {loss}; try a lower --lr"
+    if len(losses) > 1 and losses[-1] >= losses[0]:
+        return (
+            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
+            f"{losses[-1]:.6f} at last; try another --lr"
+        )
+    return None
+
+
+def make_blocks(paddle, arguments: argparse.Namespace, classes: int):
+    """The network (normalised images in, embeddings out), and the head for a share of the classes
+    (embeddings in, cosines out)."""
+    nn, functional = paddle.nn, paddle.nn.functional
+    init = nn.initializer
+
+    def conv(inputs, width, size, stride=1):
+        spread = init.Normal(0.0, math.sqrt(2.0 / (width * size * size)))  # by fan-out
+        return nn.Conv2D(
+            inputs, width, size, stride, size // 2, weight_attr=spread, bias_attr=False
+        )
+
+    def norm(width):
+        return nn.BatchNorm2D(width, momentum=0.9, epsilon=2e-5)
+
+    class Unit(nn.Layer):
+        """Normalised before and between, the stride in the second convolution."""
+
+        def __init__(self, inputs, width, stride):
+            super().__init__()
+            self.body = nn.Sequential(
+                norm(inputs),
+                conv(inputs, width, 3),
+                norm(width),
+                nn.PReLU(),
+                conv(width, width, 3, stride),
+                norm(width),
+            )
+            self.shortcut = None
+            if stride > 1 or inputs != width:
+                self.shortcut = nn.Sequential(conv(inputs, width, 1, stride), norm(width))
+
+        def forward(self, x):
+            return self.body(x) + (x if self.shortcut is None else self.shortcut(x))
+
+    class Cosines(nn.Layer):
+        def __init__(self):
+            super().__init__()
+            spread = init.Normal(0.0, math.sqrt(2.0 / (EMBEDDING + arguments.classes)))
+            attribute = paddle.ParamAttr(initializer=spread)
+            self.weight = self.create_parameter([EMBEDDING, classes], attr=attribute)
+
+        def forward(self, x):
+            x = functional.normalize(x, axis=1)
+            return paddle.matmul(x, functional.normalize(self.weight, axis=0))
+
+    layers = [conv(3, 64, 3), norm(64), nn.PReLU()]
+    inputs = 64
+    for width, units in UNITS:
+        for unit in range(units):
+            layers.append(Unit(inputs, width, 2 if unit == 0 else 1))
+            inputs = width
+    left = (arguments.image_size // 16) ** 2 * inputs
+    layers += [norm(inputs), nn.Dropout(0.4), nn.Flatten(), nn.Linear(left, EMBEDDING)]
+    layers.append(nn.BatchNorm1D(EMBEDDING, momentum=0.9, epsilon=2e-5))
+    return nn.Sequential(*layers), Cosines()
+
+
+def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
+    """The network, its data and its optimiser on this process's device, as one callable step."""
+    import numpy as np
+    import paddle
+    import paddle.distributed as dist
+    import paddle.nn.functional as functional
+
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    by_model = arguments.parallel == "model" and world_size > 1
+    first, own_classes = share_of(arguments.classes, world_size if by_model else 1, by_model * rank)
+    paddle.seed(arguments.seed)
+    network, cosines = make_blocks(paddle, arguments, own_classes)
+    if by_model:  # each process its own weights of the classifier, unlike the network's
+        paddle.seed(arguments.seed + 1 + rank)
+        cosines.weight.set_value(paddle.randn(cosines.weight.shape) * float(cosines.weight.std()))
+    parameters = [*network.parameters(), *cosines.parameters()]
+    optimizer = paddle.optimizer.Momentum(
+        arguments.lr, MOMENTUM, parameters=parameters, weight_decay=WEIGHT_DECAY
+    )
+
+    own = np.random.RandomState(arguments.seed + 1 + rank)
+    shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+    pixels = own.randint(0, 256, shape).astype("float32")
+    images = paddle.to_tensor((pixels - 127.5) / 128)
+    labels = paddle.to_tensor(own.randint(0, arguments.classes, arguments.batch_size))
+
+    def with_margin(cosine, label):
+        """s * cos(t), and s * cos(t + m) for the label; a label of another share has no effect."""
+        known = paddle.cast((label >= 0) & (label < own_classes), "float32").unsqueeze(1)
+        chosen = functional.one_hot(paddle.clip(label, 0, own_classes - 1), own_classes) * known
+        target = (cosine * chosen).sum(axis=1, keepdim=True)
+        # cos(t + m) without arccos, whose slope is infinite where a sample is learnt by heart
+        inner = paddle.clip(target, -1 + 1e-6, 1 - 1e-6)
+        moved = inner * math.cos(MARGIN) - paddle.sqrt(1 - inner * inner) * math.sin(MARGIN)
+        return SCALE * (cosine + chosen * (moved - target)), chosen
+
+    class Whole(paddle.nn.Layer):
+        """Network and classifier as one, for the gradients of both to be averaged."""
+
+        def __init__(self):
+            super().__init__()
+            self.network, self.cosines = network, cosines
+
+        def forward(self, x):
+            return self.cosines(self.network(x))
+
+    model = network if by_model else Whole()
+    if world_size > 1:
+        model = paddle.DataParallel(model)
+
+    def wait():
+        if not arguments.no_cuda:
+            paddle.device.cuda.synchronize()
+
+    def update():
+        optimizer.step()
+        optimizer.clear_grad()
+        wait()
+
+    def data_parallel() -> float:
+        logits, _ = with_margin(model(images), labels)
+        loss = functional.cross_entropy(logits, labels)
+        loss.backward()
+        update()
+        return float(loss)
+
+    def gathered(tensor):
+        parts: list = []
+        dist.all_gather(parts, tensor)
+        return paddle.concat(parts)
+
+    def model_parallel() -> float:
+        embeddings = model(images)
+        x = gathered(embeddings.detach())
+        x.stop_gradient = False
+        logits, chosen = with_margin(cosines(x), all_labels - first)
+        # the softmax over all classes, of which each process knows its own
+        with paddle.no_grad():
+            top = logits.max(axis=1, keepdim=True)
+            dist.all_reduce(top, dist.ReduceOp.MAX)
+            powers = paddle.exp(logits - top)
+            total = powers.sum(axis=1, keepdim=True)
+            dist.all_reduce(total)
+            target = (logits * chosen).sum(axis=1, keepdim=True)
+            dist.all_reduce(target)
+            loss = (paddle.log(total) + top - target).mean()
+            slope = (powers / total - chosen) / len(all_labels)
+        logits.backward(slope)
+        # Each share of the classes adds to the gradient of every sample. DataParallel takes the
+        # mean over the processes of what is a sum.
+        gradient = x.grad.detach()
+        dist.all_reduce(gradient)
+        rows = arguments.batch_size
+        embeddings.backward(gradient[rank * rows : (rank + 1) * rows] * float(world_size))
+        update()
+        return float(loss)
+
+    all_labels = gathered(labels) if by_model else labels
+    return model_parallel if by_model else data_parallel
+
+
+def make_say(rank: int) -> Callable[[str], None]:
+    """Lines as PLSC's logger writes them, from the first process:
+    `INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 lr:0.00039063 ...`."""
+    logger = logging.getLogger("plsc")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        logging.Formatter("%(levelname)s %(asctime)s %(filename)s:%(lineno)d] %(message)s")
+    )
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(logging.INFO if rank == 0 else logging.CRITICAL)
+    return logger.info
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+    say = make_say(rank)
+
+    import paddle
+    import paddle.distributed as dist
+
+    problem = None
+    if not hasattr(paddle, "to_tensor"):
+        problem = f"Paddle 2 expected, found {paddle.__version__}"
+    elif not arguments.no_cuda and not paddle.device.cuda.device_count():
+        problem = "no GPU found; try --no-cuda"
+    else:
+        if arguments.no_cuda:
+            paddle.set_device("cpu")
+        if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+            dist.init_parallel_env()
+        world_size = dist.get_world_size()
+        if arguments.lr is None:
+            arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
+        say_start(arguments, rank, world_size, say)
+        problem = check(train(arguments, world_size, make_step(arguments), say))
+    if problem is not None:
+        print(f"paddle_arcface.py: rank {rank}: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
