@@ -32,7 +32,12 @@ def inventory(directory):
         "_meta": {"hostvars": hosts},
         "nodes": {
             "hosts": list(hosts),
-            "vars": {"dlperf_lab_dir": str(directory), "dlperf_lab_is_up": is_up},
+            "vars": {
+                "dlperf_lab_dir": str(directory),
+                "dlperf_lab_is_up": is_up,
+                # A link where the directory's path is too long for a socket.
+                "ansible_control_path_dir": os.path.realpath(directory / "cm"),
+            },
         },
     }
 

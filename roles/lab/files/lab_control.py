@@ -3,7 +3,7 @@
     lab_control.py base --suite bookworm --base FILE
     lab_control.py up --directory DIR --nodes 4 --suite bookworm --base FILE --mirror-dir DIR
     lab_control.py down --directory DIR
-    lab_control.py check
+    lab_control.py check --base FILE
 
 Prints one JSON object; exits with 1 and a reason on stderr. Only the standard library.
 Everything that runs for a lab is one process tree in namespaces of its own (lab_holder.py):
@@ -12,6 +12,7 @@ killing its first process removes every process, mount, link and namespace of th
 
 import argparse
 import contextlib
+import fcntl
 import getpass
 import json
 import os
@@ -21,11 +22,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 NETWORK = "10.11.0"
 MIRROR_PORT = 8010
+MAX_CONTROL_PATH = 107 - 28
 MAX_NODES = 253  # 10.11.0.2 to 10.11.0.254
 
 PACKAGES = "openssh-server,python3,python3-apt,sudo,iproute2,tini"
@@ -99,9 +102,16 @@ def has_subordinate_ids(path, user, uid):
     return any(len(f) == 3 and f[0] in (user, str(uid)) and int(f[2]) >= 65535 for f in fields)
 
 
-def check():
-    """Raise LabError where this machine, or this user on it, cannot hold a lab."""
-    require_programs(PROGRAMS | ({} if os.geteuid() == 0 else PROGRAMS_OF_USER))
+def check(base=None):
+    """Raise LabError where this machine, or this user on it, cannot hold a lab.
+
+    Where the base root filesystem is not there yet, what makes it is required too.
+    """
+    programs = PROGRAMS | ({} if os.geteuid() == 0 else PROGRAMS_OF_USER)
+    make = base and not base.exists()
+    require_programs(programs | PROGRAMS_OF_BASE if make else programs)
+    if make and not Path(KEYRING).exists():
+        raise LabError(f"missing: {KEYRING}. Install with: apt-get install debian-archive-keyring")
     user = getpass.getuser()
     if os.geteuid() != 0:
         for path, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
@@ -174,10 +184,7 @@ def make_base(suite, target, mirror, *, dry_run=False):
         return False
     if dry_run:
         return True
-    require_programs(PROGRAMS_OF_BASE)
-    if not Path(KEYRING).exists():
-        raise LabError(f"missing: {KEYRING}. Install with: apt-get install debian-archive-keyring")
-    check()
+    check(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}.tar")
     command = [
@@ -209,6 +216,20 @@ def make_base(suite, target, mirror, *, dry_run=False):
 
 
 # --- the state of a lab ---------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def only_one(directory):
+    """Let one process at a time bring this lab up or take it down; the others wait."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+        with contextlib.suppress(OSError):
+            directory.rmdir()  # unless something is in there
 
 
 def process_start(pid):
@@ -274,9 +295,10 @@ def remove_state(directory):
     for name in STATE:
         (directory / name).unlink(missing_ok=True)
     for name in STATE_DIRECTORIES:
-        shutil.rmtree(directory / name, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        directory.rmdir()  # unless something else is in there
+        path = directory / name
+        shutil.rmtree(path.resolve(), ignore_errors=True)
+        if path.is_symlink():
+            path.unlink()
 
 
 def down(directory, *, dry_run=False):
@@ -294,6 +316,18 @@ def down(directory, *, dry_run=False):
 
 
 # --- up -------------------------------------------------------------------------------------
+
+
+def make_control_directory(directory):
+    """Make cm/ for the sockets of Ansible's SSH connections; elsewhere where its path is too long.
+
+    A socket's path has at most 107 bytes, of which ssh needs 28 for a name that Ansible gives it.
+    """
+    control = directory / "cm"
+    if len(os.fsencode(control)) <= MAX_CONTROL_PATH:
+        control.mkdir(exist_ok=True)
+    else:
+        control.symlink_to(tempfile.mkdtemp(prefix="dlperf-lab-"))
 
 
 def make_key(path, comment):
@@ -366,9 +400,9 @@ def up(directory, config, *, dry_run=False):
         return True
     require_programs(PROGRAMS)
     down(directory)
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for name in ("log", "cm", "root"):
-        (directory / name).mkdir(exist_ok=True, mode=0o700)
+    for name in ("log", "root"):
+        (directory / name).mkdir(exist_ok=True)
+    make_control_directory(directory)
     Path(config["mirror_dir"]).mkdir(parents=True, exist_ok=True)
     process = None
     try:
@@ -406,11 +440,12 @@ def options(argv):
     base.add_argument("--mirror", default="")
     bring_up = actions.add_parser("up")
     take_down = actions.add_parser("down")
-    actions.add_parser("check")
+    only_check = actions.add_parser("check")
     for action in (bring_up, take_down):
         action.add_argument("--directory", type=Path, required=True)
     for action in (base, bring_up):
         action.add_argument("--suite", required=True)
+    for action in (base, bring_up, only_check):
         action.add_argument("--base", type=Path, required=True)
     for action in (base, bring_up, take_down):
         action.add_argument("--dry-run", action="store_true", help="only say what would change")
@@ -424,9 +459,11 @@ def run(chosen):
     if chosen.action == "base":
         return make_base(chosen.suite, chosen.base, chosen.mirror, dry_run=chosen.dry_run)
     if chosen.action == "down":
-        return down(chosen.directory.absolute(), dry_run=chosen.dry_run)
+        directory = chosen.directory.absolute()
+        with only_one(directory):
+            return down(directory, dry_run=chosen.dry_run)
     if chosen.action == "check":
-        check()
+        check(chosen.base)
         return False
     if not 1 <= chosen.nodes <= MAX_NODES:
         raise LabError(f"lab_nodes is {chosen.nodes}; expected 1 to {MAX_NODES}")
@@ -437,7 +474,9 @@ def run(chosen):
         "mirror_dir": str(Path(chosen.mirror_dir).absolute()),
         "storage_size": chosen.storage_size,
     }
-    return up(chosen.directory.absolute(), config, dry_run=chosen.dry_run)
+    directory = chosen.directory.absolute()
+    with only_one(directory):
+        return up(directory, config, dry_run=chosen.dry_run)
 
 
 def main(argv=None):

@@ -183,7 +183,7 @@ def enter_root(root):
     os.chdir("/")
 
 
-def run_node(node, ready, gate):
+def run_node(node, ready, gate, started):
     """Become the node: this process ends, its child is the node's first process."""
     unshare(CLONE_NEWNET)
     os.write(ready, b".")
@@ -198,8 +198,11 @@ def run_node(node, ready, gate):
         "route add unreachable default",
     )
     unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWPID)
-    if os.fork():
+    first = os.fork()
+    if first:
+        os.write(started, f"{first} {node.name}\n".encode())
         return
+    os.close(started)
     mount_root(node)
     mount_kernel(node)
     write_identity(node)
@@ -214,9 +217,13 @@ def run_node(node, ready, gate):
 
 
 def start_nodes(nodes):
-    """Fork every node into its network namespace, wire all of them in one go, let them run."""
+    """Fork every node into its network namespace, wire all of them in one go, let them run.
+
+    Gives the name of each node by its first process.
+    """
     ready, i_am_ready = os.pipe()
     gate, open_gate = os.pipe()
+    started, i_have_started = os.pipe()
     children = {}
     for node in nodes:
         pid = os.fork()
@@ -225,15 +232,16 @@ def start_nodes(nodes):
             try:
                 os.close(open_gate)
                 os.close(ready)
-                run_node(node, i_am_ready, gate)
+                os.close(started)
+                run_node(node, i_am_ready, gate, i_have_started)
                 status = 0
             except Exception as error:
                 say(f"{node.name} cannot start: {type(error).__name__}: {error}")
             finally:
                 os._exit(status)
         children[pid] = node
-    os.close(i_am_ready)
-    os.close(gate)
+    for end in (i_am_ready, gate, i_have_started):
+        os.close(end)
     waiting = len(nodes)
     while waiting:
         answered = len(os.read(ready, 4096))
@@ -253,6 +261,8 @@ def start_nodes(nodes):
         _, status = os.waitpid(pid, 0)
         if status != 0:
             raise RuntimeError(f"{node.name} did not start")
+    with open(started) as lines:  # noqa: PTH123 - a descriptor
+        return {int(pid): name for pid, name in map(str.split, lines)}
 
 
 class MirrorHandler(http.server.SimpleHTTPRequestHandler):
@@ -279,12 +289,14 @@ class MirrorServer(http.server.ThreadingHTTPServer):
 
 
 def serve_mirror(lab):
-    """Fork the server of the mirror folder; it listens before this returns."""
+    """Fork the server of the mirror folder; it listens before this returns its process."""
     handler = functools.partial(MirrorHandler, directory=lab["mirror_dir"])
     server = MirrorServer((lab["bridge_address"], lab["mirror_port"]), handler)
-    if os.fork() == 0:
+    process = os.fork()
+    if process == 0:
         server.serve_forever()
     server.socket.close()
+    return process
 
 
 def wait_for_sshd(nodes, seconds, wanted):
@@ -345,9 +357,9 @@ def hold(lab, status, lease):
         f"addr add {lab['bridge_address']}/24 brd + dev lab0",
         "link set lab0 up",
     )
-    serve_mirror(lab)
+    mirror = {serve_mirror(lab): "the mirror"}
     nodes = [Node(number, lab) for number in range(1, lab["nodes"] + 1)]
-    start_nodes(nodes)
+    names = start_nodes(nodes)
     say("nodes started")
     wait_for_sshd(nodes, lab["timeout"], wanted)
     say("all nodes answer")
@@ -357,9 +369,12 @@ def hold(lab, status, lease):
         raise SystemExit("given up before the lab was up")
     while True:
         try:
-            os.wait()
+            process, status = os.wait()
         except ChildProcessError:
             time.sleep(3600)  # all nodes and the mirror have ended; the lab is still up
+        else:
+            name = (names | mirror).get(process, f"process {process}")
+            say(f"{name} ended with {os.waitstatus_to_exitcode(status)}")
 
 
 def main():

@@ -1,0 +1,15 @@
+"""Labs for tests, each with a directory of its own: a lab that a user has up is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from lab_under_test import Lab
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Four nodes, up for the whole session; whatever a test changes on them, later tests find."""
+    with Lab(tmp_path_factory.mktemp("session") / "lab").running() as running:
+        yield running

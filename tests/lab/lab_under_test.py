@@ -1,0 +1,120 @@
+"""A lab with a directory of its own, driven as a user drives it, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
+
+
+@dataclass(frozen=True)
+class Lab:
+    directory: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = f"{BIN}:{os.environ['PATH']}"
+        return os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return json.loads((self.directory / "lab.json").read_text())
+
+    def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the project, with this lab as the default inventory's."""
+        return subprocess.run(
+            argv, cwd=PROJECT, env=self.environment, text=True, check=False, timeout=1500,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def play(self, *arguments: str) -> str:
+        """Run a playbook that must succeed; what it printed."""
+        done = self.command("ansible-playbook", *arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def up(self, **variables: object) -> str:
+        pairs = [part for key, value in variables.items() for part in ("-e", f"{key}={value}")]
+        return self.play("playbooks/lab.yml", *pairs)
+
+    def down(self) -> str:
+        return self.play("playbooks/lab.yml", "-e", "lab_state=absent")
+
+    def ssh_argv(self, node: str, command: str) -> list[str]:
+        return ["ssh", "-F", str(self.directory / "ssh_config"), node, command]
+
+    def ssh(self, node: str, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.ssh_argv(node, command), text=True, check=False, timeout=60,
+            stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
+
+    def said(self, node: str, command: str) -> str:
+        done = self.ssh(node, command)
+        assert done.returncode == 0, (node, command, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    @contextmanager
+    def running(self, **variables: object) -> Iterator[Lab]:
+        self.up(**variables)
+        try:
+            yield self
+        finally:
+            self.down()
+
+
+def namespaces_of(pid: int) -> set[str]:
+    """The process's namespaces, as net:[4026532929]."""
+    with suppress(OSError):
+        return {str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for kind in NAMESPACES}
+    return set()
+
+
+def children_of(pid: int) -> set[int]:
+    found = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.add(int(stat.parent.name))
+    return found
+
+
+def namespaces_of_lab(lab: Lab) -> set[str]:
+    """The namespaces of the lab and of its nodes, none of them the machine's own."""
+    holder = lab.state["pid"]
+    found = namespaces_of(holder)
+    for child in children_of(holder):
+        found |= namespaces_of(child)
+    return found - namespaces_of(os.getpid())
+
+
+def processes() -> Iterator[int]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        if int(entry.name) != os.getpid():
+            yield int(entry.name)
+
+
+def traces(directory: Path, namespaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
+    """What there still is of a lab: processes that name its directory or live in one of its
+    namespaces, and mounts below its directory as any process sees them."""
+    found = set()
+    for pid in processes():
+        with suppress(OSError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if str(directory) in command:
+                found.add(f"process {pid}: {command}")
+            if namespaces & namespaces_of(pid):
+                found.add(f"process {pid} in a namespace of the lab: {command}")
+            if str(directory) in Path(f"/proc/{pid}/mountinfo").read_text():
+                found.add(f"process {pid} sees a mount of the lab")
+    return sorted(found)
