@@ -6,6 +6,9 @@ This is the only module that imports ansible_runner. It reads no log but to show
 from __future__ import annotations
 
 import json
+import os
+import shlex
+import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -59,21 +62,20 @@ def run_playbook(
             private_data_dir=private,
             project_dir=str(ROOT),
             playbook=playbook,
-            cmdline=" ".join(f"--inventory={_quoted(name)}" for name in inventories),
+            cmdline=" ".join(f"--inventory={shlex.quote(name)}" for name in inventories),
             extravars=dict(variables),
-            envvars={"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+            envvars={
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_NOCOLOR": "1",
+                # ansible-playbook stands beside the interpreter, activated or not.
+                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            },
             event_handler=state.on_event,
             cancel_callback=state.cancelled.is_set,
             quiet=True,
             suppress_env_files=True,
         )
     state.status = result.status
-
-
-def _quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)
 
 
 def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
@@ -145,10 +147,8 @@ def execute(
             worker.join()
             raise
     runs = outcomes(campaign)
-    if not runs or state.status not in ("successful", "failed"):
-        raise UserError(
-            "the campaign could not be run",
-            where=str(state.log),
-            found="; ".join(state.problems + state.unreachable) or state.status,
-        )
+    begun = any(run.get("status") in ("done", "failed") for run in runs.values())
+    if not begun and (state.problems or state.unreachable or state.status != "successful"):
+        reasons = state.problems + state.unreachable or [state.status]
+        raise UserError("no run could be started:\n  " + "\n  ".join(reasons), where=str(state.log))
     return runs
