@@ -7,14 +7,13 @@ DOCUMENTATION = r"""
 module: python_environment
 short_description: A virtual environment filled from hash-pinned requirements
 description:
-  - Makes the environment with the interpreter that is named, refusing one outside of O(requires_python), and installs
-    the requirements with their hashes checked, by uv, or by the environment's own pip where no uv is named.
+  - Makes the environment with the interpreter that is named, and installs the requirements with their hashes
+    checked, by uv, or by the environment's own pip where no uv is named.
   - What is installed is read from the environment itself, so that a second run starts no installer.
   - An environment made by another version of Python is made anew.
 options:
   path: {description: The environment., type: path, required: true}
   interpreter: {description: "The interpreter, an absolute path.", type: path, default: /usr/bin/python3}
-  requires_python: {description: "Versions that are accepted, as in C(>=3.8,<3.12).", type: str, default: ""}
   requirements:
     description: Text of a requirements file. Each is C(name==version) or C(name @ file:///path.whl), with its hashes.
     type: str
@@ -36,7 +35,6 @@ EXAMPLES = r"""
 - name: Make the environment of a framework
   python_environment:
     path: /opt/dlperf/envs/mxnet
-    requires_python: ">=3.8,<3.12"
     requirements: "{{ lookup('ansible.builtin.file', 'requirements/mxnet-cpu.txt') }}"
     uv: /opt/dlperf/uv/bin/uv
 """
@@ -62,17 +60,6 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
-# Releases whose own python3 a site may choose, oldest Python first.
-RELEASES = (
-    ("Ubuntu 18.04", (3, 6)),
-    ("Ubuntu 20.04", (3, 8)),
-    ("Debian 11 (bullseye)", (3, 9)),
-    ("Ubuntu 22.04", (3, 10)),
-    ("Debian 12 (bookworm)", (3, 11)),
-    ("Ubuntu 24.04", (3, 12)),
-    ("Debian 13 (trixie)", (3, 13)),
-)
-CLAUSE = re.compile(r"(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)$")
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
 
 # The marker variables of an interpreter. Distributions' builds may say 3.13.0rc1 or 3.11.2+.
@@ -89,24 +76,6 @@ print(json.dumps({
     "implementation_name": sys.implementation.name if hasattr(sys, "implementation") else "cpython",
 }))
 """
-
-
-def accepts(requires, version):
-    """Whether a version (tuple of numbers) is in a range like '>=3.8,<3.12'; ValueError where that is none."""
-    for clause in filter(None, (part.strip() for part in requires.split(","))):
-        match = CLAUSE.match(clause)
-        if not match:
-            raise ValueError("a range like '>=3.8,<3.12' was expected, found %r" % requires)
-        bound = tuple(int(part) for part in match.group(2).split("."))
-        # 3.12.1 is not below 3.12, and 3.11.7 is 3.11: only as many parts as the bound has are compared.
-        mine = version[: len(bound)]
-        holds = {
-            ">=": mine >= bound, "<=": mine <= bound, "==": mine == bound,
-            "!=": mine != bound, "<": mine < bound, ">": mine > bound,
-        }[match.group(1)]  # fmt: skip
-        if not holds:
-            return False
-    return True
 
 
 def normalised(name):
@@ -164,7 +133,13 @@ class Marker(object):
         if first not in self.facts or operator not in (">=", "<=", "==", "!=", "<", ">"):
             raise ValueError("the marker %r is beyond this module" % self.text)
         if first.startswith("python_"):
-            return accepts(operator + value.replace(".*", ""), numbers(self.facts[first]))
+            bound = numbers(value.replace(".*", ""))
+            # 3.12.1 is not below 3.12, and 3.11.7 is 3.11: as many parts as the bound has count.
+            mine = numbers(self.facts[first])[: len(bound)]
+            return {
+                ">=": mine >= bound, "<=": mine <= bound, "==": mine == bound,
+                "!=": mine != bound, "<": mine < bound, ">": mine > bound,
+            }[operator]  # fmt: skip
         if operator not in ("==", "!="):
             raise ValueError("the marker %r is beyond this module" % self.text)
         return (self.facts[first] == value) == (operator == "==")
@@ -256,45 +231,13 @@ class Environment(object):
         return output
 
     def interpreter_facts(self):
-        """The interpreter's marker variables; refuses one that the environment does not take, naming the nearest that it takes."""
+        """The marker variables of the interpreter."""
         interpreter = self.module.params["interpreter"]
-        requires = self.module.params["requires_python"]
         if not os.access(interpreter, os.X_OK):
             self.module.fail_json(
                 msg="%s: there is no interpreter %s on this node" % (self.label, interpreter)
             )
-        facts = json.loads(self.run([interpreter, "-I", "-c", FACTS], interpreter))
-        text = facts["python_full_version"]
-        version = numbers(text)
-        try:
-            fits = accepts(requires, version)
-        except ValueError as error:
-            self.module.fail_json(msg="%s: %s" % (self.label, error))
-        if fits:
-            return facts
-        others = []
-        for candidate in sorted(
-            glob.glob("/usr/bin/python3.*") + glob.glob("/usr/local/bin/python3.*"), reverse=True
-        ):
-            match = re.search(r"/python3\.(\d+)$", candidate)
-            if match and accepts(requires, (3, int(match.group(1)))):
-                others.append(candidate)
-        releases = [release for release in RELEASES if accepts(requires, release[1])]
-        releases.sort(key=lambda release: abs(release[1][1] - version[1]))
-        hint = "no release that this project knows has a Python in that range"
-        if others:
-            hint = "this node also has %s: name it in python_env_interpreter" % others[0]
-        elif releases:
-            hint = (
-                "the nearest release whose Python fits is %s with %d.%d;"
-                " or name an interpreter of this node in python_env_interpreter"
-                % ((releases[0][0],) + releases[0][1])
-            )
-        self.module.fail_json(
-            msg="%s takes Python %s; this node's %s is %s; %s"
-            % (self.label, requires, interpreter, text, hint),
-            python_version=text,
-        )
+        return json.loads(self.run([interpreter, "-I", "-S", "-c", FACTS], interpreter))
 
     def make(self):
         interpreter, uv = self.module.params["interpreter"], self.module.params["uv"]
@@ -335,7 +278,6 @@ def main():
         argument_spec={
             "path": {"type": "path", "required": True},
             "interpreter": {"type": "path", "default": "/usr/bin/python3"},
-            "requires_python": {"type": "str", "default": ""},
             "requirements": {"type": "str", "default": ""},
             "uv": {"type": "path"},
             "find_links": {"type": "str", "default": ""},

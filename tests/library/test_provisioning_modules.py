@@ -235,29 +235,6 @@ class TestPythonEnvironment:
         )
         assert self.environment(tmp_path, text)["packages"] == {}
 
-    def test_a_python_out_of_range_is_refused_with_the_nearest_that_fits(
-        self, tmp_path: Path
-    ) -> None:
-        result = self.environment(tmp_path, requires_python=">=3.8,<3.9", name="framework x")
-        assert result["failed"]
-        assert result["msg"].startswith("framework x takes Python >=3.8,<3.9; this node's ")
-        assert "nearest release whose Python fits is Ubuntu 20.04 with 3.8" in result["msg"] or (
-            "this node also has /usr" in result["msg"]
-        )
-        assert not (tmp_path / "env").exists()
-
-    @pytest.mark.parametrize(
-        "requires, fits",
-        [(">=3.8,<3.12", False), (">=3.8", True), ("!=3.12", False), ("==3.12.1", True)],
-    )
-    def test_ranges_compare_as_many_parts_as_they_name(self, requires: str, fits: bool) -> None:
-        sys.path.insert(0, str(LIBRARY))
-        try:
-            from python_environment import accepts
-        finally:
-            sys.path.remove(str(LIBRARY))
-        assert accepts(requires, (3, 12, 1)) is fits
-
 
 @pytest.mark.skipif(not HAVE_RUNUSER, reason="acts as another user")
 class TestSshMesh:
@@ -412,3 +389,18 @@ class TestHorovodBasis:
         assert checked["changed"]
         assert checked["key"] is None
         assert "mpirun" in call("horovod_basis", **arguments)["msg"]
+
+
+class TestNodeState:
+    def test_it_says_release_interpreter_and_stamps(self, tmp_path: Path) -> None:
+        (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
+        (tmp_path / "broken.json").write_text("{")
+        result = call("node_state", interpreter=sys.executable, stamps=str(tmp_path))
+        assert result["stamps"] == {"a": {"version": "1"}}
+        assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
+        codename = f"VERSION_CODENAME={result['ansible_facts']['distribution_release']}\n"
+        assert codename in Path("/etc/os-release").read_text()
+
+    def test_an_interpreter_that_is_not_there_has_no_version(self, tmp_path: Path) -> None:
+        result = call("node_state", interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
+        assert result["python_version"] is None

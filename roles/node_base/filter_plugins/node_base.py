@@ -1,19 +1,30 @@
-"""The address by which the other nodes call a node."""
+"""What stands in the nodes' /etc/hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def address(host: Mapping[str, Any]) -> str:
-    """A host's address in the cluster: dlperf_address, or how the controller reaches it."""
-    for name in ("dlperf_address", "ansible_host", "inventory_hostname"):
-        if host.get(name):
-            return str(host[name])
-    raise ValueError("a host without dlperf_address, ansible_host and name")
+def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The nodes' addresses in the cluster: dlperf_address, or how the controller reaches them.
+
+    A node that is named instead of numbered there is left to the site's own name service.
+    """
+    found = {}
+    for name in names:
+        host = hostvars[name]
+        address = str(host.get("dlperf_address") or host.get("ansible_host") or name)
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            continue
+        if name not in ("localhost", address):
+            found[name] = address
+    return found
 
 
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"node_base_address": address}
+        return {"node_base_hosts": hosts}
