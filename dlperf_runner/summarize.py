@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import FileIO
@@ -316,7 +317,8 @@ def _write(path: Path, content: str) -> Path:
         temporary.write_text(content, encoding="utf-8")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise UserError(
             "the result cannot be written",
             where=str(path),

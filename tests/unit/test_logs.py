@@ -1,0 +1,357 @@
+"""Parsers and reader: real logs, every wording, and anything else that bytes can be."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from make_logs import SHARED_LOGS
+
+from dlperf_runner import logs
+from dlperf_runner.logs import Header, LineError, Step
+from dlperf_runner.logs.reader import Candidates
+from dlperf_runner.logs.text import by_rank
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
+REAL = sorted(FIXTURES.glob("*/*.log"))
+TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"
+
+
+def parse(form: str, content: str | bytes, **options: int) -> list[Step | Header]:
+    data = content.encode() if isinstance(content, str) else content
+    entry = logs.formats()[form]
+    return list(entry.parse(logs.candidates(entry, io.BytesIO(data), **options)))
+
+
+def steps(form: str, content: str | bytes) -> list[tuple[int, float]]:
+    return [(r.step, r.samples_per_second) for r in parse(form, content) if isinstance(r, Step)]
+
+
+# ---- real logs
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_real_log_is_recognised_and_read(path: Path) -> None:
+    expected = json.loads(path.with_suffix(".expected.json").read_text())
+    with path.open("rb") as file:
+        form = logs.detect(file)
+    assert form is not None
+    assert form.name == expected["format"] == path.parent.name
+    records = parse(form.name, path.read_bytes())
+    found = [record for record in records if isinstance(record, Step)]
+    assert [(s.line, s.step, s.printed, s.loss) for s in found] == [
+        (s["line"], s["step"], s["printed"], s.get("loss")) for s in expected["steps"]
+    ]
+    assert [s.samples_per_second for s in found] == [float(s["printed"]) for s in expected["steps"]]
+    headers = [record for record in records if isinstance(record, Header)]
+    assert [_stated(header) for header in headers] == expected["headers"]
+
+
+def _stated(header: Header) -> dict[str, object]:
+    names = ("line", "batch_size_per_device", "world_size", "precision", "total_steps")
+    names += ("log_every", "final_samples_per_second")
+    return {name: value for name in names if (value := getattr(header, name)) is not None}
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_origin_of_real_log_is_recorded(path: Path) -> None:
+    origins = yaml.safe_load((path.parent / "ORIGIN.yml").read_text())
+    (origin,) = [entry for entry in origins if entry["file"] == path.name]
+    assert origin["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert {"source", "software", "date", "machine", "cut"} <= set(origin)
+
+
+@pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the logs of others are not beside this")
+@pytest.mark.parametrize("name", ["tf_rn50_b256_fp32_1n1g", "tf_rn50_b256_amp_1n8g"])
+def test_logs_of_others_are_read(name: str) -> None:
+    (path,) = (SHARED_LOGS / "dllogger").glob(f"{name}_v100_*.log")
+    read = steps("dllogger", path.read_bytes())
+    assert [step for step, _ in read] == list(range(201, 500, 10))
+
+
+# ---- wordings
+
+
+def test_gluoncv_reads_steps_losses_and_statements_but_not_the_epochs_speed() -> None:
+    records = parse(
+        "gluoncv_horovod",
+        "INFO:root:Namespace(batch_size=128, dtype='float16', iterations=12, log_interval=2)\n"
+        "INFO:root:world_size=8\n"
+        "INFO:root:Epoch[0] Batch[2] Loss[7.1]\n"
+        "INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec\n"
+        "INFO:root:Epoch[0] Batch[4]\tSpeed: 2.06 samples/sec\n"
+        "INFO:root:Epoch[0]\tSpeed: 2.26 samples/sec\n"
+        "INFO:root:Epoch[1] Batch[2]\tSpeed: 9.99 samples/sec\n",
+    )
+    assert records == [
+        Header(1, batch_size_per_device=128, precision="fp16", total_steps=12, log_every=2),
+        Header(2, world_size=8),
+        Step(2, 2.05, 4, "2.05", loss=7.1),
+        Step(4, 2.06, 5, "2.06"),
+    ]
+
+
+def test_arcface_both_wordings() -> None:
+    assert parse(
+        "mxnet_speedometer",
+        "INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec\tacc=0.0\tlossvalue=41.5\n"
+        "INFO:root:Iter[0] Batch [40]\tSpeed: 5.97 samples/sec\n",
+    ) == [Step(20, 1.32, 1, "1.32", loss=41.5), Step(40, 5.97, 2, "5.97")]
+
+
+def test_plsc_time_stamp() -> None:
+    (step,) = parse(
+        "plsc", "INFO 1970-01-02 00:00:01,500 entry.py:1031] Pass:0 batch:0 lr:0.1 loss:4.5 qps:2\n"
+    )
+    assert step == Step(1, 2.0, 1, "2", loss=4.5, unix_time=86401.5)
+
+
+@pytest.mark.parametrize(
+    ("end", "time"), [("", None), (" 1597050000.123456", 1597050000.123456), (" ", None)]
+)
+def test_oneflow_with_and_without_trailing_time(end: str, time: float | None) -> None:
+    line = "train: epoch 0, iter 20, loss: 6.5, top_1: 0.0, top_k: 0.0, samples/s: 288.088"
+    assert parse("oneflow_benchmark", f"{line}{end}\n") == [
+        Step(20, 288.088, 1, "288.088", loss=6.5, unix_time=time)
+    ]
+
+
+def test_oneflow_reads_no_validation_and_states_what_ran() -> None:
+    records = parse(
+        "oneflow_benchmark",
+        "Running resnet50: num_gpu_per_node = 4, num_nodes = 2.\n"
+        "batch_size_per_device = 160\nval_batch_size_per_device = 125\nuse_fp16 = None\n"
+        "validation: epoch 0, iter 20, top_1: 0.0, top_k: 0.0, samples/s: 288.088\n",
+    )
+    assert [_stated(record) for record in records if isinstance(record, Header)] == [
+        {"line": 1, "world_size": 8},
+        {"line": 2, "batch_size_per_device": 160},
+        {"line": 4, "precision": "fp32"},
+    ]
+    assert not [record for record in records if isinstance(record, Step)]
+
+
+DLL = "DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : "
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{DLL}33317.669883074355",
+        f"{DLL}33317.669883074355 images/s",
+        f"{TAG}{DLL}33317.669883074355 ",
+        f"[1,0]<stdout>:{DLL}33317.669883074355 images/s",
+        f"[prterun-node1-77@1,0]<stdout>: {DLL}33317.669883074355",
+        f"Tue Jun 14 15:40:21 2022<stdout>:{DLL}33317.669883074355",
+        f"{DLL}33317.669883074355{TAG}",
+        f"{DLL}33317.66{TAG}9883074355",
+        f"DLL 2022-06-14 15:40:21.026182 - (0, {TAG}200) total_ips : 33317.669883074355",
+        f"noise {TAG}{DLL}33317.669883074355{TAG} images/s{TAG}",
+    ],
+)
+def test_dllogger_wherever_mpirun_puts_its_prefix(line: str) -> None:
+    assert steps("dllogger", f"{line}\n") == [(201, 33317.669883074355)]
+
+
+def test_dllogger_final_value() -> None:
+    (record,) = parse("dllogger", f"{TAG}DLL 2022-06-14 15:40:21.0 - () train_throughput : 7.5\n")
+    assert record == Header(1, final_samples_per_second=7.5, printed="7.5")
+
+
+def test_ranks_that_interleave_are_taken_apart() -> None:
+    line = "[1,0]<stdout>:INFO:root:Epoch[0] Batch[3]\tSp[1,1]<stdout>:WARN x[1,0]<stdout>:eed: "
+    assert list(by_rank([(4, f"{line}5.0 samples/sec")])) == [
+        (4, "INFO:root:Epoch[0] Batch[3]\tSpeed: 5.0 samples/sec", 0),
+        (4, "WARN x", 1),
+    ]
+    (step,) = parse("gluoncv_horovod", f"{line}5.0 samples/sec\n")
+    assert step == Step(3, 5.0, 1, "5.0", rank=0)
+
+
+def test_two_steps_on_a_line_whose_newline_was_lost() -> None:
+    line = "INFO:root:Epoch[0] Batch[{}]\tSpeed: {} samples/sec"
+    joined = line.format(1, 1.5) + line.format(2, 2.5)
+    assert steps("gluoncv_horovod", joined) == [(1, 1.5), (2, 2.5)]
+
+
+@pytest.mark.parametrize("printed", ["12.3INFO:root:x", "1_000", "1,5", "١٢", "--"])
+def test_rate_that_is_no_number_is_told_with_its_line(printed: str) -> None:
+    content = f"\nINFO:root:Epoch[0] Batch[1]\tSpeed: {printed} samples/sec\n"
+    with pytest.raises(LineError, match=re.escape("line 2: the rate is no number")):
+        parse("gluoncv_horovod", content)
+
+
+def test_batch_size_that_is_no_count_is_told() -> None:
+    with pytest.raises(LineError, match="batch size is no count"):
+        parse("gluoncv_horovod", "INFO:root:Namespace(batch_size=0)\n")
+
+
+def test_detect_knows_a_format_by_content_only() -> None:
+    noise = b"NCCL INFO samples/sec qps: total_ips\n" * 100
+    line = b"INFO:root:Iter[0] Batch [20]\tSpeed: 5.97 samples/sec\n"
+    found = logs.detect(io.BytesIO(noise + line))
+    assert found is not None
+    assert found.name == "mxnet_speedometer"
+    assert logs.detect(io.BytesIO(noise)) is None
+
+
+def test_tail_of_a_running_log() -> None:
+    tail = (
+        "d: 1 samples/sec\nINFO:root:Epoch[0] Batch[7]\tSpeed: 2.5 samples/sec\nINFO:root:Epo\udc80"
+    )
+    assert logs.parse_tail("gluoncv_horovod", tail) == 2.5
+    assert logs.parse_tail("gluoncv_horovod", "") is None
+    assert logs.parse_tail("nothing like it", tail) is None
+    assert logs.parse_tail("gluoncv_horovod", "Epoch[0] Batch[7]\tSpeed: nan samples/sec") is None
+
+
+# ---- the reader
+
+
+def read(data: bytes, markers: tuple[str, ...], **options: int) -> list[tuple[int, str]]:
+    return list(Candidates(io.BytesIO(data), markers, **options))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_lines_and_their_numbers(end: bytes, last: bool) -> None:
+    data = end.join([b"", b"x Speed: 1", b"noise", "é Speed: 2".encode()]) + (end if last else b"")
+    candidates = Candidates(io.BytesIO(data), ("Speed:",))
+    assert list(candidates) == [(2, "x Speed: 1"), (4, "é Speed: 2")]
+    assert candidates.lines == 4
+
+
+def test_empty_log_has_no_line() -> None:
+    candidates = Candidates(io.BytesIO(b""), ("Speed:",))
+    assert list(candidates) == []
+    assert candidates.lines == 0
+
+
+def test_head_markers_count_up_to_the_first_step_only() -> None:
+    data = b"world_size=1\nworld_size=2 Speed:\nworld_size=3\nSpeed:\n"
+    found = list(Candidates(io.BytesIO(data), ("Speed:",), ("world_size=",)))
+    assert [number for number, _ in found] == [1, 2, 4]
+
+
+def test_progress_bar_with_carriage_returns() -> None:
+    bar = b"\r".join(b"%d%% done" % n for n in range(100))
+    found = read(bar + b"\rSpeed: 5\r" + bar + b"\nSpeed: 6\n", ("Speed:",))
+    assert found == [(1, "Speed: 5"), (2, "Speed: 6")]
+
+
+def test_line_of_absurd_length_is_cut_around_its_marker() -> None:
+    data = b"a" * 10**6 + b"Speed: 5" + b"b" * 10**6 + b"\nSpeed: 6\n"
+    (first, second) = read(data, ("Speed:",), chunk=1000, context=50)
+    assert first == (1, "a" * 50 + "Speed: 5" + "b" * 42)
+    assert second == (2, "Speed: 6")
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64, 4096])
+def test_bytes_that_are_not_utf8_are_told_with_their_line(chunk: int) -> None:
+    data = "é\nÿ\n".encode() + b"abc\xe4\n more\n"
+    with pytest.raises(LineError) as caught:
+        read(data, ("Speed:",), chunk=chunk)
+    assert (caught.value.line, caught.value.found) == (3, "byte 0xe4")
+    assert read("日本\nSpeed: 5 秒\n".encode(), ("Speed:",), chunk=chunk) == [(2, "Speed: 5 秒")]
+
+
+def test_log_that_ends_within_a_character() -> None:
+    with pytest.raises(LineError, match="line 2: this is not UTF-8"):
+        read(b"a\nb\xe6\x97", ("Speed:",), chunk=2)
+
+
+PIECES = st.sampled_from(
+    [
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"Speed:",
+        b"Spe",
+        b"ed:",
+        b"head=",
+        b"he",
+        b"x" * 9,
+        "日".encode(),
+        b" ",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=60), st.integers(1, 40), st.integers(1, 30))
+def test_chunks_do_not_matter(pieces: list[bytes], chunk: int, context: int) -> None:
+    data = b"".join(pieces)
+    whole = list(Candidates(io.BytesIO(data), ("Speed:",), ("head=",), context=context))
+    assert whole == list(
+        Candidates(io.BytesIO(data), ("Speed:",), ("head=",), chunk=chunk, context=context)
+    )
+
+
+@given(st.lists(PIECES, max_size=60))
+def test_reader_agrees_with_splitting_into_lines(pieces: list[bytes]) -> None:
+    text = b"".join(pieces).decode()
+    expected = [
+        (number, part)
+        for number, line in enumerate(text.split("\n"), start=1)
+        for part in line.split("\r")
+        if "Speed:" in part
+    ]
+    assert read(text.encode(), ("Speed:",), chunk=5) == expected
+
+
+WORDS = st.sampled_from(
+    [
+        *("INFO:root:Epoch[0] Batch[", "] Loss[", "]\tSpeed: ", " samples/sec", "Iter[0] Batch ["),
+        *("Pass:0 batch:", " lr:0.1 loss:", " qps:", "train: epoch 0, iter ", ", samples/s: "),
+        *("DLL 2022-06-14 15:40:21.026182 - (0, ", ") total_ips : ", "() train_throughput : "),
+        *(
+            "Namespace(batch_size=",
+            "world_size=",
+            "1",
+            "-5",
+            "nan",
+            "1e400",
+            "\n",
+            "\r",
+            TAG,
+            "\x00",
+        ),
+        *("[1,99999999999999999999]<stdout>:", "9" * 400, " PARAMETER batch_size : ", "é", "<std"),
+        *("2022-99-99 99:99:99,999 x ", "Set train batch size to ", "'", ")", ",", "="),
+    ]
+)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(sorted(logs.formats())), st.lists(WORDS, max_size=30))
+def test_parsers_only_ever_refuse_a_line(form: str, words: list[str]) -> None:
+    _survives(form, "".join(words).encode())
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(sorted(logs.formats())), st.binary(max_size=300))
+def test_parsers_survive_any_bytes(form: str, data: bytes) -> None:
+    _survives(form, data)
+
+
+def _survives(form: str, data: bytes) -> None:
+    try:
+        whole: list[object] = list(parse(form, data))
+    except LineError as error:
+        whole = [str(error)]
+        assert error.line >= 1
+    try:
+        pieces: list[object] = list(parse(form, data, chunk=3))
+    except LineError as error:
+        pieces = [str(error)]
+    assert repr(whole) == repr(pieces)  # nan is not itself
+    with contextlib.suppress(LineError):
+        logs.detect(io.BytesIO(data))
+    logs.parse_tail(form, data.decode("utf-8", "surrogateescape"))

@@ -1,0 +1,301 @@
+"""The published rules of calculation, and logs that contradict what they should confirm."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, speedometer
+
+from dlperf_runner import logs
+from dlperf_runner.case import Topology
+from dlperf_runner.errors import UserError
+from dlperf_runner.measure import Expected, Measured, Rule, measure
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
+RESNET = RULES["mxnet-resnet50v1b.md"]
+ARCFACE = RULES["mxnet-insightface-arcface.md"]
+PLSC = RULES["paddle-plsc-arcface.md"]
+
+
+def run(
+    form: str,
+    lines: list[str] | str | bytes,
+    rule: Rule,
+    topology: str = "1n1g",
+    precision: str = "fp32",
+    batch: int = 128,
+) -> Measured:
+    text = "\n".join(lines) + "\n" if isinstance(lines, list) else lines
+    data = text.encode() if isinstance(text, str) else text
+    expected = Expected("the plan", Topology.parse(topology), precision, batch)
+    entry = logs.formats()[form]
+    records = entry.parse(logs.candidates(entry, io.BytesIO(data)))
+    return measure(entry, records, rule, expected, "train.log")
+
+
+def values(measured: Measured) -> dict[str, float]:
+    return {f"{m.metric} {m.estimator}": m.value for m in measured.measurements}
+
+
+# ---- the published rules
+
+
+def test_gluoncv_counts_steps_21_to_120() -> None:
+    found = values(run("gluoncv_horovod", gluoncv(384.19), RESNET))
+    assert found["samples_per_second mean_of_rates"] == 384.19
+    # Half of the rates are 383.94 and half 384.44, so 2 / (1/383.94 + 1/384.44) = 384.18984.
+    assert found["samples_per_second_harmonic_mean_of_rates harmonic_mean_of_rates"] == 384.19
+    assert found["loss_first as_printed"] == 7.99
+    assert found["loss_last as_printed"] == 6.8
+
+
+def test_value_carries_its_unit() -> None:
+    (first, *_) = run("gluoncv_horovod", gluoncv(384.19), RESNET).measurements
+    assert (first.metric, first.unit, first.estimator) == (
+        "samples_per_second",
+        "samples/s",
+        "mean_of_rates",
+    )
+
+
+def test_arcface_rounds_five_lines_to_a_digit_and_counts_nodes() -> None:
+    lines = [
+        f"INFO:root:Iter[0] Batch [{20 * n}]\tSpeed: {rate} samples/sec"
+        for n, rate in enumerate(("9.99", "100.04", "100.06", "100.11", "100.19", "100.21"), 1)
+    ]
+    # (100.0 + 100.1 + 100.1 + 100.2 + 100.2) / 5 = 100.12
+    one = values(run("mxnet_speedometer", lines, ARCFACE))
+    assert one["samples_per_second mean_of_rates"] == 100.12
+    two = values(run("mxnet_speedometer", lines, ARCFACE, "2n4g"))
+    assert two["samples_per_second mean_of_rates"] == 200.24
+    device = values(
+        run("mxnet_speedometer", lines, replace(ARCFACE, rates_are_per="device"), "1n4g")
+    )
+    assert device["samples_per_second mean_of_rates"] == 400.48
+
+
+def test_plsc_by_rates_and_by_time_stamps() -> None:
+    found = values(run("plsc", plsc(397.78), PLSC, "1n4g"))
+    assert found["samples_per_second mean_of_rates"] == 397.78
+    # A batch a second: 4 devices of 128 samples.
+    assert found["samples_per_second_time_stamps time_stamps"] == 512.0
+
+
+def test_plsc_with_a_line_every_ten_batches() -> None:
+    lines = ["INFO 2021-03-12 10:00:00,000 entry.py:203] Set log period to 10."]
+    lines += [line for line in plsc(100.0) if re.search(r"batch:\d*0 ", line)]
+    # Batches 50, 60, ... 140, all even: 99.75 each.
+    assert values(run("plsc", lines, PLSC))["samples_per_second mean_of_rates"] == 99.75
+
+
+def test_oneflow_drops_the_first_line() -> None:
+    path = FIXTURES / "oneflow_benchmark" / "rn50_b128_fp32_1n1g_report.log"
+    found = values(run("oneflow_benchmark", path.read_bytes(), ONEFLOW))
+    # The nine lines after the first add up to 3465.861; 3465.861 / 9 = 385.0957.
+    assert found["samples_per_second mean_of_rates"] == 385.1
+    exact = values(run("oneflow_benchmark", path.read_bytes(), replace(ONEFLOW, round_value_to=3)))
+    assert exact["samples_per_second mean_of_rates"] == 385.096
+
+
+@pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the logs of others are not beside this")
+@pytest.mark.parametrize(
+    ("name", "topology", "precision", "value"),
+    [
+        # awk over the 30 printed values, the first five left out: 415.786 and 9405.356.
+        ("tf_rn50_b256_fp32_1n1g", "1n1g", "fp32", 415.79),
+        ("tf_rn50_b256_amp_1n8g", "1n8g", "amp", 9405.36),
+        ("tf_rn50_b256_amp_1n8g", "1n8g", "fp16", 9405.36),
+    ],
+)
+def test_tensorflow_drops_five_values(
+    name: str, topology: str, precision: str, value: float
+) -> None:
+    (path,) = (SHARED_LOGS / "dllogger").glob(f"{name}_v100_*.log")
+    found = run("dllogger", path.read_bytes(), TENSORFLOW, topology, precision, 256)
+    assert values(found)["samples_per_second mean_of_rates"] == value
+    assert found.confirmed == {"batch size", "world size", "precision", "number of steps"}
+
+
+def dll(first: int, every: int, final: str | None, rate: float = 33000.0) -> list[str]:
+    stamp = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:DLL 2022-06-14 15:40:21.026182 -"
+    lines = [f"{stamp} (0, {step}) total_ips : {rate}" for step in range(first, 500, every)]
+    return lines + ([f"{stamp} () train_throughput : {final}"] if final else [])
+
+
+@pytest.mark.parametrize("every", [10, 1])
+def test_tensorflow_takes_the_final_value_of_32_devices(every: int) -> None:
+    # As published: 33317.67. Those logs have a line every step, and state no interval.
+    lines = dll(200, every, "33317.669883074355")
+    found = values(run("dllogger", lines, TENSORFLOW, "4n8g", "amp", 256))
+    assert found["samples_per_second final_value"] == 33317.67
+    assert found["samples_per_second_mean_of_rates mean_of_rates"] == 33000.0
+
+
+def test_tensorflow_without_the_final_value() -> None:
+    with pytest.raises(UserError, match="does not allow the estimator final_value"):
+        run("dllogger", dll(200, 10, None), TENSORFLOW, "4n8g", "amp", 256)
+
+
+def test_tensorflow_on_cpu_prints_from_the_first_step_after_warmup() -> None:
+    path = FIXTURES / "dllogger" / "tf_rn50_1n2g_cpu_mpirun.log"
+    rule = Rule(total_steps=8, warmup_steps=2)
+    found = run("dllogger", path.read_bytes(), rule, "1n2g", batch=2)
+    # 4.043695 + 3.335083 + 3.744543 + 4.227116 + 2.825682 + 3.678060 = 21.854179, of six.
+    assert values(found)["samples_per_second mean_of_rates"] == 3.64
+
+
+# ---- what a log must confirm
+
+
+@pytest.mark.parametrize(
+    ("line", "topology", "precision", "batch", "message"),
+    [
+        ("Namespace(batch_size=64)", "1n1g", "fp32", 128, "batch size .*expected 128, found 64"),
+        ("world_size=4", "1n8g", "fp32", 128, "world size .*expected 8, found 4"),
+        ("Namespace(dtype='float16')", "1n1g", "fp32", 128, "precision .*fp32, found fp16"),
+        ("Namespace(iterations=12)", "1n1g", "fp32", 128, "steps .*expected 120, found 12"),
+    ],
+)
+def test_statement_that_contradicts_the_plan(
+    line: str, topology: str, precision: str, batch: int, message: str
+) -> None:
+    lines = [f"INFO:root:{line}", *gluoncv(9.0, batch=None)]
+    with pytest.raises(UserError, match=f"^train.log:1: the .*{message}"):
+        run("gluoncv_horovod", lines, RESNET, topology, precision, batch)
+
+
+def test_what_the_log_states_is_known() -> None:
+    assert run("gluoncv_horovod", gluoncv(9.0, batch=None), RESNET).confirmed == frozenset()
+    found = run("gluoncv_horovod", gluoncv(9.0, world=1), RESNET).confirmed
+    assert found == {"batch size", "world size", "precision"}
+
+
+# ---- damage
+
+
+def speed(step: int, rate: object = "5.00") -> str:
+    return f"INFO:root:Epoch[0] Batch[{step}]\tSpeed: {rate} samples/sec"
+
+
+@pytest.mark.parametrize("rate", ["0", "0.00", "-3.5", "nan", "inf", "1e400", "-inf", "1e15"])
+@pytest.mark.parametrize("step", [2, 118])
+def test_impossible_rate(rate: str, step: int) -> None:
+    lines = [speed(n, rate if n == step else "5.00") for n in range(1, 121)]
+    with pytest.raises(UserError) as caught:
+        run("gluoncv_horovod", lines, RESNET)
+    assert caught.value.where == f"train.log:{step}"
+    assert caught.value.found == rate
+    assert caught.value.expected == "a number above 0 and below 1e+12"
+
+
+def test_missing_step() -> None:
+    lines = [speed(n) for n in range(1, 121) if n != 117]
+    with pytest.raises(UserError) as caught:
+        run("gluoncv_horovod", lines, RESNET)
+    error = caught.value
+    assert (error.where, error.problem) == ("train.log:117", "step 118 follows 116")
+    assert (error.expected, error.found) == ("117", "118")
+    assert "truncated?" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("order", "problem"),
+    [
+        ([*range(1, 51), 50, *range(51, 121)], "step 50 is repeated, after line 50"),
+        ([*range(1, 51), 49, *range(51, 121)], "step 49 follows 50"),
+        ([*range(1, 121), *range(1, 121)], "step 1 follows 120"),
+        (range(30, 121), "the first step is 30"),
+        (range(1, 122), "the log has more steps than the rule of calculation"),
+        (range(1, 93), "the log ends with step 92"),
+        (range(1, 121, 2), "step 3 follows 1"),
+    ],
+)
+def test_steps_that_are_not_those_of_the_plan(order: list[int], problem: str) -> None:
+    with pytest.raises(UserError) as caught:
+        run("gluoncv_horovod", [speed(step) for step in order], RESNET)
+    assert caught.value.problem == problem
+    assert str(caught.value.where).startswith("train.log:")
+    assert caught.value.expected
+    assert caught.value.found
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "rule"),
+    [
+        ("arcface_y1_b2_train_cpu", "mxnet_speedometer", ARCFACE),  # the epoch had 120 batches
+        ("arcface_y1_b2_train_parall_cpu", "mxnet_speedometer", ARCFACE),
+        ("r50_b4_1n1g_cpu", "plsc", PLSC),  # aborted
+        ("rn50_b2_fp32_1n1g_cpu", "gluoncv_horovod", RESNET),
+    ],
+)
+def test_real_logs_that_ended_early(name: str, form: str, rule: Rule) -> None:
+    data = (FIXTURES / form / f"{name}.log").read_bytes()
+    with pytest.raises(UserError, match="the log ends with step"):
+        run(form, data, rule, batch=4 if form == "plsc" else 2)
+
+
+def test_real_log_whole_by_its_own_rule() -> None:
+    data = (FIXTURES / "gluoncv_horovod" / "rn50_b2_fp32_1n1g_cpu.log").read_bytes()
+    found = values(run("gluoncv_horovod", data, Rule(total_steps=30, warmup_steps=28), batch=2))
+    assert found["samples_per_second mean_of_rates"] == 2.53  # (2.37 + 2.69) / 2
+
+
+def test_no_step_at_all() -> None:
+    with pytest.raises(UserError, match="no line of the log has the rate of a step"):
+        run("gluoncv_horovod", "nothing\n", RESNET)
+
+
+def test_closer_lines_than_the_rule_knows_are_no_damage() -> None:
+    lines = [f"INFO:root:Iter[0] Batch [{n}]\tSpeed: {n}.0 samples/sec" for n in range(10, 121, 10)]
+    # (30 + 40 + ... + 120) / 10
+    found = values(run("mxnet_speedometer", lines, ARCFACE))
+    assert found["samples_per_second mean_of_rates"] == 75.0
+
+
+def test_ranks_that_print_the_same_line_are_one() -> None:
+    lines = [
+        f"[1,{rank}]<stdout>:{speed(n, rate)}"
+        for n in range(1, 121)
+        for rank, rate in ((3, "5.00"), (0, "6.00"))
+    ]
+    found = values(run("gluoncv_horovod", lines, RESNET))
+    assert found["samples_per_second mean_of_rates"] == 5.0
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf"])
+def test_loss_that_is_no_number_is_said(loss: str) -> None:
+    text = "\n".join(gluoncv(9.0)).replace("Loss[7.600]", f"Loss[{loss}]")
+    found = run("gluoncv_horovod", text, RESNET)
+    assert found.notes == ("train.log: the loss is no finite number from step 40 on",)
+
+
+@given(st.lists(st.integers(-2, 125), max_size=140))
+def test_a_value_means_that_every_step_is_there(order: list[int]) -> None:
+    text = "".join(speed(step, "5") + "\n" for step in order)
+    try:
+        run("gluoncv_horovod", text, RESNET)
+    except UserError as error:
+        assert str(error.where).startswith("train.log")
+    else:
+        assert order == list(range(1, 121))
+
+
+@given(st.floats(0.01, 1e6))
+def test_mean_of_equal_rates_is_the_rate(rate: float) -> None:
+    rate = round(rate, 2)
+    found = values(run("gluoncv_horovod", [speed(n, rate) for n in range(1, 121)], RESNET))
+    assert found["samples_per_second mean_of_rates"] == rate
+
+
+@given(st.floats(20, 2000))
+def test_made_logs_of_arcface_have_their_speed(rate: float) -> None:
+    # What the golden tests stand on: five rates of one digit have a mean in steps of 0.02.
+    rate = round(round(rate * 50) / 50, 2)
+    found = values(run("mxnet_speedometer", speedometer(rate), ARCFACE))
+    assert found["samples_per_second mean_of_rates"] == rate

@@ -1,0 +1,75 @@
+"""Writers: what is absent stays absent, and a terminal's width is kept."""
+
+from __future__ import annotations
+
+import json
+
+from test_stats import row
+
+from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.report import data, layout, markdown, text
+from dlperf_runner.stats import summarize
+
+NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
+
+
+def result_names(*rows: Row) -> list[str]:
+    (document,) = data.results_by_batch(summarize(make_frame(rows)), NAMES).values()
+    return sorted(json.loads(document))
+
+
+def test_long_notes_and_titles_are_wrapped() -> None:
+    table = summarize(make_frame([row(5.0, accelerator="A very long name " * 6)]))
+    printed = text.render(table, ["a note " * 30], width=70)
+    assert max(map(len, printed.splitlines())) <= 70
+    assert "\n- a note a note" in printed
+    assert "\n  a note a note" in printed
+
+
+def test_absent_speedup_is_a_dash_and_null() -> None:
+    table = summarize(make_frame([row(5.0, "1n2g")]))
+    ((_, rows),) = layout.groups(table)
+    assert rows == [("1", "2", "5.00", "-", "-", "1")]
+    assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
+    (document,) = data.results_by_batch(table, NAMES).values()
+    assert json.loads(document) == {
+        "rn50": {
+            "1n2g": {
+                "average_speed": 5.0,
+                "batch_size_per_device": 128,
+                "median_speed": 5.0,
+                "speedup": None,
+            }
+        }
+    }
+
+
+def test_short_names_that_would_collide() -> None:
+    assert result_names(row(5.0)) == ["rn50"]
+    assert result_names(row(5.0), row(5.0, precision="fp16")) == ["rn50", "rn50_fp16"]
+    assert result_names(row(5.0, source="builtin"), row(5.0, source="upstream")) == [
+        "rn50_builtin",
+        "rn50_upstream",
+    ]
+    assert result_names(row(5.0), row(5.0, workload="other", model="vgg")) == ["rn50", "vgg"]
+
+
+def test_nothing_counted() -> None:
+    table = summarize(make_frame([]))
+    assert text.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
+    document = markdown.render(table, ["a reason"], ["log:3: bad\n  try again"])
+    assert "No run could be counted." in document
+    assert "## Not counted\n\n- log:3: bad\n    try again\n" in document
+    assert data.results_by_batch(table, NAMES) == {}
+    assert json.loads(data.summary(table, [], ["bad"])) == {
+        "cases": [],
+        "notes": [],
+        "problems": ["bad"],
+    }
+
+
+def test_csv_has_nothing_for_what_is_absent() -> None:
+    header, line = data.csv(make_frame([row(None, valid=False, why_invalid="a, b")])).splitlines()
+    found = dict(zip(header.split(","), line.split(","), strict=False))
+    assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
+    assert line.endswith('"a, b"')

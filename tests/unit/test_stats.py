@@ -1,0 +1,190 @@
+"""Statistics over the frame, against what was published."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+from make_logs import published
+
+from dlperf_runner.frame import COLUMNS, Row, make_frame
+from dlperf_runner.stats import summarize
+
+# average_speed as the three reports print it, by the last digit.
+AVERAGES = {
+    ("resnet50v1b", "1n1g"): 384.59,
+    ("resnet50v1b", "1n2g"): 749.68,
+    ("resnet50v1b", "1n4g"): 1496.32,
+    ("resnet50v1b", "1n8g"): 2550.74,
+    ("resnet50v1b", "2n8g"): 4867.95,
+    ("resnet50v1b", "4n8g"): 9594.1,
+    ("arcface-r100", "1n1g"): 234.32,
+    ("arcface-r100", "1n2g"): 450.17,
+    ("arcface-r100", "1n4g"): 651.96,
+    ("arcface-r100", "1n8g"): 754.8,
+    ("arcface-r50", "1n1g"): 397.98,
+    ("arcface-r50", "1n4g"): 1541.03,
+    ("arcface-r50", "1n8g"): 2548.18,
+    ("arcface-r50", "2n8g"): 5956.61,
+    ("arcface-r50", "4n8g"): 11086.97,
+}
+
+
+def row(value: float | None, topology: str = "1n1g", repeat: int = 1, **changes: Any) -> Row:
+    nodes, devices = (int(number) for number in topology.rstrip("g").split("n"))
+    entry = Row(
+        framework="mxnet",
+        framework_version=None,
+        workload="mxnet-resnet50v1b",
+        model="resnet50v1b",
+        source=None,
+        precision="fp32",
+        nodes=nodes,
+        gpus_per_node=devices,
+        world_size=nodes * devices,
+        batch_size_per_device=128,
+        global_batch_size=128 * nodes * devices,
+        repeat=repeat,
+        metric="samples_per_second",
+        value=value,
+        unit="samples/s",
+        estimator="mean_of_rates",
+        accelerator=None,
+        driver=None,
+        stack=None,
+        log_sha256=None,
+        valid=True,
+        why_invalid=None,
+    )
+    return replace(entry, **changes)
+
+
+def cases(*rows: Row) -> list[dict[str, Any]]:
+    return summarize(make_frame(rows)).to_dict(orient="records")
+
+
+def test_published_runs_give_the_published_tables() -> None:
+    rows = [
+        row(
+            float(run["samples_per_second"]),
+            run["topology"],
+            int(run["repeat"]),
+            workload=run["source"],
+            model=run["model"],
+            batch_size_per_device=int(run["batch_size_per_device"]),
+        )
+        for run in published("published_runs")
+    ]
+    found = {(c["model"], f"{c['nodes']}n{c['gpus_per_node']}g"): c for c in cases(*rows)}
+    assert {key: case["samples_per_second_mean"] for key, case in found.items()} == AVERAGES
+    for case in found.values():
+        (expected,) = [
+            entry
+            for entry in published("published")
+            if entry["source"] == case["workload"]
+            and entry["model"] == case["model"]
+            and int(entry["batch_size_per_device"]) == case["batch_size_per_device"]
+            and (int(entry["nodes"]), int(entry["gpus"])) == (case["nodes"], case["world_size"])
+        ]
+        assert case["repeats"] == 5
+        assert case["samples_per_second_median"] == float(expected["samples_per_second"])
+        assert case["speedup"] == float(expected["speedup"])
+        assert case["scaling_efficiency"] == case["speedup"] / case["world_size"]
+
+
+def test_published_medians_give_the_published_speedups() -> None:
+    """All tables that print a speed-up, also those whose single runs were not published."""
+    entries = [entry for entry in published("published") if entry["speedup"]]
+    rows = [
+        row(
+            float(entry["samples_per_second"]),
+            f"{entry['nodes']}n{int(entry['gpus']) // int(entry['nodes'])}g",
+            workload=entry["source"],
+            model=entry["model"],
+            precision=entry["precision"],
+            batch_size_per_device=int(entry["batch_size_per_device"]),
+        )
+        for entry in entries
+    ]
+    names = ["workload", "model", "precision", "batch_size_per_device", "nodes", "world_size"]
+    found = {tuple(case[name] for name in names): case["speedup"] for case in cases(*rows)}
+    assert len(found) == len(entries) == 49
+    for entry in entries:
+        key = (
+            *(entry["source"], entry["model"], entry["precision"]),
+            *(int(entry["batch_size_per_device"]), int(entry["nodes"]), int(entry["gpus"])),
+        )
+        assert found[key] == float(entry["speedup"]), key
+
+
+def test_spread_of_one_run_is_undefined() -> None:
+    (case,) = cases(row(5.0))
+    assert case["repeats"] == 1
+    assert math.isnan(case["samples_per_second_std"])
+    assert (case["samples_per_second_min"], case["samples_per_second_max"]) == (5.0, 5.0)
+
+
+def test_statistics_of_four_runs() -> None:
+    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate((1.0, 2.0, 4.0, 9.0))))
+    assert case["samples_per_second_median"] == 3.0
+    assert case["samples_per_second_mean"] == 4.0
+    # Deviations 9 + 4 + 0 + 25 = 38, divided by n - 1 = 3.
+    assert case["samples_per_second_std"] == pytest.approx(math.sqrt(38 / 3))
+
+
+def test_no_speedup_without_a_one_device_run() -> None:
+    (case,) = cases(row(5.0, "2n8g"))
+    assert math.isnan(case["speedup"])
+    assert math.isnan(case["scaling_efficiency"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("workload", "other"),
+        ("model", "other"),
+        ("source", "upstream"),
+        ("precision", "fp16"),
+        ("batch_size_per_device", 96),
+        ("accelerator", "A100"),
+        ("driver", "450.80"),
+        ("stack", "cuda11"),
+        ("framework_version", "1.6.0"),
+    ],
+)
+def test_baseline_of_another_kind_is_none(column: str, value: object) -> None:
+    other = replace(row(5.0), **{column: value})
+    (two,) = [case for case in cases(other, row(8.0, "1n2g")) if case["world_size"] == 2]
+    assert math.isnan(two["speedup"])
+    assert len(cases(other, row(8.0))) == 2  # never pooled
+
+
+def test_runs_that_do_not_count() -> None:
+    bad = row(None, repeat=2, valid=False, why_invalid="failed")
+    other = row(99.0, repeat=1, metric="samples_per_second_time_stamps", estimator="time_stamps")
+    (case,) = cases(row(5.0), bad, other)
+    assert (case["repeats"], case["samples_per_second_median"]) == (1, 5.0)
+
+
+def test_a_median_that_rounds_to_nothing_is_no_baseline() -> None:
+    found = cases(row(0.001), row(1.0, "1n2g"))
+    assert [math.isnan(case["speedup"]) for case in found] == [True, True]
+
+
+def test_topologies_are_sorted_by_number() -> None:
+    names = ["10n8g", "2n8g", "1n10g", "1n2g", "1n1g"]
+    found = cases(*(row(5.0, name) for name in names))
+    order = [f"{case['nodes']}n{case['gpus_per_node']}g" for case in found]
+    assert order == ["1n1g", "1n2g", "1n10g", "2n8g", "10n8g"]
+
+
+def test_no_runs_no_cases() -> None:
+    frame = make_frame([])
+    assert tuple(frame.columns) == COLUMNS
+    table = summarize(frame)
+    assert isinstance(table, pd.DataFrame)
+    assert table.empty
+    assert {"speedup", "scaling_efficiency", "samples_per_second_median"} <= set(table.columns)
