@@ -47,8 +47,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--lr", type=float, default=None, help="default: 0.1 per 1024 images")
+    parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 1024 images")
     return parser.parse_args(argv)
+
+
+def learning_rate(text: str) -> float | None:
+    return None if text == "auto" else float(text)
 
 
 def positive(text: str) -> int:

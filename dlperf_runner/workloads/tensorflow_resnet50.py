@@ -44,7 +44,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     parser.add_argument("--xla", action="store_true", help="let XLA compile what it can")
     parser.add_argument("--seed", type=count, default=0)
-    parser.add_argument("--lr", type=float, default=None, help="default: 0.1 per 256 images")
+    parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 256 images")
     parser.add_argument("--inter-op-threads", type=count, default=0, help="0: TensorFlow's choice")
     arguments = parser.parse_args(argv)
     if arguments.warmup_steps >= arguments.iterations:
@@ -53,6 +53,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
             f"found {arguments.warmup_steps}"
         )
     return arguments
+
+
+def learning_rate(text: str) -> float | None:
+    return None if text == "auto" else float(text)
 
 
 def positive(text: str) -> int:

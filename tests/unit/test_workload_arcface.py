@@ -1,0 +1,100 @@
+"""The MXNet ArcFace program without MXNet: its options, its lines and its clock."""
+
+import argparse
+
+import pytest
+
+from dlperf_runner.workloads import mxnet_arcface as program
+
+
+def arguments(*options: str) -> argparse.Namespace:
+    return program.parse_arguments(list(options))
+
+
+def test_the_defaults_are_the_published_runs() -> None:
+    found = arguments()
+    assert (found.network, found.parallel, found.devices) == ("r100", "model", 1)
+    assert (found.batch_size, found.iterations, found.frequent) == (64, 120, 20)
+    assert (found.image_size, found.classes, found.dtype) == (112, 85742, "float32")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--network", "r50"], "invalid choice: 'r50'"),
+        (["--dtype", "float16"], "invalid choice: 'float16'"),
+        (["--image-size", "100"], "a multiple of 16 expected, found 100"),
+        (["--devices", "0"], "a number from 1 expected, found 0"),
+        (["--devices", "4", "--classes", "3"], "--classes: one per device expected, found 3"),
+    ],
+)
+def test_wrong_options(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments(options)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_start_says_what_runs() -> None:
+    said: list[str] = []
+    options = arguments("--batch-size", "4", "--devices", "2", "--no-cuda", "--network", "y1")
+    program.say_start(options, said.append)
+    assert said[:3] == ["use cpu", "image_size (112, 112)", "num_classes 85742"]
+    assert said[3].startswith("Called with argument: Namespace(batch_size=8, ctx_num=2, ")
+    for text in ("per_batch_size=4", "network='y1'", "dtype='float32'", "'max_steps': 120"):
+        assert text in said[3]
+
+
+def test_a_line_of_train_py() -> None:
+    line = program.speed_line("data", 20, 20, 1.32, 0.0, 41.563661)
+    assert line == (
+        "Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec\tacc=0.000000\tlossvalue=41.563661"
+    )
+
+
+def test_a_line_of_train_parall_py() -> None:
+    line = program.speed_line("model", 20, 20, 5.968, 0.0, 41.5)
+    assert line == "Iter[0] Batch [20]\tSpeed: 5.97 samples/sec"
+
+
+def test_the_clock_starts_behind_the_first_batch_and_waits_for_the_last() -> None:
+    said: list[str] = []
+    happened: list[str] = []
+    ticks = iter([10.0, 14.0, 14.0, 16.0, 16.0])
+    losses = iter([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])
+
+    def step() -> tuple[float, float]:
+        happened.append("step")
+        return 0.5, next(losses)
+
+    def clock() -> float:
+        assert happened[-1] == "wait", "the clock was read before the computation had finished"
+        return next(ticks)
+
+    options = arguments(
+        *("--iterations", "5", "--frequent", "2", "--batch-size", "3", "--devices", "2"),
+        *("--parallel", "data"),
+    )
+    found = program.train(options, step, lambda: happened.append("wait"), float, said.append, clock)
+    assert found == [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]
+    # 12 images in 4 s, then in 2 s; a loss is the mean of its two batches
+    assert said == [
+        "Epoch[0] Batch [0-2]\tSpeed: 3.00 samples/sec\tacc=0.500000\tlossvalue=7.500000",
+        "Epoch[0] Batch [2-4]\tSpeed: 6.00 samples/sec\tacc=0.500000\tlossvalue=5.500000",
+    ]
+    assert happened.count("step") == 6
+
+
+@pytest.mark.parametrize(
+    ("losses", "problem"),
+    [
+        ([41.0, 40.0], None),
+        ([41.0, float("nan")], "the loss of batch 1 is nan"),
+        ([41.0, 42.0], "the loss did not fall on a fixed batch: 41.000000 at first"),
+    ],
+)
+def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
+    found = program.check(losses)
+    assert found is None if problem is None else found and found.startswith(problem)

@@ -1,0 +1,106 @@
+"""The Paddle program without Paddle: its options, its lines and its clock."""
+
+import argparse
+import re
+
+import pytest
+
+from dlperf_runner.workloads import paddle_arcface as program
+
+
+def arguments(*options: str) -> argparse.Namespace:
+    return program.parse_arguments(["--lr", "0.000390625", *options])
+
+
+def test_the_defaults_are_the_published_runs() -> None:
+    found = program.parse_arguments([])
+    assert (found.batch_size, found.iterations, found.log_period) == (128, 150, 1)
+    assert (found.image_size, found.classes, found.parallel) == (112, 85742, "model")
+    assert found.lr is None
+    assert program.parse_arguments(["--lr", "auto"]).lr is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--iterations", "0"], "a number from 1 expected, found 0"),
+        (["--image-size", "120"], "a multiple of 16 expected, found 120"),
+        (["--dtype", "float16"], "invalid choice: 'float16'"),
+        (["--lr", "high"], "invalid learning_rate value: 'high'"),
+    ],
+)
+def test_wrong_options(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments(options)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_class_is_in_one_share() -> None:
+    assert [program.share_of(10, 4, part) for part in range(4)] == [(0, 3), (3, 3), (6, 2), (8, 2)]
+    assert program.share_of(85742, 1, 0) == (0, 85742)
+
+
+def test_the_start_says_what_runs() -> None:
+    said: list[str] = []
+    program.say_start(arguments("--batch-size", "4"), 0, 2, said.append)
+    assert said[0] == "trainer_id: 0, num_trainers: 2"
+    assert "Set train batch size to 4." in said
+    assert "Set loss_type to dist_arcface." in said
+    assert "Set log period to 1." in said
+
+
+def test_a_line_is_plscs_to_the_letter(capsys: pytest.CaptureFixture[str]) -> None:
+    program.make_say(0)("Pass:0 batch:0 lr:0.00039063 loss:40.266624 qps:0.99")
+    said = capsys.readouterr()
+    assert said.out == ""
+    # INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 lr:0.00039063 ...
+    assert re.fullmatch(
+        r"INFO \d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \w+\.py:\d+\] "
+        r"Pass:0 batch:0 lr:0\.00039063 loss:40\.266624 qps:0\.99\n",
+        said.err,
+    )
+
+
+def test_only_the_first_process_says_something(capsys: pytest.CaptureFixture[str]) -> None:
+    program.make_say(1)("Pass:0 batch:0")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_rate_counts_the_images_of_all_processes() -> None:
+    said: list[str] = []
+    ticks = iter([0.0, 4.0, 5.0, 7.0, 9.0, 10.0])  # 4 s, 2 s, 1 s; what is between does not count
+    losses = iter([41.0, 40.0, 39.0])
+    options = arguments("--iterations", "3", "--batch-size", "4")
+    found = program.train(options, 2, lambda: next(losses), said.append, lambda: next(ticks))
+    assert found == [41.0, 40.0, 39.0]
+    assert said == [
+        "Pass:0 batch:0 lr:0.00039063 loss:41.000000 qps:2.00",
+        "Pass:0 batch:1 lr:0.00039063 loss:40.000000 qps:4.00",
+        "Pass:0 batch:2 lr:0.00039063 loss:39.000000 qps:8.00",
+    ]
+
+
+def test_a_line_every_n_batches_is_over_n_batches() -> None:
+    said: list[str] = []
+    ticks = iter([0.0, 1.0, 1.0, 2.0, 2.0, 4.0])
+    losses = iter([41.0, 40.0, 39.0])
+    options = arguments("--iterations", "3", "--batch-size", "3", "--log-period", "2")
+    program.train(options, 1, lambda: next(losses), said.append, lambda: next(ticks))
+    assert [line.split(" lr:")[0] for line in said] == ["Pass:0 batch:0", "Pass:0 batch:2"]
+    assert said[1].endswith("loss:39.500000 qps:2.00")
+
+
+@pytest.mark.parametrize(
+    ("losses", "problem"),
+    [
+        ([41.0, 40.0], None),
+        ([41.0, float("nan")], "the loss of batch 1 is nan"),
+        ([41.0, 41.0], "the loss did not fall on a fixed batch: 41.000000 at first"),
+    ],
+)
+def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
+    found = program.check(losses)
+    assert found is None if problem is None else found and found.startswith(problem)

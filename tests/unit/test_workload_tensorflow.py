@@ -1,0 +1,95 @@
+"""The TensorFlow program without TensorFlow: its options, its lines and its clock."""
+
+import argparse
+from datetime import datetime
+
+import pytest
+
+from dlperf_runner.workloads import tensorflow_resnet50 as program
+
+
+def arguments(*options: str) -> argparse.Namespace:
+    return program.parse_arguments(["--lr", "0.1", *options])
+
+
+def test_the_defaults_are_the_published_runs() -> None:
+    found = program.parse_arguments([])
+    assert (found.batch_size, found.iterations, found.warmup_steps) == (256, 500, 200)
+    assert (found.display_every, found.image_size, found.classes) == (10, 224, 1001)
+    assert (found.precision, found.lr, found.xla, found.no_cuda) == ("fp32", None, False, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch-size", "0"], "a number from 1 expected, found 0"),
+        (["--warmup-steps", "-1"], "a number from 0 expected, found -1"),
+        (["--iterations", "5", "--warmup-steps", "5"], "fewer than the 5 iterations expected"),
+        (["--precision", "fp16"], "invalid choice: 'fp16'"),
+    ],
+)
+def test_wrong_options(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments(options)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_line_is_dlloggers_to_the_letter() -> None:
+    now = datetime(2026, 11, 20, 14, 2, 53, 644242)
+    line = program.dll_line(now, "(0, 2)", {"total_ips": 3.192439778844046})
+    assert line == "DLL 2026-11-20 14:02:53.644242 - (0, 2) total_ips : 3.192439778844046 "
+
+
+def test_a_line_of_parameters_has_two_blanks_between_them() -> None:
+    now = datetime(2026, 11, 20, 14, 2, 39, 529600)
+    line = program.dll_line(now, "PARAMETER", {"arch": "resnet50", "amp": False})
+    assert line == "DLL 2026-11-20 14:02:39.529600 - PARAMETER arch : resnet50  amp : False "
+
+
+def test_the_start_says_what_runs() -> None:
+    said: list[str] = []
+    program.say_start(arguments("--batch-size", "4", "--precision", "amp"), 2, said.append)
+    assert " PARAMETER " in said[0]
+    for pair in ("batch_size : 4 ", "num_iter : 500 ", "iter_unit : batch ", "amp : True "):
+        assert f" {pair}" in said[0]
+    assert said[2:4] == ["Num GPUs 2", "Per-GPU Batch Size 4"]
+
+
+def test_every_nth_step_after_the_warmup_has_a_line() -> None:
+    said: list[str] = []
+    # step 0 takes 1 s, step 1 takes 2 s, ...; 8 images of 2 processes a step
+    ticks = iter([0, 1, 1, 3, 3, 6, 6, 10, 10, 15, 15, 21])
+    options = arguments(
+        *("--iterations", "6", "--warmup-steps", "2", "--display-every", "2", "--batch-size", "4")
+    )
+    losses = iter([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
+    found = program.train(options, 2, lambda: next(losses), said.append, lambda: float(next(ticks)))
+    assert found == [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
+    lines = [line.split(" - ")[1] for line in said if " - " in line]
+    assert lines[:2] == [
+        f"(0, 2) total_ips : {8 / 3} ",
+        f"(0, 4) total_ips : {8 / 5} ",
+    ]
+    # the mean over all measured steps, 2 to 5, and not only over the printed ones
+    name, throughput = lines[2].strip().split(" : ")
+    assert name == "() train_throughput"
+    assert float(throughput) == pytest.approx((8 / 3 + 8 / 4 + 8 / 5 + 8 / 6) / 4)
+
+
+@pytest.mark.parametrize(
+    ("losses", "problem"),
+    [
+        ([7.0, 6.9], None),
+        ([7.0], None),
+        ([7.0, 8.0, 6.9], None),
+        ([7.0, float("nan"), 6.0], "the loss of step 1 is nan"),
+        ([7.0, float("inf")], "the loss of step 1 is inf"),
+        ([7.0, 7.0], "the loss did not fall on a fixed batch: 7.000000 at first, 7.000000 at last"),
+    ],
+)
+def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
+    found = program.check(losses)
+    assert found is None if problem is None else found and found.startswith(problem)
