@@ -24,8 +24,8 @@ def process_start(pid):
 def inventory(directory):
     try:
         lab = json.loads((directory / "lab.json").read_text())
-        nodes, is_up = lab["nodes"], process_start(lab["pid"]) == lab["started"]
-    except (OSError, ValueError, KeyError):
+        nodes, is_up = int(lab["nodes"]), process_start(lab["pid"]) == lab["started"]
+    except (OSError, ValueError, KeyError, TypeError):
         nodes, is_up = 4, False
     hosts = {f"node{n}": {"ansible_host": f"10.11.0.{n + 1}"} for n in range(1, nodes + 1)}
     return {

@@ -11,5 +11,7 @@ from lab_under_test import Lab
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four nodes, up for the whole session; whatever a test changes on them, later tests find."""
-    with Lab(tmp_path_factory.mktemp("session") / "lab").running() as running:
-        yield running
+    made = Lab(tmp_path_factory.mktemp("session") / "lab")
+    made.up()
+    yield made
+    made.down()

@@ -14,12 +14,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab, namespaces_of, namespaces_of_lab, processes, traces
+from lab_under_test import (
+    CONTROL,
+    PROJECT,
+    Lab,
+    namespaces_of,
+    namespaces_of_lab,
+    processes,
+    traces,
+)
 
 pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2", "node3", "node4")
-CONTROL = PROJECT / "roles/lab/files"
 USER = "dlperf-lab-test"
 
 
@@ -30,8 +37,10 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     mirror = folder / "mirror"
     mirror.mkdir()
     (mirror / "file").write_bytes(os.urandom(4_000_000))
-    with Lab(folder / "lab").running(lab_mirror_dir=mirror) as running:
-        yield running
+    made = Lab(folder / "lab")
+    made.up(lab_mirror_dir=mirror)
+    yield made
+    made.down()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -140,7 +149,7 @@ def test_a_second_up_changes_nothing_and_check_mode_says_so(bare: Lab) -> None:
 
 
 def test_two_labs_do_not_see_each_other(bare: Lab, tmp_path: Path) -> None:
-    with Lab(tmp_path / "lab").running(lab_nodes=1) as other:
+    with Lab(tmp_path / "lab").running(nodes=1) as other:
         assert bare.said("node1", "echo x > /only-here; hostname") == "node1"
         assert other.ssh("node1", "test -e /only-here").returncode == 1
         assert bare.said("node1", "rm /only-here; hostname") == "node1"
@@ -163,25 +172,28 @@ def test_down_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["pid", "supervisor"])
 def test_a_killed_lab_leaves_nothing_and_can_come_up_again(tmp_path: Path, which: str) -> None:
     lab = Lab(tmp_path / "lab")
-    lab.up(lab_nodes=2)
-    # Ansible leaves SSH connections open for its next task; they too must end.
-    assert lab.command("ansible", "nodes", "-m", "ansible.builtin.ping").returncode == 0
-    namespaces = namespaces_of_lab(lab)
-    os.kill(lab.state[which], signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while traces(lab.directory, namespaces) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert traces(lab.directory, namespaces) == []
-    refused = lab.command("ansible-playbook", "provision.yml")
-    assert refused.returncode != 0
-    assert "The lab is down. Bring it up: ansible-playbook playbooks/lab.yml" in refused.stdout
-    assert "changed=1" in lab.up(lab_nodes=2)
-    assert lab.said("node2", "hostname") == "node2"
-    lab.down()
+    with lab.running(nodes=2):
+        # Ansible leaves SSH connections open for its next task; they too must end.
+        pinged = lab.command("ansible", "nodes", "-m", "ansible.builtin.ping")
+        assert pinged.returncode == 0, pinged.stdout
+        namespaces = namespaces_of_lab(lab)
+        os.kill(lab.state[which], signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while traces(lab.directory, namespaces) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert traces(lab.directory, namespaces) == []
+        with lab.running(nodes=2):
+            assert lab.said("node2", "hostname") == "node2"
     assert traces(lab.directory) == []
 
 
-@pytest.mark.parametrize("after", [0, 0.4, 1])
+def test_with_the_lab_down_playbooks_say_how_to_bring_it_up(tmp_path: Path) -> None:
+    refused = Lab(tmp_path / "lab").command("ansible-playbook", "provision.yml")
+    assert refused.returncode != 0
+    assert "The lab is down. Bring it up: ansible-playbook playbooks/lab.yml" in refused.stdout
+
+
+@pytest.mark.parametrize("after", [0, 1])
 def test_an_interrupted_up_leaves_nothing(tmp_path: Path, after: float) -> None:
     lab = Lab(tmp_path / "lab")
     process = subprocess.Popen(
@@ -204,7 +216,7 @@ def test_an_interrupted_up_leaves_nothing(tmp_path: Path, after: float) -> None:
 
 
 def test_a_node_that_goes_down_is_only_that_node(tmp_path: Path) -> None:
-    with Lab(tmp_path / "lab").running(lab_nodes=2) as lab:
+    with Lab(tmp_path / "lab").running(nodes=2) as lab:
         lab.ssh("node2", "kill 1")
         assert lab.said("node1", "hostname") == "node1"
         deadline = time.monotonic() + 10
@@ -222,7 +234,7 @@ def test_many_nodes(tmp_path: Path, nodes: int) -> None:
     mirror = tmp_path / "mirror"
     mirror.mkdir()
     (mirror / "file").write_bytes(b"x" * 1_000_000)
-    with Lab(tmp_path / "lab").running(lab_nodes=nodes, lab_mirror_dir=mirror) as lab:
+    with Lab(tmp_path / "lab").running(nodes, mirror=mirror) as lab:
         listing = json.loads(lab.command("inventory/lab/hosts.py").stdout)
         assert listing["nodes"]["hosts"] == [f"node{n}" for n in range(1, nodes + 1)]
         code = (
@@ -241,7 +253,7 @@ def test_many_nodes(tmp_path: Path, nodes: int) -> None:
 
 @pytest.mark.parametrize(("suite", "version"), [("bullseye", "11"), ("trixie", "13")])
 def test_other_releases(tmp_path: Path, suite: str, version: str) -> None:
-    with Lab(tmp_path / "lab").running(lab_nodes=2, lab_suite=suite) as lab:
+    with Lab(tmp_path / "lab").running(2, suite) as lab:
         assert lab.said("node2", "cat /etc/debian_version").startswith(version)
         assert lab.said("node2", "hostname") == "node2"
         assert lab.command("ansible", "nodes", "-m", "ansible.builtin.ping").returncode == 0
@@ -253,19 +265,19 @@ def ordinary_user() -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("this is an ordinary user already, and all other tests ran as one")
     subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", USER], check=True)
+    entry = pwd.getpwnam(USER)
+    home = Path(entry.pw_dir)
     try:
-        entry = pwd.getpwnam(USER)
-        home = Path(entry.pw_dir)
         subordinate = [line.split(":")[0] for line in Path("/etc/subuid").read_text().splitlines()]
         if USER not in subordinate:
             pytest.skip("useradd gives no subordinate ids on this machine")
         for name in ("lab_control.py", "lab_holder.py"):
-            shutil.copy(CONTROL / name, home)
+            shutil.copy(CONTROL.with_name(name), home)
         shutil.copy(PROJECT / ".cache/lab/bookworm.tar", home)
         yield home
     finally:
         for pid in processes():
-            if f"net:{entry.pw_uid}" and _owner(pid) == entry.pw_uid:
+            if _owner(pid) == entry.pw_uid:
                 os.kill(pid, signal.SIGKILL)
         subprocess.run(["userdel", "--remove", USER], check=True, capture_output=True)
 

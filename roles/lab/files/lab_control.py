@@ -46,7 +46,9 @@ PROGRAMS_OF_USER = {"newuidmap": "uidmap", "newgidmap": "uidmap"}
 PROGRAMS_OF_BASE = {"mmdebstrap": "mmdebstrap", "apt-get": "apt", "gpgv": "gpgv"}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-# What a lab's directory may hold; nothing else is ever removed from it.
+# What a lab's directory may hold; nothing else is ever removed from it, and nothing at all from a
+# directory without the mark.
+MARK = ".dlperf-lab"
 STATE = ("lab.json", "ssh_config", "known_hosts", "id_ed25519", "id_ed25519.pub", "holder.log")
 STATE_DIRECTORIES = ("host_keys", "log", "cm", "root")
 
@@ -299,11 +301,12 @@ def remove_state(directory):
         shutil.rmtree(path.resolve(), ignore_errors=True)
         if path.is_symlink():
             path.unlink()
+    (directory / MARK).unlink(missing_ok=True)
 
 
 def down(directory, *, dry_run=False):
     """Take the lab down; true where there was something to take down or to clear away."""
-    if not any((directory / name).exists() for name in (*STATE, *STATE_DIRECTORIES)):
+    if not (directory / MARK).exists():
         return False
     if dry_run:
         return True
@@ -400,6 +403,10 @@ def up(directory, config, *, dry_run=False):
         return True
     require_programs(PROGRAMS)
     down(directory)
+    taken = [name for name in (*STATE, *STATE_DIRECTORIES) if (directory / name).exists()]
+    if taken:
+        raise LabError(f"lab_dir {directory} is no lab's directory: it holds {', '.join(taken)}")
+    (directory / MARK).touch()
     for name in ("log", "root"):
         (directory / name).mkdir(exist_ok=True)
     make_control_directory(directory)

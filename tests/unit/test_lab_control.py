@@ -1,0 +1,173 @@
+"""What lab_control.py decides without making anything."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).parents[2]
+ROLE = PROJECT / "roles/lab"
+
+
+@pytest.fixture
+def control() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lab_control", ROLE / "files/lab_control.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def ordinary_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def test_root_gets_no_user_namespace(control: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert control.unshare_argv(network=True) == [
+        "unshare", "--net", "--uts", "--ipc", "--mount", "--propagation", "private",
+        "--pid", "--fork", "--kill-child", "--mount-proc", "--",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_an_ordinary_user_gets_one(control: ModuleType) -> None:
+    assert control.unshare_argv(network=False) == [
+        "unshare", "--user", "--map-auto", "--map-root-user", "--mount", "--propagation", "private",
+        "--pid", "--fork", "--kill-child", "--mount-proc", "--",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_ssh_gets_in_through_the_labs_namespaces(control: ModuleType) -> None:
+    lines = control.ssh_config(Path("/home/me/100% mine/.lab"), 2, 4711).splitlines()
+    assert lines[1:5] == [
+        "Host node1", "  HostName 10.11.0.2", "Host node2", "  HostName 10.11.0.3",
+    ]  # fmt: skip
+    assert '  IdentityFile "/home/me/100%% mine/.lab/id_ed25519"' in lines
+    assert "  StrictHostKeyChecking yes" in lines
+    assert (
+        "  ProxyCommand nsenter --preserve-credentials --user --net --target 4711 "
+        "nc.openbsd -F %h %p"
+    ) in lines
+
+
+def test_ssh_takes_the_configuration(control: ModuleType, tmp_path: Path) -> None:
+    config = tmp_path / "ssh_config"
+    config.write_text(control.ssh_config(tmp_path / "100% mine", 12, 1))
+    argv = ["ssh", "-F", str(config), "-G", "node12"]
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert "hostname 10.11.0.13" in shown
+    assert "user root" in shown
+    assert "stricthostkeychecking true" in shown
+    assert "proxyusefdpass yes" in shown
+
+
+def test_programs_that_are_missing_are_named_with_their_packages(
+    control: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(control, "search_path", lambda: str(tmp_path))
+    with pytest.raises(control.LabError) as refused:
+        control.require_programs({"ip": "iproute2", "newuidmap": "uidmap", "newgidmap": "uidmap"})
+    assert str(refused.value) == (
+        "missing: ip, newuidmap, newgidmap. Install with: apt-get install iproute2 uidmap"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "enough"),
+    [
+        ("me:100000:65536", True),
+        ("1000:100000:65536", True),
+        ("me:100000:1000", False),
+        ("you:100000:65536", False),
+        ("# me", False),
+    ],
+)
+def test_subordinate_ids(control: ModuleType, tmp_path: Path, line: str, enough: bool) -> None:
+    path = tmp_path / "subuid"
+    path.write_text(f"other:1:65536\n{line}\n")
+    assert control.has_subordinate_ids(path, "me", 1000) is enough
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_user_without_subordinate_ids_is_told_how_to_get_them(
+    control: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "require_programs", lambda *_: None)
+    monkeypatch.setattr(control, "has_subordinate_ids", lambda path, *_: "gid" not in path)
+    with pytest.raises(control.LabError) as refused:
+        control.check()
+    user = getpass.getuser()
+    assert f"/etc/subgid gives {user} no 65536 subordinate ids" in str(refused.value)
+    assert f"usermod --add-subgids 100000-165535 {user}" in str(refused.value)
+
+
+@pytest.mark.usefixtures("ordinary_user")
+def test_a_refused_trial_says_what_was_refused_and_the_way_out(
+    control: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "require_programs", lambda *_: None)
+    monkeypatch.setattr(control, "has_subordinate_ids", lambda *_: True)
+    monkeypatch.setattr(control, "unshare_argv", lambda **_: ["env"])
+    monkeypatch.setattr(control, "TRIAL", "echo 'unshare failed: denied' >&2; exit 1")
+    with pytest.raises(control.LabError) as refused:
+        control.check()
+    assert "this machine does not allow the lab: unshare failed: denied\n" in str(refused.value)
+    assert "As root" in str(refused.value) or "-i inventory/local" in str(refused.value)
+
+
+def test_down_removes_the_labs_files_and_no_others(control: ModuleType, tmp_path: Path) -> None:
+    lab = tmp_path / "lab"
+    (lab / "host_keys").mkdir(parents=True)
+    (lab / "lab.json").write_text('{"pid": 999999999, "started": 1, "supervisor": 999999999}')
+    (lab / ".dlperf-lab").touch()
+    (lab / "notes.txt").write_text("mine")
+    assert control.down(lab) is True
+    assert [path.name for path in lab.iterdir()] == ["notes.txt"]
+    assert control.down(lab) is False
+
+
+def test_a_directory_that_is_no_labs_is_not_touched(control: ModuleType, tmp_path: Path) -> None:
+    """As `-e lab_dir=/` would be, where there is a /root."""
+    (tmp_path / "root").mkdir()
+    assert control.down(tmp_path) is False
+    with pytest.raises(control.LabError, match="is no lab's directory: it holds root"):
+        control.up(tmp_path, {"nodes": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
+
+
+def test_the_directory_of_a_lab_goes_when_it_is_empty(control: ModuleType, tmp_path: Path) -> None:
+    lab = tmp_path / "new" / "lab"
+    with control.only_one(lab):
+        assert lab.is_dir()
+    assert not lab.exists()
+
+
+@pytest.mark.parametrize("nodes", ["0", "-1", "254", "65536"])
+def test_a_number_of_nodes_that_the_network_cannot_hold(
+    control: ModuleType, tmp_path: Path, nodes: str
+) -> None:
+    argv = ["up", "--directory", str(tmp_path), "--nodes", nodes, "--suite", "bookworm"]
+    argv += ["--base", str(tmp_path / "base.tar"), "--mirror-dir", str(tmp_path)]
+    with pytest.raises(SystemExit) as ended:
+        control.main(argv)
+    assert ended.value.code == f"lab_nodes is {nodes}; expected 1 to 253"
+
+
+def test_what_the_role_declares_is_what_it_has_defaults_for() -> None:
+    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())
+    options = specs["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    assert options.keys() == defaults.keys()
+    declared = {name: option["default"] for name, option in options.items() if "default" in option}
+    assert {name: defaults[name] for name in declared} == declared
