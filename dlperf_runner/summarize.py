@@ -101,9 +101,13 @@ class _Run:
         """What runs share that are repeats of each other."""
         return (*self.settings, self.topology)
 
-    def __str__(self) -> str:
+    @property
+    def setting(self) -> str:
         name = " ".join(filter(None, (self.workload, self.source)))
-        return f"{name} {self.precision} b{self.batch_size_per_device} {self.topology}"
+        return f"{name} {self.precision} b{self.batch_size_per_device}"
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.topology}"
 
 
 @dataclass
@@ -619,29 +623,29 @@ def _notes(table: pd.DataFrame, findings: _Findings) -> Iterator[str]:
 
 
 def _repeat_notes(findings: _Findings) -> Iterator[str]:
-    """Which repeats are missing, of as many as any case with the same settings has."""
-    seen: dict[tuple[object, ...], list[int]] = {}
+    """Which repeats are not there at all, of as many as any case with the same settings has, and
+    which are there more than once."""
+    repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
-    names: dict[tuple[object, ...], str] = {}
     for run in findings.runs:
-        numbers = seen.setdefault(run.case, [])
-        names[run.case] = str(run)
-        settings = run.settings
-        most[settings] = max(most.get(settings, 0), run.repeat)
-        if run in findings.counted:
-            numbers.append(run.repeat)
+        repeats.setdefault(run.case, []).append(run.repeat)
+        most[run.settings] = max(most.get(run.settings, 0), run.repeat)
+    missing: dict[tuple[str, int, str], list[str]] = {}
     for run in {run.case: run for run in findings.runs}.values():
-        numbers, wanted = seen[run.case], most[run.settings]
-        missing = sorted(set(range(1, min(wanted, 1000) + 1)) - set(numbers))
-        if missing:
-            listed = ", ".join(f"{number}" for number in missing[:10])
-            more = ", ..." if len(missing) > 10 else ""
-            counted = len(set(numbers))
-            yield f"{names[run.case]}: {counted} of {wanted} repeats; without {listed}{more}"
+        numbers, wanted = repeats[run.case], most[run.settings]
+        absent = sorted(set(range(1, min(wanted, 1000) + 1)) - set(numbers))
+        if absent:
+            key = (run.setting, wanted, _listed(absent))
+            missing.setdefault(key, []).append(str(run.topology))
         twice = sorted({number for number in numbers if numbers.count(number) > 1})
         if twice:
-            listed = ", ".join(f"{number}" for number in twice[:10])
-            yield f"{names[run.case]}: more than one log of repeat {listed}; all are counted"
+            yield f"{run}: more than one log of repeat {_listed(twice)}; all are counted"
+    for (setting, wanted, absent_list), topologies in missing.items():
+        yield f"{setting}: no repeat {absent_list} of {wanted} for {', '.join(topologies)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
 
 
 def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:

@@ -246,6 +246,16 @@ def test_real_log_whole_by_its_own_rule() -> None:
     assert found["samples_per_second mean_of_rates"] == 2.53  # (2.37 + 2.69) / 2
 
 
+def test_real_log_of_four_processes_confirms_all_of_the_plan() -> None:
+    data = (FIXTURES / "gluoncv_horovod" / "rn50_b2_fp32_2n2g_builtin_cpu.log").read_bytes()
+    rule = Rule(total_steps=12, warmup_steps=4)
+    found = run("gluoncv_horovod", data, rule, "2n2g", batch=2)
+    # 4.231593 + 4.140910 + 4.008767 + 3.351039 + 3.575051 + 3.300721 + 3.548204 + 3.509093
+    # = 29.665378, of eight.
+    assert values(found)["samples_per_second mean_of_rates"] == 3.71
+    assert found.confirmed == {"batch size", "world size", "precision", "number of steps"}
+
+
 def test_no_step_at_all() -> None:
     with pytest.raises(UserError, match="no line of the log has the rate of a step"):
         run("gluoncv_horovod", "nothing\n", RESNET)

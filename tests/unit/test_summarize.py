@@ -166,7 +166,7 @@ def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None
     text = " ".join(result.text.split())
     assert "| 10 | 80 | 102.00 | - | - | 3 |" in text
     assert "no 1-device run" in text
-    assert "10n8g: 3 of 5 repeats; without 3, 4" in text
+    assert "mxnet-resnet50v1b fp32 b128: no repeat 3, 4 of 5 for 10n8g" in text
     found = json.loads((tmp_path / "bz128_result.json").read_text())
     assert list(found["rn50"]) == ["2n8g", "10n8g"]
     assert found["rn50"]["10n8g"]["speedup"] is None
