@@ -57,7 +57,7 @@ def test_ssh_gets_in_through_the_labs_namespaces(control: ModuleType) -> None:
     assert "  StrictHostKeyChecking yes" in lines
     assert (
         "  ProxyCommand nsenter --preserve-credentials --user --net --target 4711 "
-        "nc.openbsd -F %h %p"
+        "nc.openbsd -w 5 -F %h %p"
     ) in lines
 
 

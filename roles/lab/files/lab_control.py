@@ -373,7 +373,7 @@ def ssh_config(directory, nodes, pid):
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   ProxyUseFdpass yes
-  ProxyCommand {enter} --target {pid} nc.openbsd -F %h %p
+  ProxyCommand {enter} --target {pid} nc.openbsd -w 5 -F %h %p
 """
 
 
