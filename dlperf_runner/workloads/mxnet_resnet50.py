@@ -25,7 +25,7 @@ def parse_arguments(argv=None):
     parser.add_argument("--iterations", type=positive, default=120)
     parser.add_argument("--image-size", type=positive, default=224)
     parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.002, help="learning rate for one device")
+    parser.add_argument("--lr", type=float, default=0.002, help="learning rate, of any world size")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--wd", type=float, default=0.0001, help="weight decay")
     parser.add_argument("--log-interval", type=positive, default=1, help="batches between lines")
@@ -122,7 +122,7 @@ def train(arguments):
     net.hybridize()
     parameters = net.collect_params()
     hvd.broadcast_parameters(parameters, root_rank=0)
-    options = {"learning_rate": arguments.lr * world_size, "momentum": arguments.momentum}
+    options = {"learning_rate": arguments.lr, "momentum": arguments.momentum}
     options.update(wd=arguments.wd, multi_precision=arguments.dtype == "float16")
     trainer = hvd.DistributedTrainer(parameters, mx.optimizer.create("nag", **options))
     loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
