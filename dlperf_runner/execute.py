@@ -135,7 +135,9 @@ def execute(
         TextColumn("{task.description}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, disable=not console.is_terminal, refresh_per_second=2
+    ) as progress:
         bar = progress.add_task("making the nodes ready", total=None)
         worker.start()
         try:
