@@ -45,7 +45,9 @@ class Lab:
         return done.stdout
 
     def up(self, **variables: object) -> str:
-        pairs = [part for key, value in variables.items() for part in ("-e", f"{key}={value}")]
+        """Bring it up with the playbook, but leave the mirror as it is."""
+        pairs = ["-e", "lab_bundle=false"]
+        pairs += [part for key, value in variables.items() for part in ("-e", f"{key}={value}")]
         return self.play("playbooks/lab.yml", *pairs)
 
     def down(self) -> str:

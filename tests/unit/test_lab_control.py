@@ -139,7 +139,7 @@ def test_down_removes_the_labs_files_and_no_others(control: ModuleType, tmp_path
 
 def test_a_directory_that_is_no_labs_is_not_touched(control: ModuleType, tmp_path: Path) -> None:
     """As `-e lab_dir=/` would be, where there is a /root."""
-    (tmp_path / "root").mkdir()
+    (tmp_path / "root/mine").mkdir(parents=True)
     assert control.down(tmp_path) is False
     with pytest.raises(control.LabError, match="is no lab's directory: it holds root"):
         control.up(tmp_path, {"nodes": 1})

@@ -403,6 +403,9 @@ def up(directory, config, *, dry_run=False):
         return True
     require_programs(PROGRAMS)
     down(directory)
+    for name in STATE_DIRECTORIES:
+        with contextlib.suppress(OSError):
+            (directory / name).rmdir()  # Ansible makes cm/, also while the lab is down
     taken = [name for name in (*STATE, *STATE_DIRECTORIES) if (directory / name).exists()]
     if taken:
         raise LabError(f"lab_dir {directory} is no lab's directory: it holds {', '.join(taken)}")
