@@ -1,0 +1,287 @@
+"""Train ResNet-50 v1.5 in OneFlow on one synthetic batch per device.
+
+The program of this project that stands beside OneFlow-Benchmark's cnns and prints its log lines. It
+needs no data set. `samples/s` counts all devices of all nodes, over the iterations since the line
+before; the clock is read when the computation of the last of them has finished. The first interval
+holds the compilation of the graph too, so its line is dropped, as the published one is.
+
+The same command is started on every node, with all nodes' addresses: each finds its own among them
+and starts its processes by `oneflow.distributed.launch`. Only the first process prints.
+Runs on OneFlow 0.9.0; the v0.1.8 of the published runs has another interface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
+MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
+TOP_K = 5
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batch-size", type=positive, default=128, help="images per device")
+    parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
+    parser.add_argument("--iterations", type=positive, default=200)
+    parser.add_argument("--log-interval", type=positive, default=20, help="iterations per line")
+    parser.add_argument("--log-time", action="store_true", help="end lines with the Unix time")
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1000)
+    parser.add_argument("--nodes", type=positive, default=1)
+    parser.add_argument("--devices", type=positive, default=1, help="processes per node")
+    parser.add_argument("--node_ips", default="", help="addresses of the nodes, A,B,...")
+    parser.add_argument("--port", type=positive, default=29500, help="of the first node")
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lr", type=float, default=0.001)
+    arguments = parser.parse_args(argv)
+    arguments.node_ips = arguments.node_ips.split(",") if arguments.node_ips else ["127.0.0.1"]
+    if len(arguments.node_ips) != arguments.nodes:
+        parser.error(
+            f"--node_ips: {arguments.nodes} addresses expected, as --nodes says, "
+            f"found {len(arguments.node_ips)}"
+        )
+    return arguments
+
+
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
+    return number
+
+
+def is_own(address: str) -> bool:
+    """Whether an address is this machine's: only to its own can a socket be bound."""
+    try:
+        family, kind, _, _, where = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(where)
+    except OSError:
+        return False
+    return True
+
+
+def launcher_argv(
+    arguments: argparse.Namespace,
+    options: list[str],
+    own: Callable[[str], bool] = is_own,
+) -> list[str]:
+    """The command that starts this program's processes on this node."""
+    addresses = arguments.node_ips
+    rank = next((n for n, address in enumerate(addresses) if own(address)), None)
+    if rank is None:
+        raise ValueError(f"none of the addresses {', '.join(addresses)} is this node's")
+    return [
+        *(sys.executable, "-m", "oneflow.distributed.launch"),
+        *("--nnodes", str(arguments.nodes), "--node_rank", str(rank)),
+        *("--nproc_per_node", str(arguments.devices)),
+        *("--master_addr", addresses[0], "--master_port", str(arguments.port)),
+        os.path.abspath(__file__),  # noqa: PTH100 (pathlib resolves links, which may lead elsewhere)
+        *options,
+    ]
+
+
+def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
+    """What will run, in the published program's own words; the plan is checked against it."""
+    devices, nodes = arguments.devices, arguments.nodes
+    say(f"Running resnet50: num_gpu_per_node = {devices}, num_nodes = {nodes}.")
+    values = {
+        "batch_size_per_device": arguments.batch_size,
+        "num_iters": arguments.iterations,
+        "loss_print_every_n_iter": arguments.log_interval,
+        "image_size": arguments.image_size,
+        "num_classes": arguments.classes,
+        "learning_rate": arguments.lr,
+        "use_fp16": False,
+        "model": "resnet50",
+    }
+    for name, value in values.items():
+        say(f"{name} = {value}")
+
+
+def train_line(
+    iteration: int, loss: float, tops: tuple[float, float], rate: float, now: float | None
+) -> str:
+    line = (
+        f"train: epoch 0, iter {iteration}, loss: {loss:.6f}, top_1: {tops[0]:.6f}, "
+        f"top_k: {tops[1]:.6f}, samples/s: {rate:.3f}"
+    )
+    return line if now is None else f"{line} {now}"
+
+
+def train(
+    arguments: argparse.Namespace,
+    step: Callable[[], object],
+    read: Callable[[object], tuple[float, float, float]],
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Run all iterations and say their rates. `step` starts a training step; `read` waits for all
+    that was started and gives the loss before the update, the share of the samples whose label
+    came first, and of those where it was among the first k. Returns the losses that were read."""
+    interval = arguments.log_interval
+    samples = interval * arguments.batch_size * arguments.devices * arguments.nodes
+    losses: list[float] = []
+    start = clock()
+    for iteration in range(1, arguments.iterations + 1):
+        result = step()
+        if iteration == 1 or iteration % interval == 0:
+            loss, *tops = read(result)
+            losses.append(loss)
+        if iteration % interval == 0:
+            rate = samples / (clock() - start)
+            now = time.time() if arguments.log_time else None
+            say(train_line(iteration, loss, tuple(tops), rate, now))
+            start = clock()
+    if arguments.iterations % interval:
+        losses.append(read(result)[0])
+    return losses
+
+
+def check(losses: list[float]) -> str | None:
+    """Why this was no training, if it was none: the same batch must be learnt."""
+    for loss in losses:
+        if not math.isfinite(loss):
+            return f"the loss became {loss}; try a lower --lr"
+    if len(losses) > 1 and losses[-1] >= losses[0]:
+        return (
+            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
+            f"{losses[-1]:.6f} at last; try another --lr"
+        )
+    return None
+
+
+def make_network(flow, classes: int):
+    nn = flow.nn
+
+    def conv(inputs, width, size, stride=1):
+        layer = nn.Conv2d(inputs, width, size, stride, size // 2, bias=False)
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        return layer
+
+    class Bottleneck(nn.Module):
+        def __init__(self, inputs, width, stride):
+            super().__init__()
+            # v1.5: the stride is taken by the 3x3 convolution, in v1 by the 1x1 before it
+            self.body = nn.Sequential(
+                conv(inputs, width, 1),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                conv(width, width, 3, stride),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+                conv(width, 4 * width, 1),
+                nn.BatchNorm2d(4 * width),
+            )
+            nn.init.zeros_(self.body[-1].weight)
+            self.shortcut = nn.Identity()
+            if inputs != 4 * width:
+                projection = conv(inputs, 4 * width, 1, stride)
+                self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(4 * width))
+            self.last = nn.ReLU()
+
+        def forward(self, x):
+            return self.last(self.body(x) + self.shortcut(x))
+
+    layers = [conv(3, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, blocks, stride in STAGES:
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, width, stride if block == 0 else 1))
+            inputs = 4 * width
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(1), nn.Linear(inputs, classes)
+    )
+
+
+def make_step(arguments: argparse.Namespace):
+    """One training step of all processes, and what waits for it and reads its results."""
+    import numpy as np
+    import oneflow as flow
+
+    rank, world_size = flow.env.get_rank(), flow.env.get_world_size()
+    device = "cpu" if arguments.no_cuda else "cuda"
+    everywhere = flow.placement(device, ranks=list(range(world_size)))
+    flow.manual_seed(arguments.seed)
+    network = make_network(flow, arguments.classes).to(device)
+    network = network.to_global(placement=everywhere, sbp=flow.sbp.broadcast)
+    optimizer = flow.optim.SGD(
+        network.parameters(), lr=arguments.lr, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+    )
+    criterion = flow.nn.CrossEntropyLoss()
+
+    own = np.random.RandomState(arguments.seed + 1 + rank)
+    shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+    images = flow.tensor(own.normal(size=shape).astype("float32"), device=device)
+    targets = own.randint(0, arguments.classes, arguments.batch_size)
+    labels = flow.tensor(targets, dtype=flow.int64, device=device)
+    images, labels = (
+        part.to_global(placement=everywhere, sbp=flow.sbp.split(0)) for part in (images, labels)
+    )
+
+    class TrainGraph(flow.nn.Graph):
+        """The whole step, compiled at its first call; the mean loss is of the whole world."""
+
+        def __init__(self):
+            super().__init__()
+            self.network, self.criterion = network, criterion
+            self.add_optimizer(optimizer)
+
+        def build(self, images, labels):
+            logits = self.network(images)
+            loss = self.criterion(logits, labels)
+            loss.backward()
+            return loss, logits
+
+    graph = TrainGraph()
+
+    def read(result) -> tuple[float, float, float]:
+        loss, logits = result
+        whole = float(loss.numpy())
+        scores = logits.to_local().numpy()
+        flow._oneflow_internal.eager.Sync()
+        order = (-scores).argsort(axis=1)[:, :TOP_K] == targets[:, None]
+        return whole, float(order[:, 0].mean()), float(order.any(axis=1).mean())
+
+    return lambda: graph(images, labels), read
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = sys.argv[1:] if argv is None else argv
+    arguments = parse_arguments(options)
+    world_size = arguments.nodes * arguments.devices
+    problem = None
+    if world_size > 1 and "RANK" not in os.environ:
+        try:
+            command = launcher_argv(arguments, options)
+        except ValueError as error:
+            problem = str(error)
+        else:
+            os.execv(command[0], command)  # noqa: S606 (no shell is wanted)
+    else:
+        import oneflow as flow
+
+        if flow.env.get_world_size() != world_size:
+            problem = f"{world_size} processes expected, found {flow.env.get_world_size()}"
+        elif not arguments.no_cuda and not flow.cuda.is_available():
+            problem = "no GPU found; try --no-cuda"
+        else:
+            say = print if flow.env.get_rank() == 0 else str  # the others say nothing
+            say_start(arguments, say)
+            problem = check(train(arguments, *make_step(arguments), say))
+    if problem is not None:
+        print(f"oneflow_resnet50.py: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The OneFlow program without OneFlow: its options, its lines, its clock and how it starts."""
+
+import argparse
+import sys
+
+import pytest
+
+from dlperf_runner.workloads import oneflow_resnet50 as program
+
+
+def arguments(*options: str) -> argparse.Namespace:
+    return program.parse_arguments(list(options))
+
+
+def test_the_defaults_are_the_published_runs() -> None:
+    found = arguments()
+    assert (found.batch_size, found.iterations, found.log_interval) == (128, 200, 20)
+    assert (found.image_size, found.classes, found.lr) == (224, 1000, 0.001)
+    assert (found.nodes, found.devices, found.node_ips) == (1, 1, ["127.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--log-interval", "0"], "a number from 1 expected, found 0"),
+        (["--dtype", "float16"], "invalid choice: 'float16'"),
+        (
+            ["--nodes", "2", "--node_ips=10.11.0.2"],
+            "2 addresses expected, as --nodes says, found 1",
+        ),
+    ],
+)
+def test_wrong_options(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments(options)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_each_node_finds_its_rank_among_the_addresses() -> None:
+    options = ["--nodes", "2", "--devices", "8", "--node_ips=10.11.0.2,10.11.0.3"]
+    found = program.launcher_argv(arguments(*options), options, own="10.11.0.3".__eq__)
+    assert found == [
+        *(sys.executable, "-m", "oneflow.distributed.launch"),
+        *("--nnodes", "2", "--node_rank", "1", "--nproc_per_node", "8"),
+        *("--master_addr", "10.11.0.2", "--master_port", "29500"),
+        *(program.__file__, "--nodes", "2", "--devices", "8", "--node_ips=10.11.0.2,10.11.0.3"),
+    ]
+
+
+def test_a_node_without_any_of_the_addresses_is_told() -> None:
+    options = ["--node_ips=10.11.0.2"]
+    with pytest.raises(ValueError, match=r"none of the addresses 10\.11\.0\.2 is this node's"):
+        program.launcher_argv(arguments(*options), options, own=lambda _: False)
+
+
+def test_this_machine_has_its_loopback_and_no_documentation_address() -> None:
+    assert program.is_own("127.0.0.1")
+    assert not program.is_own("192.0.2.1")
+
+
+def test_the_start_says_what_runs() -> None:
+    said: list[str] = []
+    options = arguments("--batch-size", "4", "--nodes", "2", "--devices", "8", "--node_ips=a,b")
+    program.say_start(options, said.append)
+    assert said[0] == "Running resnet50: num_gpu_per_node = 8, num_nodes = 2."
+    assert "batch_size_per_device = 4" in said
+    assert "loss_print_every_n_iter = 20" in said
+    assert "use_fp16 = False" in said
+
+
+def test_a_line_is_the_reports_to_the_letter() -> None:
+    line = program.train_line(20, 6.505637, (0.0, 0.0), 288.088, None)
+    assert line == (
+        "train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, top_k: 0.000000, "
+        "samples/s: 288.088"
+    )
+    timed = program.train_line(20, 6.505637, (0.0, 0.0), 288.088, 1597050000.5)
+    assert timed == f"{line} 1597050000.5"
+
+
+def test_a_line_every_n_iterations_counts_all_devices() -> None:
+    said: list[str] = []
+    read: list[int] = []
+    steps = iter(range(1, 6))
+    ticks = iter([0.0, 8.0, 8.0, 12.0, 12.0])
+
+    def read_step(step: object) -> tuple[float, float, float]:
+        read.append(int(str(step)))
+        return 7.0 - int(str(step)), 0.5, 1.0
+
+    options = arguments(
+        *("--iterations", "5", "--log-interval", "2", "--batch-size", "3"),
+        *("--nodes", "2", "--devices", "2", "--node_ips=a,b"),
+    )
+    found = program.train(options, lambda: next(steps), read_step, said.append, lambda: next(ticks))
+    # the first step, each with a line, and the last
+    assert read == [1, 2, 4, 5]
+    assert found == [6.0, 5.0, 3.0, 2.0]
+    assert [line.rpartition(" ")[2] for line in said] == ["3.000", "6.000"]
+    assert said[1].startswith("train: epoch 0, iter 4, loss: 3.000000, top_1: 0.500000, top_k: 1.0")
+
+
+@pytest.mark.parametrize(
+    ("losses", "problem"),
+    [
+        ([7.0, 6.0], None),
+        ([7.0, float("nan")], "the loss became nan"),
+        ([7.0, 7.5], "the loss did not fall on a fixed batch: 7.000000 at first, 7.500000 at last"),
+    ],
+)
+def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
+    found = program.check(losses)
+    assert found is None if problem is None else found and found.startswith(problem)
