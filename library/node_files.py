@@ -22,11 +22,19 @@ options:
         description:
           - C(file) has exactly O(entries[].content), C(block) contains it between two marker lines and keeps the rest,
             C(directory) and C(absent) say it all.
+          - C(limits) is a file of pam_limits. A node that is a container cannot raise a limit above its own, and pam_limits
+            would then refuse every login of the user. So each limit is tried first (in a child process), and one
+            that cannot be raised is written as high as the node allows, with a warning.
         type: str
-        choices: [file, block, directory, absent]
+        choices: [file, block, directory, absent, limits]
         default: file
       content: {description: Text of the file or block; an empty block is removed., type: str, default: ""}
       marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
+      user: {description: The user whose sessions get the limits., type: str}
+      limits:
+        description: "Limits by their name in limits.conf(5), in its units: memlock in KiB, nofile a number; or C(unlimited)."
+        type: dict
+        default: {}
       mode: {description: "Mode; new files get 0644 and directories 0755 unless told.", type: str}
       owner: {description: Owner., type: str}
       group: {description: Group., type: str}
@@ -60,7 +68,47 @@ import pwd
 import shutil
 import tempfile
 
+try:
+    import resource
+except ImportError:  # python3-minimal has none: the limits are then written as they are wanted
+    resource = None
+
 from ansible.module_utils.basic import AnsibleModule
+
+
+# Name in limits.conf: (constant of the resource module, bytes per unit)
+LIMITS = {
+    "core": ("RLIMIT_CORE", 1024),
+    "memlock": ("RLIMIT_MEMLOCK", 1024),
+    "nofile": ("RLIMIT_NOFILE", 1),
+    "nproc": ("RLIMIT_NPROC", 1),
+    "stack": ("RLIMIT_STACK", 1024),
+}
+
+
+def can_set(kind, value):
+    """Whether a process of this node can raise the limit so far; tried in a child, so that nothing stays."""
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(kind, (value, value))
+        except (OSError, ValueError):
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def reachable(name, wanted):
+    """The wanted limit, or the hard limit that this node has, in the units of limits.conf."""
+    if resource is None:
+        return wanted
+    constant, unit = LIMITS[name]
+    kind = getattr(resource, constant)
+    value = resource.RLIM_INFINITY if wanted == "unlimited" else int(wanted) * unit
+    if can_set(kind, value):
+        return wanted
+    hard = resource.getrlimit(kind)[1]
+    return "unlimited" if hard == resource.RLIM_INFINITY else str(hard // unit)
 
 
 def read(path):
@@ -130,6 +178,24 @@ class Node(object):
             self.module.fail_json(msg="there is no user or group %s on this node" % name)
         return True
 
+    def limits(self, entry):
+        lines = [u"# Made by dlperf_runner"]
+        for name, wanted in sorted(entry["limits"].items()):
+            wanted = str(wanted)
+            if name not in LIMITS or not (wanted == "unlimited" or wanted.isdigit()):
+                self.module.fail_json(
+                    msg="limits: one of %s with a number or 'unlimited' was expected, found %s: %s"
+                    % (", ".join(sorted(LIMITS)), name, wanted)
+                )
+            found = reachable(name, wanted)
+            if found != wanted:
+                self.module.warn(
+                    "%s of %s: %s was wanted, this node (a container?) allows %s"
+                    % (name, entry["user"], wanted, found)
+                )
+            lines.append(u"%s - %s %s" % (entry["user"], name, found))
+        return u"\n".join(lines) + u"\n"
+
     def write(self, path, text):
         directory = os.path.dirname(path)
         if not os.path.isdir(directory):
@@ -158,7 +224,7 @@ class Node(object):
                     os.makedirs(path)
         else:
             before = read(path)
-            after = entry["content"]
+            after = self.limits(entry) if state == "limits" else entry["content"]
             if state == "block":
                 after = with_block(before, after, entry["marker"])
                 if after is None:
@@ -168,7 +234,7 @@ class Node(object):
                     )
             elif after and not after.endswith("\n"):
                 after += u"\n"
-            if before != after or (state == "file" and not existed):
+            if before != after or (state != "block" and not existed):
                 self.note(path, before, after)
                 if really:
                     self.write(path, after)
@@ -187,11 +253,13 @@ def main():
                     "state": {
                         "type": "str",
                         "default": "file",
-                        "choices": ["file", "block", "directory", "absent"],
+                        "choices": ["file", "block", "directory", "absent", "limits"],
                     },
                     "content": {"type": "str", "default": ""},
                     "marker": {"type": "str", "default": "dlperf_runner"},
                     "mode": {"type": "str"},
+                    "user": {"type": "str"},
+                    "limits": {"type": "dict", "default": {}},
                     "owner": {"type": "str"},
                     "group": {"type": "str"},
                 },

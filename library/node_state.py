@@ -7,9 +7,12 @@ DOCUMENTATION = r"""
 module: node_state
 short_description: What provisioning asks of a node before it changes anything, in one execution
 description:
-  - The release, the interpreters, and what has been proven (the stamps of the module C(proof)).
-  - Takes the place of C(setup), which asks for far more.
+  - The release, the interpreters, packages, a user, virtual environments, and what has been proven (the stamps of
+    the module C(proof)). Where it is as it shall be, no further execution is needed.
 options:
+  packages: {description: Packages whose versions are asked for., type: list, elements: str, default: []}
+  user: {description: A user who is asked about., type: str}
+  environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
   interpreter: {description: The interpreter that environments are made with., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
 attributes:
@@ -31,6 +34,14 @@ ansible_facts:
 interpreter: {description: The interpreter that was asked about., returned: always, type: str}
 python_version: {description: Its version; null where it cannot be started., returned: always, type: str}
 interpreters: {description: Other interpreters that the node has., returned: always, type: list, elements: str}
+packages: {description: Version of each package that is installed., returned: always, type: dict}
+user: {description: C(home) and C(shell) of the user; empty where there is none., returned: always, type: dict}
+environments:
+  description: >-
+    By path, for each that exists: C(python), the version that made it, and C(distributions), with C(version) and C(url) (null for what came
+    from an index) of each by its normalised name.
+  returned: always
+  type: dict
 stamps: {description: The inputs of each proof by its name., returned: always, type: dict}
 """
 
@@ -38,6 +49,8 @@ import glob
 import io
 import json
 import os
+import pwd
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -64,11 +77,53 @@ def proven(folder):
     return found
 
 
+def packages_of(module, names):
+    """Version of each package that dpkg has installed; none on a node without dpkg."""
+    if not names or not os.access("/usr/bin/dpkg-query", os.X_OK):
+        return {}
+    argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
+    _code, output, _errors = module.run_command(argv, environ_update={"LC_ALL": "C"})
+    lines = (line.split("\t") for line in output.splitlines())
+    return dict((line[0], line[1]) for line in lines if line[2].endswith(" ok installed"))
+
+
+def user_of(name):
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        return {}
+    return {"home": user.pw_dir, "shell": user.pw_shell}
+
+
+def environment_of(path):
+    """Python and distributions of a virtual environment, without starting it; None where there is none."""
+    try:
+        with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
+            match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", stream.read())
+    except (IOError, OSError):
+        return None
+    if not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
+        return None
+    found = {}
+    for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
+        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
+        url = None
+        direct = os.path.join(folder, "direct_url.json")
+        if os.path.exists(direct):
+            with io.open(direct, encoding="utf-8") as stream:
+                url = json.load(stream).get("url")
+        found[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
+    return {"python": match.group(1), "distributions": found}
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
             "interpreter": {"type": "path", "default": "/usr/bin/python3"},
             "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "user": {"type": "str"},
+            "environments": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -78,6 +133,7 @@ def main():
         code, output, _errors = module.run_command([interpreter, "-I", "-S", "-c", VERSION])
         version = output.strip() if code == 0 else None
     release = os_release()
+    environments = dict((path, environment_of(path)) for path in module.params["environments"])
     others = glob.glob("/usr/bin/python3.*[0-9]") + glob.glob("/usr/local/bin/python3.*[0-9]")
     module.exit_json(
         changed=False,
@@ -88,7 +144,12 @@ def main():
         },
         interpreter=interpreter,
         python_version=version,
-        interpreters=sorted(path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)),
+        interpreters=sorted(
+            path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
+        ),
+        packages=packages_of(module, module.params["packages"]),
+        user=user_of(module.params["user"]) if module.params["user"] else {},
+        environments=dict((path, found) for path, found in environments.items() if found),
         stamps=proven(module.params["stamps"]),
     )
 

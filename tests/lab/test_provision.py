@@ -5,133 +5,97 @@ The tests build on each other, in the order in which they stand.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lab_under_test import Lab
 
 pytestmark = pytest.mark.lab
 
-PROJECT = Path(__file__).parents[2]
 NODES = ("node1", "node2", "node3", "node4")
 RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a playbook said, and its counts (ok, changed, unreachable, failed, ...) per node."""
-
-    status: int
-    output: str
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        return {
-            node: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", counts)}
-            for node, counts in RECAP.findall(self.output)
-        }
-
-    def count(self, key: str) -> dict[str, int]:
-        return {node: counts[key] for node, counts in self.counts.items()}
-
-
-@dataclass(frozen=True)
-class Lab:
-    directory: Path
-
-    def environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path}
-
-    def play(self, playbook: str, *options: str) -> Outcome:
-        finished = subprocess.run(
-            ["ansible-playbook", playbook, *options],
-            cwd=PROJECT,
-            env=self.environment() | {"ANSIBLE_NOCOLOR": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=1500,
-        )
-        return Outcome(finished.returncode, finished.stdout)
-
-    def on(self, node: str, command: str, *options: str) -> subprocess.CompletedProcess[str]:
-        argv = ["ssh", "-F", str(self.directory / "ssh_config"), *options, node, command]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-
-
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four bare nodes of this module's own, and the mirror that they install from."""
     made = Lab(tmp_path_factory.mktemp("provision") / "lab")
-    subprocess.run(
-        [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"], cwd=PROJECT, check=True
-    )
-    up = made.play("playbooks/lab.yml")
-    assert up.status == 0, up.output
+    mirrored = made.command(sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu")
+    assert mirrored.returncode == 0, mirrored.stdout
+    made.up()
     yield made
-    down = made.play("playbooks/lab.yml", "-e", "lab_state=absent")
-    assert down.status == 0, down.output
+    made.down()
+
+
+def provision(lab: Lab, *options: str) -> tuple[int, str, dict[str, dict[str, int]]]:
+    """Exit status, output, and the counts (ok, changed, unreachable, failed, ...) per node."""
+    done = lab.command("ansible-playbook", "provision.yml", *options)
+    counts = {
+        node: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", text)}
+        for node, text in RECAP.findall(done.stdout)
+    }
+    return done.returncode, done.stdout, counts
+
+
+def of(key: str, counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {node: values[key] for node, values in counts.items()}
 
 
 def everywhere(value: int) -> dict[str, int]:
     return dict.fromkeys(NODES, value)
 
 
-def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(lab: Lab) -> None:
-    checked = lab.play("provision.yml", "--check", "--diff")
-    assert checked.status == 0, checked.output
-    assert checked.count("failed") == everywhere(0)
-    assert "+10.11.0.2 node1" in checked.output
-    assert "no such user" in lab.on("node1", "id dlperf").stderr
-    assert lab.on("node1", "test -e /opt/dlperf").returncode == 1
+def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(fresh: Lab) -> None:
+    status, output, counts = provision(fresh, "--check", "--diff")
+    assert status == 0, output
+    assert of("failed", counts) == everywhere(0)
+    assert "+10.11.0.2 node1" in output
+    assert "no such user" in fresh.ssh("node1", "id dlperf").stderr
+    assert fresh.ssh("node1", "test -e /opt/dlperf").returncode == 1
 
 
-def test_the_second_run_changes_nothing(lab: Lab) -> None:
-    first = lab.play("provision.yml")
-    assert first.status == 0, first.output
-    assert all(first.count("changed").values())
-    second = lab.play("provision.yml")
-    assert second.status == 0, second.output
-    assert second.count("changed") == everywhere(0), second.output
+def test_the_second_run_changes_nothing(fresh: Lab) -> None:
+    status, output, counts = provision(fresh)
+    assert status == 0, output
+    assert all(of("changed", counts).values())
+    status, output, counts = provision(fresh, "--diff")
+    assert status == 0, output
+    assert of("changed", counts) == everywhere(0), output
 
 
-def test_the_benchmarks_user_is_an_ordinary_one(lab: Lab) -> None:
-    assert lab.on("node2", "id -Gn dlperf").stdout.split() == ["dlperf"]
-    assert lab.on("node2", "id -u dlperf").stdout.strip() != "0"
-    assert lab.on("node2", "runuser -u dlperf -- sudo -n true").returncode != 0
-    assert lab.on("node2", "runuser -u dlperf -- touch /opt/dlperf/x").returncode != 0
+def test_the_benchmarks_user_is_an_ordinary_one(fresh: Lab) -> None:
+    assert fresh.said("node2", "id -Gn dlperf").split() == ["dlperf"]
+    assert fresh.said("node2", "id -u dlperf") != "0"
+    assert fresh.ssh("node2", "runuser -u dlperf -- sudo -n true").returncode != 0
+    assert fresh.ssh("node2", "runuser -u dlperf -- touch /opt/dlperf/x").returncode != 0
 
 
-def test_every_node_reaches_every_other_one_and_checks_its_key(lab: Lab) -> None:
+def test_every_node_reaches_every_other_one_and_checks_its_key(fresh: Lab) -> None:
     for node in NODES:
         others = [other for other in NODES if other != node]
         loop = f"for n in {' '.join(others)}; do ssh -o BatchMode=yes $n hostname; done"
-        reached = lab.on(node, f"runuser -u dlperf -- sh -c '{loop}'")
+        reached = fresh.ssh(node, f"runuser -u dlperf -- sh -c '{loop}'")
         assert reached.stdout.split() == others, reached.stderr
-    configured = lab.on(
-        "node1", "cat /etc/ssh/ssh_config /etc/ssh/ssh_config.d/* ~dlperf/.ssh/config"
-    )
-    assert "StrictHostKeyChecking no" not in re.sub(r"#.*", "", configured.stdout)
+    files = "/etc/ssh/ssh_config /etc/ssh/ssh_config.d/* ~dlperf/.ssh/config"
+    settings = re.sub(r"#.*", "", fresh.ssh("node1", f"cat {files}").stdout)
+    assert "StrictHostKeyChecking no" not in settings
     stranger = "runuser -u dlperf -- ssh -o BatchMode=yes 127.0.0.1 true"
-    assert "Host key verification failed" in lab.on("node1", stranger).stderr
+    assert "Host key verification failed" in fresh.ssh("node1", stranger).stderr
 
 
-def test_the_keys_open_nothing_from_outside_of_the_cluster(lab: Lab, tmp_path: Path) -> None:
+def test_the_keys_open_nothing_from_outside_of_the_cluster(fresh: Lab, tmp_path: Path) -> None:
     key = tmp_path / "stolen"
-    key.write_text(lab.on("node1", "cat ~dlperf/.ssh/id_ed25519").stdout)
+    key.write_text(fresh.said("node1", "cat ~dlperf/.ssh/id_ed25519") + "\n")
     key.chmod(0o600)
-    login = ("-o", f"IdentityFile={key}", "-o", "ControlPath=none", "-l", "dlperf")
-    config = (lab.directory / "ssh_config").read_text().replace("IdentityFile", "# IdentityFile")
-    (tmp_path / "config").write_text(config)
+    config = tmp_path / "config"
+    text = (fresh.directory / "ssh_config").read_text()
+    config.write_text(re.sub(r"IdentityFile .*", f'IdentityFile "{key}"', text))
     refused = subprocess.run(
-        ["ssh", "-F", tmp_path / "config", *login, "node2", "true"],
+        ["ssh", "-F", config, "-o", "ControlPath=none", "dlperf@node2", "true"],
         capture_output=True,
         text=True,
         check=False,
@@ -140,42 +104,67 @@ def test_the_keys_open_nothing_from_outside_of_the_cluster(lab: Lab, tmp_path: P
     assert "Permission denied" in refused.stderr
 
 
-def test_mpirun_starts_on_other_nodes_as_the_ordinary_user(lab: Lab) -> None:
+def test_a_strangers_key_stays(fresh: Lab) -> None:
+    line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFE8 a colleague"
+    fresh.said("node3", f"echo '{line}' >> ~dlperf/.ssh/authorized_keys")
+    status, output, counts = provision(fresh, "--tags", "ssh_mesh", "--limit", "node3")
+    assert status == 0, output
+    assert of("changed", counts) == {"node3": 0}
+    assert line in fresh.said("node3", "cat ~dlperf/.ssh/authorized_keys")
+
+
+def test_mpirun_starts_on_other_nodes_as_the_ordinary_user(fresh: Lab) -> None:
     hosts = ",".join(f"{node}:1" for node in NODES)
     argv = f"mpirun --bind-to none --mca oob_tcp_if_include eth0 --host {hosts} hostname"
-    started = lab.on("node1", f"cd / && runuser -u dlperf -- {argv}")
+    started = fresh.ssh("node1", f"cd / && runuser -u dlperf -- {argv}")
     assert sorted(started.stdout.split()) == list(NODES), started.stderr
 
 
-def test_the_all_reduce_is_proven_again_on_request(lab: Lab) -> None:
-    stamp = "stat -c %U:%Y /opt/dlperf/stamps/horovod-mxnet.json"
-    before = lab.on("node1", stamp).stdout
-    assert before.startswith("root:")
-    verified = lab.play("provision.yml", "--tags", "verify", "--limit", "node1,node2")
-    assert verified.status == 0, verified.output
-    assert verified.count("changed") == {"node1": 0, "node2": 0}
-    assert lab.on("node1", stamp).stdout == before
+def test_the_all_reduce_is_proven_again_on_request(fresh: Lab) -> None:
+    """What was proven over another interface proves nothing for this one."""
+    stamp = "/opt/dlperf/stamps/horovod-mxnet.json"
+    assert fresh.said("node1", f"stat -c %U {stamp}") == "root"
+    fresh.said("node1", f"sed -i s/eth0/ib0/ {stamp}")
+    status, output, counts = provision(fresh, "--tags", "verify", "--limit", "node1,node2")
+    assert status == 0, output
+    assert of("changed", counts) == {"node1": 1, "node2": 0}
+    assert '"interface": "eth0"' in fresh.said("node1", f"cat {stamp}")
 
 
-def test_an_interface_that_is_not_there_is_no_proof(lab: Lab) -> None:
-    refused = lab.play(
-        "provision.yml", "--tags", "openmpi", "--limit", "node1,node2", "-e", "dlperf_interface=ib0"
+def test_an_interface_that_is_not_there_is_no_proof(fresh: Lab) -> None:
+    status, output, counts = provision(
+        fresh, "--tags", "openmpi", "--limit", "node3,node4", "-e", "dlperf_interface=ib0"
     )
-    assert refused.status == 2
-    assert refused.count("failed") == {"node1": 1, "node2": 1}
-    assert "openmpi is not proven" in refused.output
+    assert status == 2
+    assert of("failed", counts) == {"node3": 1, "node4": 1}
+    assert "openmpi is not proven" in output
 
 
-def test_a_dead_node_is_reported_and_the_others_go_on(lab: Lab) -> None:
-    lab.on("node2", "rm /etc/ssh/ssh_known_hosts /opt/dlperf/stamps/openmpi.json")
-    lab.on("node1", "kill 1")
-    outcome = lab.play("provision.yml")
-    assert outcome.status == 4
-    assert outcome.counts["node1"]["unreachable"] == 1
-    rest = {node: outcome.counts[node] for node in NODES[1:]}
-    assert all(not counts["failed"] and not counts["unreachable"] for counts in rest.values())
-    assert rest["node2"]["changed"]
-    known = lab.on("node2", "cat /etc/ssh/ssh_known_hosts").stdout
+def test_a_python_that_no_environment_takes_is_refused_before_anything_changes(
+    fresh: Lab,
+) -> None:
+    old = "#!/bin/sh\necho 3.13.5\n"
+    fresh.said("node4", f"printf '{old}' > /usr/local/bin/other && chmod +x /usr/local/bin/other")
+    status, output, counts = provision(
+        fresh, "--limit", "node4", "-e", "python_env_interpreter=/usr/local/bin/other"
+    )
+    assert status == 2
+    assert counts["node4"]["changed"] == 0
+    assert "/usr/local/bin/other is 3.13.5" in output
+    assert "this node also has /usr/bin/python3.11" in output
+
+
+def test_a_dead_node_is_reported_and_the_others_go_on(fresh: Lab) -> None:
+    fresh.said("node2", "rm /etc/ssh/ssh_known_hosts /opt/dlperf/stamps/openmpi.json")
+    fresh.ssh("node1", "kill 1")
+    status, output, counts = provision(fresh)
+    assert status == 4, output
+    assert counts["node1"]["unreachable"] == 1
+    assert of("failed", counts) == everywhere(0)
+    assert of("unreachable", counts) == everywhere(0) | {"node1": 1}
+    assert counts["node2"]["changed"] > 0
+    known = fresh.said("node2", "cat /etc/ssh/ssh_known_hosts")
     assert "node4,10.11.0.5 ssh-ed25519 " in known
     # The others keep what they know of the node that is down, until it leaves the inventory.
-    assert "node1,10.11.0.2 ssh-ed25519 " in lab.on("node3", "cat /etc/ssh/ssh_known_hosts").stdout
+    known = fresh.said("node3", "cat /etc/ssh/ssh_known_hosts")
+    assert "node1,10.11.0.2 ssh-ed25519 " in known

@@ -25,43 +25,51 @@ base = load("roles/node_base/filter_plugins/node_base.py")
 python_env = load("roles/python_env/filter_plugins/python_env.py")
 mesh = load("roles/ssh_mesh/filter_plugins/ssh_mesh.py")
 
-FRAMEWORK = {
-    "name": "net",
-    "import_name": "net",
-    "tensor": "net.array",
-    "environments": {
-        "cpu": {
-            "python": ">=3.8",
-            "requirements": "requirements/net.txt",
-            "horovod": {"version": "1", "requirements": "r.txt", "build_requirements": "b.txt"},
-        },
-        "gpu": {"python": "==3.7", "requirements": "g.txt", "distribution": "net-cu102"},
-    },
-}
+FRAMEWORK = """
+name: net
+import_name: net
+tensor: net.array
+environments:
+  cpu:
+    python: ">=3.8"
+    requirements: requirements/net.txt
+    horovod: {version: "1", requirements: r.txt, build_requirements: b.txt}
+  gpu: {python: "==3.7", requirements: g.txt, distribution: net-cu102}
+"""
 
 
-def test_an_environment_names_its_files_on_the_controller() -> None:
-    (found,) = provision.environments([FRAMEWORK], "cpu", "/p")
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    folder = tmp_path / "dlperf_runner" / "catalog" / "frameworks"
+    folder.mkdir(parents=True)
+    (folder / "net.yml").write_text(FRAMEWORK)
+    return str(tmp_path)
+
+
+def test_an_environment_names_its_files_on_the_controller(root: str) -> None:
+    (found,) = provision.environments(["net"], "cpu", root)
     assert found["path"] == "/opt/dlperf/envs/net"
-    assert found["requirements"] == "/p/requirements/net.txt"
+    assert found["requirements"] == f"{root}/requirements/net.txt"
     assert found["distribution"] == "net"
     assert found["horovod"] == {
         "version": "1",
-        "requirements": "/p/r.txt",
-        "build_requirements": "/p/b.txt",
+        "requirements": f"{root}/r.txt",
+        "build_requirements": f"{root}/b.txt",
     }
 
 
-def test_what_has_no_horovod_is_left_out_where_horovod_is_asked_for() -> None:
-    (found,) = provision.environments([FRAMEWORK], "gpu", "/p")
+def test_what_has_no_horovod_is_left_out_where_horovod_is_asked_for(root: str) -> None:
+    (found,) = provision.environments(["net"], "gpu", root)
     assert found["distribution"] == "net-cu102"
     assert provision.only([found], "name", "horovod") == []
     assert provision.only([found], "name") == [{"name": "net"}]
 
 
-def test_a_stack_without_an_environment_is_refused_with_those_that_have_one() -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(root: str) -> None:
     with pytest.raises(ValueError, match=r"net has no environment for the stack rocm.*cpu, gpu"):
-        provision.environments([FRAMEWORK], "rocm", "/p")
+        provision.environments(["net"], "rocm", root)
+    with pytest.raises(ValueError, match=r"nett was expected to be one of the frameworks net"):
+        provision.environments(["nett"], "cpu", root)
 
 
 def test_members_carry_the_keys_that_this_run_has_seen() -> None:
@@ -123,3 +131,28 @@ def test_a_python_out_of_range_is_refused_with_the_nearest_that_fits() -> None:
     message = refusal(">=3.8,<3.12", interpreters=["/usr/bin/python3.9", "/usr/bin/python3.11"])
     assert "this node also has /usr/bin/python3.11" in message
     assert "not there" in refusal(">=3.8", python_version=None)
+
+
+PINS = """# made by a tool
+alpha==1.0 \\
+    --hash=sha256:00
+Beta_x==2 ; python_full_version < '3.10' \\
+    --hash=sha256:00
+beta-x==3 ; python_full_version >= '3.10' \\
+    --hash=sha256:00
+"""
+
+
+def test_an_environment_is_as_pinned_only_by_its_python_and_every_version() -> None:
+    def environment(**versions: str) -> dict[str, object]:
+        found = {
+            name.replace("_", "-"): {"version": v, "url": None} for name, v in versions.items()
+        }
+        return {"python": "3.11.2", "distributions": found}
+
+    right = environment(alpha="1.0", beta_x="3", more="1")
+    assert provision.as_pinned(PINS, right, "3.11.9")
+    assert not provision.as_pinned(PINS, right, "3.12.1")
+    assert not provision.as_pinned(PINS, environment(alpha="1.0", beta_x="2"), "3.11.2")
+    assert not provision.as_pinned(PINS, environment(alpha="1.0"), "3.11.2")
+    assert not provision.as_pinned(PINS, None, "3.11.2")

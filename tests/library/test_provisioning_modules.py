@@ -96,29 +96,35 @@ class TestDebPackages:
         assert "no-such-package-here" not in result["diff"]["before"]
 
 
-class TestUserLimits:
+class TestLimits:
+    def limit(self, path: Path, value: str, prefix: Sequence[str] = ()) -> dict[str, Any]:
+        entry = {
+            "path": str(path),
+            "state": "limits",
+            "user": "somebody",
+            "limits": {"nofile": value},
+        }
+        return call("node_files", prefix=prefix, entries=[entry])
+
     def test_a_limit_that_can_be_set_is_written_as_it_stands(self, tmp_path: Path) -> None:
         path = tmp_path / "limits.conf"
-        arguments = {"user": "somebody", "limits": {"nofile": "64"}, "path": str(path)}
-        assert call("user_limits", **arguments)["changed"]
+        assert self.limit(path, "64")["changed"]
         assert "somebody - nofile 64\n" in path.read_text()
-        assert not call("user_limits", **arguments)["changed"]
+        assert not self.limit(path, "64")["changed"]
 
     def test_one_that_cannot_be_raised_is_written_as_high_as_it_goes(self, tmp_path: Path) -> None:
         path = tmp_path / "limits.conf"
         prefix = ["prlimit", "--nofile=256:256"]
         if os.geteuid() == 0:
             prefix += ["setpriv", "--bounding-set", "-sys_resource"]
-        arguments = {"user": "somebody", "limits": {"nofile": "99999"}, "path": str(path)}
-        result = call("user_limits", prefix=prefix, **arguments)
+        result = self.limit(path, "99999", prefix)
         assert "somebody - nofile 256\n" in path.read_text()
-        assert result["limits"] == {"nofile": "256"}
         assert "99999 was wanted" in str(result["warnings"])
 
     def test_an_unknown_limit_is_refused(self, tmp_path: Path) -> None:
-        result = call("user_limits", user="a", limits={"memory": "1"}, path=str(tmp_path / "x"))
+        result = self.limit(tmp_path / "limits.conf", "much")
         assert result["failed"]
-        assert "memlock" in result["msg"]
+        assert "found nofile: much" in result["msg"]
 
 
 @pytest.mark.skipif(not HAVE_RUNUSER, reason="runs a command as another user")

@@ -10,17 +10,18 @@ from typing import Any
 def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """The nodes' addresses in the cluster: dlperf_address, or how the controller reaches them.
 
-    A node that is named instead of numbered there is left to the site's own name service.
+    A node that is named instead of numbered there is left to the site's own name service, and
+    the controller itself, as the only node, needs no name.
     """
     found = {}
     for name in names:
         host = hostvars[name]
         address = str(host.get("dlperf_address") or host.get("ansible_host") or name)
         try:
-            ipaddress.ip_address(address)
+            loopback = ipaddress.ip_address(address).is_loopback
         except ValueError:
             continue
-        if name not in ("localhost", address):
+        if not loopback and name != address:
             found[name] = address
     return found
 
