@@ -1,4 +1,4 @@
-"""A lab of the benchmarks' own, in a temporary directory, with the commands timed as a user types them."""
+"""A lab of the benchmarks' own, in a temporary directory; commands timed as a user types them."""
 
 from __future__ import annotations
 

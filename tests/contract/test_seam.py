@@ -1,4 +1,4 @@
-"""The run is one document: dataclass, argument_specs, plan --json and run.json agree, key for key."""
+"""The run is one document: dataclass, argument_specs, plan and run.json agree, key for key."""
 
 from __future__ import annotations
 

@@ -176,7 +176,8 @@ def test_values_are_frozen() -> None:
             "frameworks/paddle.yml",
             "  v100:",
             "  v200:",
-            "frameworks/paddle.yml: environments: unknown stack 'v200' (expected one of cpu, v100-cuda10.2, v100)",
+            "frameworks/paddle.yml: environments: unknown stack 'v200'"
+            " (expected one of cpu, v100-cuda10.2, v100)",
         ),
         (
             "stacks/v100.yml",
