@@ -99,6 +99,8 @@ def main():
     downgrade = ["--allow-downgrades"] if any("=" in name for name in names) else []
     said = ""
     for argv in (
+        # What an interrupted run left half installed.
+        ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
         apt + ["update"],  # a source that it cannot reach is a warning, unless the packages are then missing
         apt + ["install", "--no-install-recommends"] + downgrade + names,
     ):

@@ -102,7 +102,8 @@ def environment_of(path):
             match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", stream.read())
     except (IOError, OSError):
         return None
-    if not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
+    unfinished = os.path.exists(os.path.join(path, "dlperf-unfinished"))
+    if unfinished or not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
         return None
     found = {}
     for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):

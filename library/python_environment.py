@@ -10,7 +10,7 @@ description:
   - Makes the environment with the interpreter that is named, and installs the requirements with their hashes
     checked, by uv, or by the environment's own pip where no uv is named.
   - What is installed is read from the environment itself, so that a second run starts no installer.
-  - An environment made by another version of Python is made anew.
+  - An environment made by another version of Python is made anew, and so is one whose filling was cut off.
 options:
   path: {description: The environment., type: path, required: true}
   interpreter: {description: "The interpreter, an absolute path.", type: path, default: /usr/bin/python3}
@@ -190,8 +190,14 @@ def lacks(wanted, have):
     )
 
 
+# Stands in an environment while it is filled.
+UNFINISHED = "dlperf-unfinished"
+
+
 def made_with(path):
-    """Version of Python (tuple) that an environment was made with; None where there is none."""
+    """Version of Python (tuple) that an environment was made with; None where there is none, or a part of one."""
+    if os.path.exists(os.path.join(path, UNFINISHED)):
+        return None
     try:
         with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
             match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]+)", stream.read())
@@ -270,7 +276,11 @@ class Environment(object):
         handle, name = tempfile.mkstemp(suffix=".txt", dir=self.module.tmpdir)
         with io.open(handle, "w", encoding="utf-8") as stream:
             stream.write(requirements)
+        mark = os.path.join(self.path, UNFINISHED)
+        with open(mark, "w"):
+            pass
         self.run(argv + ["-r", name], "installing the requirements")
+        os.unlink(mark)
 
 
 def main():

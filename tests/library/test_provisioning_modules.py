@@ -219,6 +219,17 @@ class TestPythonEnvironment:
         assert self.environment(tmp_path, second)["packages"] == {"alpha": "2.0"}
         assert not self.environment(tmp_path, second, check=True)["changed"]
 
+    def test_an_environment_whose_filling_was_cut_off_is_made_anew(self, tmp_path: Path) -> None:
+        _path, digest = wheel(tmp_path, "alpha", "1.0")
+        text = f"alpha==1.0 --hash=sha256:{digest}"
+        self.environment(tmp_path, text)
+        (tmp_path / "env" / "dlperf-unfinished").touch()
+        (module,) = (tmp_path / "env").glob("lib/*/site-packages/alpha.py")
+        module.unlink()
+        assert self.environment(tmp_path, text)["changed"]
+        assert module.exists()
+        assert not self.environment(tmp_path, text)["changed"]
+
     def test_a_wheel_with_another_hash_is_refused(self, tmp_path: Path) -> None:
         wheel(tmp_path, "alpha", "1.0")
         result = self.environment(tmp_path, f"alpha==1.0 --hash=sha256:{'0' * 64}")
