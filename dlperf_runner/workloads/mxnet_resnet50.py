@@ -31,7 +31,10 @@ def parse_arguments(argv=None):
     parser.add_argument("--log-interval", type=positive, default=1, help="batches between lines")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.dtype == "float16":
+        parser.error("--dtype float16 needs a GPU: MXNet has no fp16 matrix product for the CPU")
+    return arguments
 
 
 def positive(text):
@@ -89,15 +92,35 @@ def resnet50_v1b(nn, classes):
     return net
 
 
-def log_step(log, batch, loss, metric, lr, speed):
-    """gluon-cv's three lines of a batch; `speed` is in samples per second of the whole world."""
-    log("Epoch[0] Batch[%d] Loss[%.3f]", batch, loss)
-    log("Epoch[0] Rank[0] Batch[%d]\t%s=%f\tlr=%f", batch, metric[0], metric[1], lr)
-    log("Epoch[0] Batch[%d]\tSpeed: %f samples/sec", batch, speed)
+def run(step, report, arguments, world_size, log, clock=time.time):
+    """Take the steps, log gluon-cv's lines, and return the losses that they show.
+
+    `step` returns when the device has finished. `report` gives the loss, the metric's name and
+    value, and the learning rate; it is no part of the timed intervals. Speeds are in samples per
+    second of the whole world.
+    """
+    samples = world_size * arguments.batch_size
+    losses = []
+    began = last = clock()
+    for batch in range(1, arguments.iterations + 1):
+        step()
+        if batch % arguments.log_interval == 0:
+            speed = samples * arguments.log_interval / (clock() - last)
+            loss, name, value, lr = report()
+            losses.append(loss)
+            log("Epoch[0] Batch[%d] Loss[%.3f]", batch, loss)
+            log("Epoch[0] Rank[0] Batch[%d]\t%s=%f\tlr=%f", batch, name, value, lr)
+            log("Epoch[0] Batch[%d]\tSpeed: %f samples/sec", batch, speed)
+            last = clock()
+    elapsed = clock() - began
+    value = report()[2]
+    log("Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f", batch, elapsed, value)
+    log("Epoch[0]\tSpeed: %f samples/sec", samples * batch / elapsed)
+    return losses
 
 
 def train(arguments):
-    """Train, print from rank 0, and return the losses of its log lines."""
+    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
     # Imported here so that --help and a wrong option need no framework.
     import horovod.mxnet as hvd
     import mxnet as mx
@@ -128,10 +151,10 @@ def train(arguments):
     loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
     metric = mx.metric.Accuracy()
 
-    losses = []
-    mx.nd.waitall()
-    began = last = time.time()
-    for batch in range(1, arguments.iterations + 1):
+    loss = None
+
+    def step():
+        nonlocal loss
         with autograd.record():
             output = net(data)
             loss = loss_function(output.astype("float32"), label)
@@ -139,21 +162,12 @@ def train(arguments):
         trainer.step(batch_size)
         metric.update([label], [output.astype("float32")])
         mx.nd.waitall()
-        if batch % arguments.log_interval == 0:
-            now = time.time()
-            speed = world_size * batch_size * arguments.log_interval / (now - last)
-            losses.append(float(loss.mean().asscalar()))
-            log_step(log, batch, losses[-1], metric.get(), trainer.learning_rate, speed)
-            last = time.time()
-    elapsed = time.time() - began
-    log(
-        "Epoch[0] Rank[0] Batch[%d]\tTime cost=%.2f\tTrain-metric=%f",
-        batch,
-        elapsed,
-        metric.get()[1],
-    )
-    log("Epoch[0]\tSpeed: %f samples/sec", world_size * batch_size * batch / elapsed)
-    return losses
+
+    def report():
+        return (float(loss.mean().asscalar()), *metric.get(), trainer.learning_rate)
+
+    mx.nd.waitall()
+    return run(step, report, arguments, world_size, log)
 
 
 def check(losses):
