@@ -23,8 +23,8 @@ from .errors import UserError
 
 if TYPE_CHECKING:
     from .case import Run
+    from .choice import Choice
     from .inventory import Node
-    from .plan import Choice
 
 RESULTS = Path("results")
 LATEST = "latest"

@@ -25,8 +25,8 @@ from .errors import UserError
 
 if TYPE_CHECKING:
     from .catalog import Catalog
+    from .choice import Choice
     from .inventory import Node
-    from .plan import Choice
 
 
 class _Commands(TyperGroup):
@@ -121,7 +121,7 @@ def _chooses(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
-        from .plan import parse_choice
+        from .choice import parse_choice
 
         texts = {name: values.pop(name) for name, _, _ in _CHOICE}
         command(parse_choice(texts, values.pop("parameter") or []), **values)
@@ -212,8 +212,9 @@ def run(
 ) -> None:
     """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
     from . import campaign as campaigns
+    from .choice import choice_options
     from .execute import execute
-    from .plan import choice_options, make_plan
+    from .plan import make_plan
 
     variables: dict[str, Any]
     if resume:

@@ -12,8 +12,9 @@ from plan_examples import lab_nodes
 
 from dlperf_runner import campaign
 from dlperf_runner.catalog import load_catalog
+from dlperf_runner.choice import Choice, parse_choice
 from dlperf_runner.errors import UserError
-from dlperf_runner.plan import Choice, make_plan, parse_choice
+from dlperf_runner.plan import make_plan
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -12,14 +12,9 @@ from plan_examples import gpu_nodes, lab_nodes, write_catalog
 
 from dlperf_runner.case import Run, Topology
 from dlperf_runner.catalog import Catalog, load_catalog
+from dlperf_runner.choice import Choice, choice_options, parse_choice
 from dlperf_runner.errors import UserError
-from dlperf_runner.plan import (
-    Choice,
-    choice_options,
-    make_plan,
-    parse_choice,
-    plan_document,
-)
+from dlperf_runner.plan import make_plan, plan_document
 
 
 @pytest.fixture(scope="module")
