@@ -1,0 +1,395 @@
+"""Which runs a directory of logs holds, and what their names or their plan say of them.
+
+What is read: a campaign (runs/<case>/r<k>/run.json and its log), a tree like the published one
+(.../bz128/4n8g/rn50_b128_fp32_1.log), or a folder of logs named as in the NGC report
+(tf_gpu8_amp_bs256.txt).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from . import logs
+from .case import Topology
+from .errors import UserError
+from .measure import Rule, nothing_found
+
+# rn50_b128_fp32_1.log, below a directory such as 4n8g; the topology may stand in the name too.
+_TREE_NAME = re.compile(
+    r"(?P<short>[A-Za-z0-9.+-]+(?:_[A-Za-z0-9.+-]+)*?)_b(?P<batch>\d{1,9})_(?P<precision>[a-z]+\d*)"
+    r"(?:_(?P<topology>\d{1,6}n\d{1,6}g))?(?:_(?P<repeat>\d{1,9}))?",
+    re.ASCII,
+)
+# tf_gpu8_amp_bs256.txt
+FLAT_NAME = re.compile(
+    r"(?P<short>[A-Za-z0-9.+-]+)_gpu(?P<devices>\d{1,9})_(?P<precision>[a-z]+\d*)_bs(?P<batch>\d{1,9})"
+    r"(?:_(?P<repeat>\d{1,9}))?",
+    re.ASCII,
+)
+_BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
+FLAT_DEVICES_PER_NODE = 8  # of the cluster of the NGC report; the names do not tell nodes
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the catalogue knows of a model: how its logs are called, read and computed."""
+
+    workload: str
+    framework: str
+    model: str
+    short_name: str
+    log_format: str
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run, and the log that is to tell its speed; `why_not` says why there is none to read."""
+
+    path: Path
+    workload: str
+    framework: str
+    model: str
+    precision: str
+    batch_size_per_device: int
+    topology: Topology
+    repeat: int
+    rule: Rule | None
+    log_format: str
+    expected_by: str
+    source: str | None = None
+    framework_version: str | None = None
+    accelerator: str | None = None
+    driver: str | None = None
+    stack: str | None = None
+    why_not: str | None = None
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """What runs share that are compared with each other."""
+        what = (self.workload, self.model, self.source, self.precision, self.batch_size_per_device)
+        return (*what, self.framework_version, self.accelerator, self.driver, self.stack)
+
+    @property
+    def case(self) -> tuple[object, ...]:
+        """What runs share that are repeats of each other."""
+        return (*self.settings, self.topology)
+
+    @property
+    def setting(self) -> str:
+        name = " ".join(filter(None, (self.workload, self.source)))
+        return f"{name} {self.precision} b{self.batch_size_per_device}"
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.topology}"
+
+
+def find_runs(
+    directory: Path, known: Sequence[Known], problems: list[UserError]
+) -> Iterator[FoundRun]:
+    """Every run below the directory, in a stable order; adds to `problems` what cannot be read."""
+    records = sorted(directory.glob("runs/*/*/run.json"), key=_natural)
+    if records or (directory / "campaign.json").exists():
+        for path in records:
+            try:
+                yield _planned_run(path, known)
+            except UserError as error:
+                problems.append(error)
+        return
+    for path in sorted(_log_files(directory), key=_natural):
+        try:
+            run = _named_run(path, directory, known)
+        except UserError as error:
+            problems.append(error)
+            continue
+        if run is not None:
+            yield run
+
+
+def _log_files(directory: Path) -> Iterator[Path]:
+    return (
+        path
+        for path in directory.rglob("*")
+        if path.suffix in (".log", ".txt") and not path.name.startswith(".") and path.is_file()
+    )
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """r2 before r10, 2n8g before 10n8g."""
+    return [
+        (int(part), "") if part.isdigit() and part.isascii() else (-1, part)
+        for part in re.split(r"(\d+)", str(path), flags=re.ASCII)
+    ]
+
+
+# ---- runs by name
+
+
+def _named_run(path: Path, directory: Path, known: Sequence[Known]) -> FoundRun | None:
+    """The run that a log's path names; None for a file that is no log of a benchmark."""
+    named = _TREE_NAME.fullmatch(path.stem) or FLAT_NAME.fullmatch(path.stem)
+    if named is None:
+        try:
+            form = format_of(path)
+        except UserError:
+            return None  # ansible.log, NOTES.txt
+        raise UserError(
+            f"this log of format {form.name} does not say by its name what ran",
+            where=str(path),
+            expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
+            found=path.name,
+        )
+    parts = named.groupdict()
+    batch, repeat = int(parts["batch"]), int(parts["repeat"] or 1)
+    if not batch:
+        raise UserError("a batch size is at least 1", where=str(path), found=path.name)
+    ancestors = _ancestors(path, directory)
+    _check_batch_directory(path, ancestors, batch)
+    form = format_of(path)
+    entry = _entry(path, parts, form.name, known)
+    return FoundRun(
+        path=path,
+        workload=entry.workload,
+        framework=entry.framework,
+        model=entry.model,
+        precision=parts["precision"],
+        batch_size_per_device=batch,
+        topology=_topology(path, parts, ancestors),
+        repeat=repeat,
+        rule=entry.rule,
+        log_format=form.name,
+        expected_by="the name of the file",
+    )
+
+
+def _ancestors(path: Path, directory: Path) -> list[str]:
+    """Names of the directories that the log is in, from the nearest to `directory` itself."""
+    inner = path.relative_to(directory).parts[:-1]
+    return [*reversed(inner), directory.resolve().name]
+
+
+def _check_batch_directory(path: Path, ancestors: Iterable[str], batch: int) -> None:
+    for name in ancestors:
+        match = _BATCH_DIRECTORY.fullmatch(name)
+        if match and int(match[1]) != batch:
+            raise UserError(
+                f"the batch size of the file's name contradicts its directory {name}",
+                where=str(path),
+                expected=match[1],
+                found=str(batch),
+            )
+
+
+def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[str]) -> Topology:
+    if devices := parts.get("devices"):
+        number = int(devices)
+        if 1 <= number <= FLAT_DEVICES_PER_NODE:
+            return Topology(1, number)
+        if number and number % FLAT_DEVICES_PER_NODE == 0:
+            return Topology(number // FLAT_DEVICES_PER_NODE, FLAT_DEVICES_PER_NODE)
+        raise UserError(
+            "the number of nodes cannot be told from this name",
+            where=str(path),
+            expected=f"up to {FLAT_DEVICES_PER_NODE} devices, or a multiple of that",
+            found=devices,
+        )
+    directories = [name for name in ancestors if _is_topology(name)]
+    named = parts.get("topology")
+    if named and directories and Topology.parse(named) != Topology.parse(directories[0]):
+        raise UserError(
+            "the topology of the file's name contradicts its directory",
+            where=str(path),
+            expected=directories[0],
+            found=named,
+        )
+    text = directories[0] if directories else named
+    if text is None:
+        raise UserError(
+            "nothing tells on how many nodes and devices this ran",
+            where=str(path),
+            expected="a directory like 4n8g above it",
+        )
+    try:
+        return Topology.parse(text)
+    except ValueError as error:
+        raise UserError(str(error), where=str(path)) from None
+
+
+def _is_topology(name: str) -> bool:
+    try:
+        Topology.parse(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(
+    path: Path, parts: Mapping[str, str | None], log_format: str, known: Sequence[Known]
+) -> Known:
+    """The catalogue's entry for a log: by its format, and by the short name of its model."""
+    same_format = [entry for entry in known if entry.log_format == log_format]
+    # Names of the flat kind begin with the framework, and name no model.
+    fitting = [e for e in same_format if "devices" in parts or e.short_name == parts["short"]]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(f"{e.short_name} ({e.workload})" for e in fitting or same_format)
+    raise UserError(
+        f"more than one workload has logs of format {log_format} with this name"
+        if fitting
+        else f"no workload of the catalogue has logs of format {log_format} with this name",
+        where=str(path),
+        expected=f"one of {names}" if names else "a workload with this log format",
+        found=parts["short"],
+    )
+
+
+# ---- runs of a campaign
+
+
+def _planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
+    """The run that a run.json describes."""
+    document = _json(path)
+    text = partial(_text, path, document)
+    number = partial(_count_of, path, document)
+    workload, model, log_name = text("workload"), text("model"), text("log_name")
+    entries = [entry for entry in known if entry.workload == workload]
+    entries = [entry for entry in entries if entry.model == model] or entries
+    window = (number("total_steps"), number("warmup_steps", least=0))
+    outcome = document.get("outcome")
+    outcome = outcome if isinstance(outcome, dict) else {}
+    log = path.with_name(log_name)
+    return FoundRun(
+        path=log,
+        workload=workload,
+        framework=text("framework"),
+        model=model,
+        precision=text("precision"),
+        batch_size_per_device=number("batch_size_per_device"),
+        topology=Topology(number("nodes"), number("gpus_per_node")),
+        repeat=number("repeat"),
+        rule=replace(entries[0].rule, total_steps=window[0], warmup_steps=window[1])
+        if entries
+        else None,
+        log_format=text("log_format"),
+        expected_by="the plan",
+        source=text("source"),
+        framework_version=_version(outcome, text("framework")),
+        accelerator=text("accelerator"),
+        driver=_driver(outcome),
+        stack=text("stack"),
+        why_not=_why_not(outcome),
+    )
+
+
+def _why_not(outcome: Mapping[str, Any]) -> str | None:
+    """Why a run has no log to count; None for a run that is done."""
+    status = outcome.get("status")
+    if status == "done":
+        return None
+    if status == "failed":
+        return f"failed: {outcome.get('message') or 'no reason was recorded'}"
+    if status == "running":
+        return "did not end: it is still running, or was cut off"
+    return "was not run"
+
+
+def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
+    """Version of the framework's package, which may be called mxnet-cu102 or paddlepaddle."""
+    versions = outcome.get("versions")
+    names = versions if isinstance(versions, dict) else {}
+    fitting = sorted((n for n in names if n.startswith(framework)), key=len)
+    return str(names[fitting[0]]) if fitting else None
+
+
+def _driver(outcome: Mapping[str, Any]) -> str | None:
+    """Driver of the nodes' devices; several where they differ; None where there is none."""
+    hosts = outcome.get("hosts")
+    facts = hosts.values() if isinstance(hosts, dict) else ()
+    drivers = {str(f["driver"]) for f in facts if isinstance(f, dict) and f.get("driver")}
+    return "+".join(sorted(drivers)) or None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes().decode())
+    except (OSError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(
+            "this is no record of a run",
+            where=f"{path}:{line}" if line else str(path),
+            expected="JSON in UTF-8",
+            found=str(error),
+        ) from None
+    if not isinstance(document, dict):
+        raise UserError(
+            "this is no record of a run",
+            where=str(path),
+            expected="an object",
+            found=type(document).__name__,
+        )
+    return document
+
+
+def _text(path: Path, document: Mapping[str, Any], key: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str):
+        raise _bad_key(path, document, key, "a text")
+    return value
+
+
+def _count_of(path: Path, document: Mapping[str, Any], key: str, least: int = 1) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**53:
+        raise _bad_key(path, document, key, f"a count, at least {least}")
+    return value
+
+
+def _bad_key(path: Path, document: Mapping[str, Any], key: str, expected: str) -> UserError:
+    found = json.dumps(document[key])[:80] if key in document else "none"
+    return UserError(f"the run has a bad {key}", where=str(path), expected=expected, found=found)
+
+
+# ---- the logs themselves
+
+
+def format_of(path: Path) -> logs.Format:
+    """The format of a log; a UserError where it has none, or is no text."""
+    try:
+        with open_log(path) as file:
+            form = logs.detect(file)
+    except logs.LineError as error:
+        raise UserError(
+            error.problem,
+            where=f"{path}:{error.line}",
+            expected=error.expected,
+            found=error.found,
+        ) from None
+    if form is None:
+        raise nothing_found(list(logs.formats().values()), str(path), _lines(path))
+    return form
+
+
+def _lines(path: Path) -> int:
+    lines, last = 0, b"\n"
+    with open_log(path) as file:
+        while chunk := file.read(_CHUNK):
+            lines += chunk.count(b"\n")
+            last = chunk[-1:]
+    return lines + (last != b"\n")
+
+
+def open_log(path: Path) -> FileIO:
+    try:
+        return FileIO(path)
+    except OSError as error:
+        raise UserError(
+            "the log cannot be read", where=str(path), found=error.strerror or str(error)
+        ) from None
