@@ -319,7 +319,7 @@ def wait_for_sshd(nodes, seconds, wanted):
 
 
 def overlay_kind(directory):
-    """How the nodes' roots are made: see mount_root."""
+    """How the nodes' roots are made, see mount_root; tests choose by DLPERF_LAB_OVERLAY."""
     if os.environ.get("DLPERF_LAB_OVERLAY"):
         return os.environ["DLPERF_LAB_OVERLAY"]
     for kind, attribute in (("trusted", "trusted.overlay.t"), ("user", "user.overlay.t")):
