@@ -7,8 +7,8 @@ time from the step's start until its loss has been read, which waits for the ste
 the line of every n-th step (`--display-every`) shows that step alone. `train_throughput` is the
 arithmetic mean of the rates of all steps after the warm-up.
 
-Runs on TensorFlow 2 (2.15 with Horovod 0.28.1 was tried). Low-level operations only, so that
-nothing depends on Keras, whose version changed with every release.
+Runs on TensorFlow 1.15 and 2 (1.15.5 with Horovod 0.20.3 and 2.15.1 with 0.28.1 were tried).
+Low-level operations only: Keras changed with every release.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
     """The model, its data and its optimiser on this process's device, as one callable step."""
     import horovod.tensorflow as hvd
     import numpy as np
-    import tensorflow as tf
+    import tensorflow.compat.v2 as tf
 
     compute_type = tf.float32
     if arguments.precision == "amp":
@@ -228,7 +228,7 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
             )
             scaled = loss * loss_scale
         gradients = [hvd.allreduce(part) for part in tape.gradient(scaled, trained)]  # the mean
-        for variable, velocity, gradient in zip(trained, velocities, gradients, strict=True):
+        for variable, velocity, gradient in zip(trained, velocities, gradients):  # noqa: B905 (Python 3.7)
             decay = WEIGHT_DECAY * variable if variable.shape.rank > 1 else 0.0
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
@@ -244,18 +244,19 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
 
 def use_device(arguments: argparse.Namespace, local_rank: int) -> str | None:
     """Let this process see its own device only; what is wrong, if there is none."""
-    import tensorflow as tf
+    import tensorflow.compat.v2 as tf
 
+    tf.compat.v1.enable_v2_behavior()  # 1.15 builds graphs otherwise
     if arguments.inter_op_threads:
         tf.config.threading.set_inter_op_parallelism_threads(arguments.inter_op_threads)
     if arguments.xla:
         tf.config.optimizer.set_jit(True)
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.experimental.list_physical_devices("GPU")
     if arguments.no_cuda:
-        tf.config.set_visible_devices([], "GPU")
+        tf.config.experimental.set_visible_devices([], "GPU")
     elif local_rank < len(gpus):
         tf.config.experimental.set_memory_growth(gpus[local_rank], True)
-        tf.config.set_visible_devices(gpus[local_rank], "GPU")
+        tf.config.experimental.set_visible_devices(gpus[local_rank], "GPU")
     else:
         return f"process {local_rank} of this node has no GPU, {len(gpus)} found; try --no-cuda"
     return None

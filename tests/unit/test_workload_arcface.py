@@ -1,9 +1,11 @@
 """The MXNet ArcFace program without MXNet: its options, its lines and its clock."""
 
 import argparse
+import io
 
 import pytest
 
+from dlperf_runner import logs
 from dlperf_runner.workloads import mxnet_arcface as program
 
 
@@ -85,6 +87,30 @@ def test_the_clock_starts_behind_the_first_batch_and_waits_for_the_last() -> Non
         "Epoch[0] Batch [2-4]\tSpeed: 6.00 samples/sec\tacc=0.500000\tlossvalue=5.500000",
     ]
     assert happened.count("step") == 6
+
+
+def test_the_projects_parser_reads_the_lines() -> None:
+    said: list[str] = []
+    options = arguments(
+        *("--iterations", "4", "--frequent", "2", "--batch-size", "3", "--devices", "2")
+    )
+    ticks = iter([0.0, 4.0, 4.0, 6.0, 6.0])
+    program.say_start(options, said.append)
+    program.train(
+        *(options, lambda: (0.5, 1.0), lambda: None, float, said.append, lambda: next(ticks))
+    )
+    form = logs.formats()["mxnet_speedometer"]
+    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
+    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
+    for key, value in (
+        ("batch_size_per_device", 3),
+        ("world_size", 2),
+        ("total_steps", 4),
+        ("log_every", 2),
+    ):
+        assert value in [header[key] for header in stated]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """The OneFlow program without OneFlow: its options, its lines, its clock and how it starts."""
 
 import argparse
+import io
 import sys
 
 import pytest
 
+from dlperf_runner import logs
 from dlperf_runner.workloads import oneflow_resnet50 as program
 
 
@@ -101,6 +103,28 @@ def test_a_line_every_n_iterations_counts_all_devices() -> None:
     assert found == [6.0, 5.0, 3.0, 2.0]
     assert [line.rpartition(" ")[2] for line in said] == ["3.000", "6.000"]
     assert said[1].startswith("train: epoch 0, iter 4, loss: 3.000000, top_1: 0.500000, top_k: 1.0")
+
+
+def test_the_projects_parser_reads_the_lines() -> None:
+    said: list[str] = []
+    options = arguments(
+        *("--iterations", "4", "--log-interval", "2", "--batch-size", "3"),
+        *("--nodes", "2", "--devices", "2", "--node_ips=a,b"),
+    )
+    ticks = iter([0.0, 8.0, 8.0, 12.0, 12.0])
+    program.say_start(options, said.append)
+    program.train(options, lambda: 0, lambda _: (1.0, 0, 0), said.append, lambda: next(ticks))
+    form = logs.formats()["oneflow_benchmark"]
+    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
+    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
+    for key, value in (
+        ("batch_size_per_device", 3),
+        ("world_size", 4),
+        ("log_every", 2),
+    ):
+        assert value in [header[key] for header in stated]
 
 
 @pytest.mark.parametrize(

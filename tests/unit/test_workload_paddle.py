@@ -1,10 +1,12 @@
 """The Paddle program without Paddle: its options, its lines and its clock."""
 
 import argparse
+import io
 import re
 
 import pytest
 
+from dlperf_runner import logs
 from dlperf_runner.workloads import paddle_arcface as program
 
 
@@ -91,6 +93,25 @@ def test_a_line_every_n_batches_is_over_n_batches() -> None:
     program.train(options, 1, lambda: next(losses), said.append, lambda: next(ticks))
     assert [line.split(" lr:")[0] for line in said] == ["Pass:0 batch:0", "Pass:0 batch:2"]
     assert said[1].endswith("loss:39.500000 qps:2.00")
+
+
+def test_the_projects_parser_reads_the_lines() -> None:
+    said: list[str] = []
+    options = arguments("--iterations", "2", "--batch-size", "4")
+    ticks = iter([0.0, 4.0, 4.0, 6.0])
+    program.say_start(options, 0, 2, said.append)
+    program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
+    form = logs.formats()["plsc"]
+    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    assert [(step.step, step.samples_per_second) for step in steps] == [(1, 2.0), (2, 4.0)]
+    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
+    for key, value in (
+        ("batch_size_per_device", 4),
+        ("world_size", 2),
+        ("log_every", 1),
+    ):
+        assert value in [header[key] for header in stated]
 
 
 @pytest.mark.parametrize(

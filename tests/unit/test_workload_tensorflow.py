@@ -1,10 +1,12 @@
 """The TensorFlow program without TensorFlow: its options, its lines and its clock."""
 
 import argparse
+import io
 from datetime import datetime
 
 import pytest
 
+from dlperf_runner import logs
 from dlperf_runner.workloads import tensorflow_resnet50 as program
 
 
@@ -77,6 +79,29 @@ def test_every_nth_step_after_the_warmup_has_a_line() -> None:
     name, throughput = lines[2].strip().split(" : ")
     assert name == "() train_throughput"
     assert float(throughput) == pytest.approx((8 / 3 + 8 / 4 + 8 / 5 + 8 / 6) / 4)
+
+
+def test_the_projects_parser_reads_the_lines() -> None:
+    said: list[str] = []
+    options = arguments(
+        *("--iterations", "3", "--warmup-steps", "1", "--display-every", "1", "--batch-size", "4")
+    )
+    ticks = iter([0.0, 1.0, 1.0, 2.0, 2.0, 4.0])
+    program.say_start(options, 2, said.append)
+    program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
+    form = logs.formats()["dllogger"]
+    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    assert [(step.step, step.samples_per_second) for step in steps] == [(2, 8.0), (3, 4.0)]
+    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
+    for key, value in (
+        ("batch_size_per_device", 4),
+        ("world_size", 2),
+        ("precision", "fp32"),
+        ("total_steps", 3),
+        ("final_samples_per_second", 6.0),
+    ):
+        assert value in [header[key] for header in stated]
 
 
 @pytest.mark.parametrize(
