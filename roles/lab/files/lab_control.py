@@ -195,13 +195,15 @@ def make_base(suite, target, mirror, *, dry_run=False):
         "--skip=output/mknod,output/dev", *apt_options(),
         # The machine's own name and resolver, and host keys, which every node gets for itself.
         '--customize-hook=rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/ssh/ssh_host_*',
-        suite, str(part), f"deb {mirror or debian_mirror()} {suite} main",
+        suite, str(part.resolve()), f"deb {mirror or debian_mirror()} {suite} main",
     ]  # fmt: skip
-    # Nothing is left of it, however it ends: the tree lies on a tmpfs of the process's own.
-    script = f"mount -t tmpfs -o mode=1777 tmpfs /tmp && exec {shlex.join(command)}"
+    # Nothing is left of it, however it ends: the tree lies on a tmpfs of the process's own, mounted
+    # where every user may go (a folder in somebody's home would not do) and where it hides nothing.
+    place = next(p for p in ("/tmp", "/mnt", "/media") if not part.resolve().is_relative_to(p))  # noqa: S108
+    script = f"mount -t tmpfs -o mode=1777 tmpfs {place} && exec {shlex.join(command)}"
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", *unshare_argv(network=False), "sh", "-c", script],
-        env={**os.environ, "PATH": search_path(), "TMPDIR": "/tmp"},  # noqa: S108
+        env={**os.environ, "PATH": search_path(), "TMPDIR": place}, cwd="/",
         stdin=subprocess.DEVNULL, stdout=part.open("wb"), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
