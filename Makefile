@@ -23,12 +23,12 @@ setup: system .venv/.controller ## Set up the controller: system packages (named
 
 .venv/.controller: requirements/controller.txt
 	$(call venv)
-	$(BIN)/python -m pip install --quiet --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
 	touch $@
 
 .venv/.dev: requirements/dev.txt
 	$(call venv)
-	$(BIN)/python -m pip install --quiet --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
 	touch $@ .venv/.controller
 
 define venv
