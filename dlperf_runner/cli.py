@@ -445,7 +445,8 @@ def _print_summary(directory: Path, output_dir: Path | None) -> bool:
     result = summarize_directory(directory, output_dir)
     print(result.text)
     for path in result.paths:
-        print(path)
+        here = path.is_absolute() and path.is_relative_to(Path.cwd())
+        print(path.relative_to(Path.cwd()) if here else path)
     for problem in result.problems:
         print(f"error: {problem}", file=sys.stderr)
     return not result.problems
