@@ -378,6 +378,15 @@ def bundle(
             show_default=False,
         ),
     ] = "",
+    framework: Annotated[
+        str,
+        typer.Option(
+            "--framework",
+            help="Only the environments of these; default: of all that have one for the stack.",
+            metavar="NAME[,NAME]",
+            show_default=False,
+        ),
+    ] = "",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -413,10 +422,17 @@ def bundle(
     """Make the mirror folder from which nodes without a way out install."""
     from .bundle import listing, make
     from .bundle.mirror import choose
+    from .choice import parse_choice
 
     suite = suite or next(iter(_catalog().stack(stack, "--stack").suites), "")
     needs, settings = choose(
-        stack, suite, output, debian_mirror or None, debian_security_mirror or None, refresh
+        stack,
+        suite,
+        output,
+        debian_mirror or None,
+        debian_security_mirror or None,
+        refresh,
+        parse_choice({"framework": framework}).framework,
     )
     for skipped in needs.skipped:
         print(f"left out: {skipped}", file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from dlperf_runner.bundle.manifest import Skipped
-from dlperf_runner.catalog import Catalog, lookup
+from dlperf_runner.catalog import Catalog, Environment, Framework, lookup
 from dlperf_runner.errors import UserError
 
 Kind = Literal["wheel", "sdist"]
@@ -65,18 +65,22 @@ class Needs:
 UV = RequirementsFile("requirements/uv.txt", "uv")
 
 
-def of_stack(catalog: Catalog, stack_name: str, suite_name: str, root: Path) -> Needs:
-    """What the catalogue says that `stack_name` needs; environments whose Python the suite does
-    not have are left out, and the reason is kept."""
+def of_stack(
+    catalog: Catalog,
+    stack_name: str,
+    suite_name: str,
+    root: Path,
+    frameworks: tuple[str, ...] = (),
+) -> Needs:
+    """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
+    all that have one; those whose Python the suite does not have are left out, and the reason is
+    kept."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     suite = suite_named(suite_name, stack.suites)
     packages = dict(stack.apt_packages)
     requirements = [UV]
     skipped = []
-    for framework in catalog.frameworks.values():
-        environment = framework.environments.get(stack.name)
-        if environment is None:
-            continue
+    for framework, environment in _environments(catalog, stack.name, frameworks):
         if not SpecifierSet(environment.python).contains(suite.python):
             reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
             skipped.append(Skipped(framework.name, reason))
@@ -97,6 +101,27 @@ def of_stack(catalog: Catalog, stack_name: str, suite_name: str, root: Path) -> 
         skipped=tuple(skipped),
         root=root,
     )
+
+
+def _environments(
+    catalog: Catalog, stack: str, names: tuple[str, ...]
+) -> list[tuple[Framework, Environment]]:
+    """In the catalogue's order, whatever the order of `names`: the same choice, the same needs."""
+    there = {
+        name: (framework, framework.environments[stack])
+        for name, framework in catalog.frameworks.items()
+        if stack in framework.environments
+    }
+    for name in names:
+        lookup("framework", name, catalog.frameworks, "--framework")
+        if name not in there:
+            raise UserError(
+                f"this framework has no environment for stack {stack}",
+                where="--framework",
+                expected=f"one of {', '.join(there)}",
+                found=repr(name),
+            )
+    return [found for name, found in there.items() if not names or name in names]
 
 
 def suite_named(name: str, allowed: tuple[str, ...]) -> Suite:

@@ -24,7 +24,8 @@ RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four bare nodes of this module's own, and the mirror that they install from."""
     made = Lab(tmp_path_factory.mktemp("provision") / "lab")
-    mirrored = made.command(sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu")
+    bundle = ("bundle", "--stack", "cpu", "--framework", "mxnet")
+    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
     assert mirrored.returncode == 0, mirrored.stdout
     made.up()
     yield made

