@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from .case import Command
@@ -91,12 +92,17 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
     """`python -m paddle.distributed.launch` once per node, which starts one process per device.
 
     GPU nodes get the options of Paddle 1.8, as published; on CPU, where 1.8 has no collective,
-    those of Paddle 2.
+    those of Paddle 2, which keeps a log of each process: in the run's own directory, where it is
+    started for that, because the sources' is not the benchmark user's to write.
     """
-    interpreter, script = _split_interpreter(program.argv)
+    interpreter, (script, *arguments) = _split_interpreter(program.argv)
+    cwd = program.cwd
+    if not program.on_gpu:
+        cwd, script = "", str(PurePosixPath(program.cwd, script))
     addresses = ",".join(host.address for host in hosts)
     commands = []
     for host in hosts:
+        gloo = {}
         if program.on_gpu:
             options = [
                 f"--cluster_node_ips={addresses}",
@@ -110,9 +116,13 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
                 f"--ips={addresses}",
                 f"--host={host.address}",
                 f"--nproc_per_node={program.gpus_per_node}",
+                "--log_dir=log",
             ]
-        argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *script)
-        commands.append(Command(host.name, argv, _environment(program, host), program.cwd))
+            # Gloo would otherwise take the interface that the host's own name leads to.
+            if host.interface:
+                gloo = {"GLOO_SOCKET_IFNAME": host.interface}
+        argv = (*interpreter, "-m", "paddle.distributed.launch", *options, script, *arguments)
+        commands.append(Command(host.name, argv, {**gloo, **_environment(program, host)}, cwd))
     return tuple(commands)
 
 

@@ -145,14 +145,27 @@ def test_paddle_launch_once_per_node() -> None:
 
 
 def test_paddle_launch_on_cpu_has_the_options_of_paddle_2() -> None:
+    """Started in the run's own directory, so that the processes' logs are written there."""
     _, second = launch("paddle_launch", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))
     assert second.argv == (
         *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
         "--ips=10.11.0.2,10.11.0.3",
         "--host=10.11.0.3",
         "--nproc_per_node=2",
-        *("train.py", "--batch-size", "128"),
+        "--log_dir=log",
+        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
     )
+    assert second.env == {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
+    assert second.cwd == ""
+
+
+def test_paddle_launch_on_cpu_leaves_the_interface_of_gloo_to_the_operator() -> None:
+    (node,) = lab_nodes(1)
+    (command,) = launch("paddle_launch", program(on_gpu=False), (replace(node, interface=""),))
+    assert command.env == {"OMP_NUM_THREADS": "1"}
+    theirs = replace(node, env={"GLOO_SOCKET_IFNAME": "lo"})
+    (command,) = launch("paddle_launch", program(on_gpu=False), (theirs,))
+    assert command.env["GLOO_SOCKET_IFNAME"] == "lo"
 
 
 def test_the_same_command_everywhere_knows_all_nodes() -> None:
