@@ -20,7 +20,7 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def create(directory: Path) -> dict[str, Any]:
-    choice = parse_choice({"nodes": "1,2", "repeats": 2})
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1,2", "repeats": 2})
     nodes = lab_nodes()
     return campaign.create_campaign(
         directory, choice, nodes, make_plan(choice, load_catalog(), nodes), NOON
@@ -132,8 +132,15 @@ def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
         campaign.read_plan(tmp_path)
 
 
-def test_a_plan_of_nothing_said_is_the_matrix(tmp_path: Path) -> None:
+def test_a_plan_of_nothing_said_is_the_matrices_of_the_nodes_framework(tmp_path: Path) -> None:
     nodes = lab_nodes()
     runs = make_plan(Choice(), load_catalog(), nodes)
     campaign.create_campaign(tmp_path / "c", Choice(), nodes, runs)
-    assert campaign.read_campaign(tmp_path / "c")["runs"] == 3
+    assert campaign.read_campaign(tmp_path / "c")["runs"] == 5
+    assert [run["case"] for run in campaign.read_plan(tmp_path / "c")["runs"]] == [
+        "mxnet-arcface-builtin_y1_fp32_b4_1n1g",
+        "mxnet-arcface-builtin_y1_fp32_b4_1n2g",
+        "mxnet-resnet50v1b-builtin_fp32_b2_1n1g",
+        "mxnet-resnet50v1b-builtin_fp32_b2_1n2g",
+        "mxnet-resnet50v1b-builtin_fp32_b2_2n2g",
+    ]

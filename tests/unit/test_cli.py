@@ -78,9 +78,14 @@ def test_plan_as_json_has_what_the_playbook_needs() -> None:
     document = json.loads(call("plan", "--json").out)
     assert list(document) == ["schema", "choice", "inventory", "runs"]
     needed = "id workload model precision batch_size_per_device nodes gpus_per_node repeat commands"
+    programs = {
+        "mxnet-resnet50v1b": "/usr/bin/mpirun",
+        "mxnet-arcface": "/opt/dlperf/envs/mxnet/bin/python",
+    }
     for run in document["runs"]:
         assert set(needed.split()) <= set(run)
-        assert run["commands"][0]["argv"][0] == "/usr/bin/mpirun"
+        assert run["commands"][0]["argv"][0] == programs[run["workload"]]
+    assert {run["workload"] for run in document["runs"]} == set(programs)
 
 
 def test_inventories_and_limit_are_passed_on(
@@ -115,6 +120,7 @@ def test_parameters() -> None:
         (["status", "nowhere"], "error: nowhere: this is no campaign"),
         (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
         (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
+        (["bundle", "--framework", "mxnet,x"], "error: --framework: unknown framework 'x'"),
         (["plan", "--nonsense"], "No such option"),
         (["nonsense"], "No such command"),
         ([], "Usage: "),

@@ -52,6 +52,27 @@ def test_smoke_is_the_labs_default(catalog: Catalog) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("framework", "workload", "cases_of_smoke"),
+    [
+        ("mxnet", "mxnet-arcface", ["fp32 b4 1n1g", "fp32 b4 1n2g"]),
+        ("tensorflow", "tensorflow-resnet50v1.5", ["fp32 b2 1n1g", "fp32 b2 1n2g", "fp32 b2 2n2g"]),
+        ("paddle", "paddle-arcface", ["fp32 b4 1n1g", "fp32 b4 1n2g", "fp32 b4 2n2g"]),
+        ("oneflow", "oneflow-resnet50v1.5", ["fp32 b2 1n1g", "fp32 b2 1n2g", "fp32 b2 2n2g"]),
+    ],
+)
+def test_the_lab_has_a_smoke_matrix_of_every_published_system(
+    catalog: Catalog, framework: str, workload: str, cases_of_smoke: list[str]
+) -> None:
+    nodes = tuple(replace(node, frameworks=(framework,)) for node in lab_nodes())
+    runs = make_plan(choose(workload=workload), catalog, nodes)
+    assert cases(runs) == cases_of_smoke
+    for run in runs:
+        for command in run.commands:
+            assert f"/opt/dlperf/envs/{framework}/bin/python" in command.argv
+            assert "--no-cuda" in command.argv
+
+
 def test_a_run_in_full(catalog: Catalog) -> None:
     run = make_plan(choose(nodes=2), catalog, lab_nodes())[0]
     (command,) = run.commands
@@ -178,7 +199,7 @@ def test_filters_narrow_the_matrix_or_add_to_it(
 
 
 def test_a_precision_that_the_matrix_lacks_runs_its_batch_sizes(catalog: Catalog) -> None:
-    runs = make_plan(choose(precision="fp16", nodes=2), catalog, lab_nodes())
+    runs = make_plan(choose(model="resnet50v1b", precision="fp16", nodes=2), catalog, lab_nodes())
     assert cases(runs) == ["fp16 b2 2n2g"]
 
 
@@ -364,7 +385,7 @@ def test_default_matrices_that_differ_are_told(catalog: Catalog) -> None:
 )
 def test_a_wrong_parameter_is_told(catalog: Catalog, text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
-        make_plan(parse_choice({}, [text]), catalog, lab_nodes())
+        make_plan(parse_choice({"model": "resnet50v1b"}, [text]), catalog, lab_nodes())
     assert message in str(caught.value)
 
 
