@@ -232,9 +232,11 @@ def run(
     if limit:
         variables["limit"] = limit
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
-    outcomes = execute(variables, inventories, directory)
+    problems = execute(variables, inventories, directory)
     _print_summary(directory, None)
-    if any(outcome.get("status") != "done" for outcome in outcomes.values()):
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if campaigns.remaining_plan(directory)["runs"]:
         raise typer.Exit(1)
 
 

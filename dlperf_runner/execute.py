@@ -111,10 +111,10 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 
-def execute(
-    variables: Mapping[str, Any], inventories: Sequence[str], campaign: Path
-) -> dict[str, dict[str, Any]]:
-    """Run a campaign to its end and return the outcome of each of its runs.
+def execute(variables: Mapping[str, Any], inventories: Sequence[str], campaign: Path) -> list[str]:
+    """Run a campaign to its end; what its runs came to stands in their run.json.
+
+    Returns what went wrong beside the runs themselves, a sentence each.
 
     `variables` are the options of bench.yml. Ctrl-C stops the playbook; the nodes end what they
     run by themselves when nobody asks for it any more (see benchmark_job).
@@ -153,4 +153,4 @@ def execute(
     if not begun and (state.problems or state.unreachable or state.status != "successful"):
         reasons = state.problems + state.unreachable or [state.status]
         raise UserError("no run could be started:\n  " + "\n  ".join(reasons), where=str(state.log))
-    return runs
+    return state.problems + state.unreachable

@@ -20,6 +20,8 @@ CASES = ("1n1g", "1n2g", "2n2g")
 
 @pytest.fixture(scope="module")
 def provisioned(lab: Lab) -> Lab:
+    status, text = dlperf(lab, "bundle", "--stack", "cpu", "--framework", "mxnet")
+    assert status == 0, text
     lab.play("provision.yml")
     return lab
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -197,10 +198,20 @@ def test_run_hands_the_choice_to_the_playbook(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, status: int
 ) -> None:
     asked = []
+    (run,) = json.loads(
+        call("plan", "--nodes", "2", "--campaign", str(tmp_path / "made"), "--json").out
+    )["runs"]
 
-    def execute(*arguments: object) -> dict[str, dict[str, str]]:
-        asked.append(arguments)
-        return {"case/r1": {"status": outcome}}
+    def execute(variables: dict[str, Any], inventories: list[str], directory: Path) -> list[str]:
+        """Leaves behind what bench.yml does."""
+        asked.append((variables, inventories, directory))
+        shutil.copytree(tmp_path / "made", directory, dirs_exist_ok=True)
+        place = directory / "runs" / run["id"]
+        record = json.loads((place / "run.json").read_text())
+        record["outcome"]["status"] = outcome
+        (place / "run.json").write_text(json.dumps(record))
+        (place / run["log_name"]).touch()
+        return [] if outcome == "done" else ["node1: it broke"]
 
     def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
         return SimpleNamespace(text="a table", problems=[], paths=[])
@@ -211,6 +222,7 @@ def test_run_hands_the_choice_to_the_playbook(
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"
+    assert result.err == ("" if outcome == "done" else "error: node1: it broke\n")
     variables = {
         "model": "resnet50v1b",
         "nodes": "1,2",
@@ -218,11 +230,12 @@ def test_run_hands_the_choice_to_the_playbook(
     }
     assert asked == [(variables, [str(tmp_path / "inv")], tmp_path / "results" / "one")]
 
-    document = json.loads(call("plan", "--nodes", "2", "--campaign", "results/one", "--json").out)
     result = call("run", *arguments, "--campaign", "results/one", status=2)
     assert "results/one: this is no place for a new campaign" in result.err
+    directory = tmp_path / "results" / "one"
     call("run", "--resume", "results/one", status=status)
-    assert asked[1:] == [({"resume": document["campaign"]}, [], tmp_path / "results" / "one")]
+    again = [] if outcome == "done" else [({"resume": str(directory)}, [], directory)]
+    assert asked[1:] == again
 
 
 def test_resuming_what_is_done_only_summarizes(

@@ -12,19 +12,24 @@ DOCUMENTATION = """
 action: benchmark_record
 short_description: Update the outcome of a run in its run.json
 options:
-  directory: {description: The run's directory on the controller., type: path, required: true}
+  directory: {description: "The run's directory, made if it is lost.", type: path, required: true}
+  run: {description: The run, written where there is no run.json yet., type: dict, required: true}
   outcome: {description: Keys of the outcome that are new., type: dict, required: true}
 """
 
 
 class ActionModule(ActionBase):
-    _VALID_ARGS = frozenset(("directory", "outcome"))
+    _VALID_ARGS = frozenset(("directory", "run", "outcome"))
     _requires_connection = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         path = Path(self._task.args["directory"]) / "run.json"
-        document = json.loads(path.read_text(encoding="utf-8"))
+        if path.exists():
+            document = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            document = dict(self._task.args["run"])
         document["outcome"] = document.get("outcome", {}) | dict(self._task.args["outcome"])
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
