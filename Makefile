@@ -33,7 +33,7 @@ setup: system .venv/.controller ## Set up the controller: system packages (named
 
 define venv
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	test -x $(BIN)/python || { echo "Making .venv (about a minute and 600 MB)"; $(PYTHON) -m venv .venv; }
+	test -x $(BIN)/python || { echo "Making .venv (about a minute)"; $(PYTHON) -m venv .venv; }
 endef
 
 system:
