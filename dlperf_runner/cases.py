@@ -24,7 +24,8 @@ from .choice import Choice, option_name
 from .errors import UserError
 
 if TYPE_CHECKING:
-    from .catalog import Catalog, Matrix, Rule, Workload
+    from .catalog import Catalog
+    from .entries import Matrix, Rule, Workload
     from .inventory import Node
 
 _T = TypeVar("_T")

@@ -18,7 +18,8 @@ from .errors import UserError
 from .template import fill
 
 if TYPE_CHECKING:
-    from .catalog import Catalog, Matrix, Workload
+    from .catalog import Catalog
+    from .entries import Matrix, Source, Workload
     from .inventory import Node
 
 SCHEMA = 1
@@ -131,7 +132,9 @@ def _runs(
 ) -> list[Run]:
     matrix = workload.matrices[matrix_name]
     first = hosts[0]
-    on_gpu = _on_gpu(catalog, workload, first)
+    source = _source(workload, case)
+    on_gpu = _on_gpu(catalog, first)
+    environment = _environment(catalog, workload, source, first)
     parameters = _merged_parameters(choice, workload, matrix, case.variant)
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
@@ -140,7 +143,7 @@ def _runs(
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
         values: dict[str, object] = {
             **parameters,
-            "python": f"{ENVIRONMENTS}/{workload.framework}/bin/python",
+            "python": f"{ENVIRONMENTS}/{environment}/bin/python",
             "workload": workload.name,
             "framework": workload.framework,
             "model": case.model,
@@ -156,7 +159,7 @@ def _runs(
             "warmup_steps": window.warmup_steps,
             "repeat": repeat,
         }
-        program = _program(workload, case, values, on_gpu)
+        program = _program(workload, source, case, values, on_gpu)
         runs.append(
             Run(
                 id=f"{case.id}/r{repeat}",
@@ -175,14 +178,14 @@ def _runs(
                 warmup_steps=window.warmup_steps,
                 stack=first.stack,
                 accelerator=first.accelerator,
-                environment=workload.framework,
+                environment=environment,
                 log_format=workload.log_format,
                 log_name=f"{short_name}_b{batch.batch_size_per_device}"
                 f"_{batch.precision}_{repeat}.log",
                 timeout_s=_timeout(workload, matrix_name, window),
                 hosts=tuple(host.name for host in hosts),
                 parameters=parameters,
-                commands=launchers.launch(workload.launcher, program, hosts),
+                commands=launchers.launch(source.launcher or workload.launcher, program, hosts),
             )
         )
     return runs
@@ -196,12 +199,16 @@ def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
     )
 
 
-def _program(
-    workload: Workload, case: Case, values: Mapping[str, object], on_gpu: bool
-) -> launchers.Program:
+def _source(workload: Workload, case: Case) -> Source:
     source = workload.sources.named(case.source)
     if source is None:
         raise ValueError(f"{workload.name} has no source {case.source}")
+    return source
+
+
+def _program(
+    workload: Workload, source: Source, case: Case, values: Mapping[str, object], on_gpu: bool
+) -> launchers.Program:
     argv = (
         *source.argv,
         *source.on_precision.get(case.batch.precision, ()),
@@ -221,8 +228,8 @@ def _program(
     )
 
 
-def _on_gpu(catalog: Catalog, workload: Workload, node: Node) -> bool:
-    """Whether the nodes' stack is one with GPUs, on which the framework has an environment."""
+def _on_gpu(catalog: Catalog, node: Node) -> bool:
+    """Whether the nodes' stack is one with GPUs."""
     where = f"host {node.name}: dlperf_stack"
     stack = catalog.stack(node.stack, where)
     on_gpu = stack.accelerator == "gpu"
@@ -233,14 +240,20 @@ def _on_gpu(catalog: Catalog, workload: Workload, node: Node) -> bool:
             expected=f"{'a GPU' if on_gpu else 'cpu'}, as the stack {stack.name} has",
             found=node.accelerator,
         )
-    environments = catalog.framework(workload.framework).environments
-    if node.stack not in environments:
+    return on_gpu
+
+
+def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
+    """Name of the environment that the source runs in on such nodes."""
+    framework = catalog.framework(workload.framework)
+    name = framework.environment_name(node.stack, source.flavor)
+    if name is None:
         raise UserError(
             f"{workload.framework} has no environment for the stack {node.stack}",
-            where=where,
-            expected=f"one of {', '.join(environments)}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=f"one of {', '.join(framework.stacks)}",
         )
-    return on_gpu
+    return name
 
 
 def _merged_parameters(

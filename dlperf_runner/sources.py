@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from .catalog import BuiltinSource, Catalog, Patch, UpstreamSource
+from .catalog import Catalog
+from .entries import BuiltinSource, Patch, UpstreamSource
 from .errors import UserError
 from .plan import ENVIRONMENTS, SOURCES
 from .template import fill

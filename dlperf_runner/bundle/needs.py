@@ -11,7 +11,8 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from dlperf_runner.bundle.manifest import Skipped
-from dlperf_runner.catalog import Catalog, Environment, Framework, lookup
+from dlperf_runner.catalog import Catalog, lookup
+from dlperf_runner.entries import Environment, Framework
 from dlperf_runner.errors import UserError
 
 Kind = Literal["wheel", "sdist"]

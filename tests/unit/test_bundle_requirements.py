@@ -9,7 +9,8 @@ from packaging.version import Version
 from dlperf_runner.bundle import needs, wheels
 from dlperf_runner.bundle.manifest import Skipped
 from dlperf_runner.bundle.requirements import Pinned, parse
-from dlperf_runner.catalog import Catalog, Environment, Framework, Horovod, Stack
+from dlperf_runner.catalog import Catalog
+from dlperf_runner.entries import Environment, Framework, Horovod, Stack
 from dlperf_runner.errors import UserError
 
 ONE, TWO = "1" * 64, "2" * 64

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
-from dlperf_runner import catalog, inventory
+from dlperf_runner import entries, inventory
 from dlperf_runner.case import Topology
 from dlperf_runner.catalog import CATALOG, load_catalog
 from dlperf_runner.errors import UserError
@@ -245,10 +245,10 @@ def test_files_of_the_shipped_catalogue_exist() -> None:
 def test_every_key_is_documented() -> None:
     text = (CATALOG.parent.parent / "docs" / "catalogue.md").read_text()
     models = (
-        *(catalog.Framework, catalog.Environment, catalog.Horovod, catalog.Stack),
-        *(catalog.Workload, catalog.Rule, catalog.Matrix, catalog.BatchEntry, catalog.Variant),
-        *(catalog.BuiltinSource, catalog.UpstreamSource, catalog.Patch, catalog.AddedFile),
+        *(entries.Framework, entries.Environment, entries.Horovod, entries.Stack),
+        *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),
+        *(entries.BuiltinSource, entries.UpstreamSource, entries.Patch, entries.AddedFile),
     )
     keys = {name for model in models for name in model.model_fields}
-    keys |= set(catalog.RUN_KEYS) | set(inventory.VARIABLES)
+    keys |= set(entries.RUN_KEYS) | set(inventory.VARIABLES)
     assert [key for key in sorted(keys) if f"`{key}`" not in text and f"`.{key}`" not in text] == []
