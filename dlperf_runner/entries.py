@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from . import launchers, template
+from .entry_stack import Stack as Stack
 from .entry_types import (
     Count,
     CountOrNone,
@@ -88,16 +89,6 @@ class Framework(Entry):
         if flavor is not None and stack in self.flavors[flavor]:
             return f"{self.name}-{flavor}"
         return self.name if stack in self.environments else None
-
-
-class Stack(Entry):
-    """Everything below the frameworks that a generation of nodes runs."""
-
-    name: Name
-    title: str
-    accelerator: Literal["cpu", "gpu"]
-    suites: tuple[str, ...] = ()
-    apt_packages: dict[str, tuple[str, ...]] = {}
 
 
 class Rule(Entry):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
-from dlperf_runner import entries, inventory
+from dlperf_runner import entries, entry_stack, inventory
 from dlperf_runner.case import Topology
 from dlperf_runner.catalog import CATALOG, load_catalog
 from dlperf_runner.errors import UserError
@@ -177,7 +177,7 @@ def test_values_are_frozen() -> None:
             "  v100:",
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
-            " (expected one of cpu, v100-cuda10.2, v100)",
+            " (expected one of cpu, h100-cuda12.9, v100-cuda10.2, v100)",
         ),
         (
             "stacks/v100.yml",
@@ -246,6 +246,8 @@ def test_every_key_is_documented() -> None:
     text = (CATALOG.parent.parent / "docs" / "catalogue.md").read_text()
     models = (
         *(entries.Framework, entries.Environment, entries.Horovod, entries.Stack),
+        *(entry_stack.Driver, entry_stack.OpenMpi, entry_stack.InfiniBand),
+        *(entry_stack.ContainerRuntime, entry_stack.Gpu),
         *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),
         *(entries.BuiltinSource, entries.UpstreamSource, entries.Patch, entries.AddedFile),
     )
