@@ -1,0 +1,419 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: apt_family
+short_description: Bring a family of packages with their repository to exact versions and keep them there, or take it all off
+description:
+  - In one execution - the repository with a keyring of its own, apt preferences that pin the family, exact
+    versions (up or down), and holds. Where everything is so it costs one C(dpkg-query) and one C(apt-config), and no apt.
+  - Before it changes anything it records what was there in O(undo). O(state=absent) takes off exactly what was put on since,
+    and gives back versions, packages, holds and files that were there before.
+  - A run that was interrupted anywhere is repaired by the next one.
+options:
+  name: {description: Name of the family; names its files and its record., type: str, required: true}
+  state: {description: Whether the family shall be there., type: str, choices: [present, absent], default: present}
+  packages: {description: "Exact version of each package that is installed by name.", type: dict, default: {}}
+  pins:
+    description: Further members, which come as dependencies.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      packages: {description: Their names or globs., type: list, elements: str, required: true}
+      version: {description: Version or glob that they keep to., type: str, required: true}
+  replaces:
+    description: Globs of packages that may be removed for the family; they come back when it goes.
+    type: list
+    elements: str
+    default: []
+  repository:
+    description: Where it comes from; without one, from the sources that the node has.
+    type: dict
+    suboptions:
+      name: {description: "Names its files, which families that share it share.", type: str, required: true}
+      uri: {description: "Address, or C(file:) and a folder of the node.", type: str, required: true}
+      suite: {description: C(/) or C(./) where it is flat., type: str, default: /}
+      components: {description: None where it is flat., type: list, elements: str, default: []}
+      architectures: {description: Only these., type: list, elements: str, default: []}
+      key: {description: Address of its public key or a path on the node., type: str, required: true}
+      fingerprints:
+        description: Fingerprints of the primary keys that may stand in that file, and of no others.
+        type: list
+        elements: str
+        required: true
+      key_sha256: {description: "SHA-256 of the key's file, where it is known.", type: str}
+  lock_timeout: {description: Seconds to wait for another apt or dpkg., type: int, default: 300}
+  undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/undo}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Keep NCCL at the version of the stack
+  apt_family:
+    name: nccl
+    packages: {libnccl2: 2.7.3-1+cuda10.2, libnccl-dev: 2.7.3-1+cuda10.2}
+    repository:
+      name: nccl-local
+      uri: file:/var/lib/dlperf/repositories/nccl
+      key: /var/lib/dlperf/repositories/nccl/7fa2af80.pub
+      fingerprints: [AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80]
+"""
+
+RETURN = r"""
+versions: {description: Version of each member that is installed., returned: always, type: dict}
+removed: {description: Packages that were taken off., returned: always, type: list, elements: str}
+kept: {description: What came with the family and stays because something else needs it., returned: absent, type: list, elements: str}
+"""
+
+import hashlib
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_family import (
+    QUERY_FORMAT,
+    base,
+    explanation,
+    installed,
+    interrupted,
+    is_member,
+    listings,
+    obsolete,
+    preferences_text,
+    simulated,
+    source_text,
+    wrong_versions,
+)
+from ansible.module_utils.deb_undo import Undo, read_bytes
+from ansible.module_utils.dpkg_locks import wait_for_locks
+from ansible.module_utils.openpgp_key import dearmored, fingerprints
+from ansible.module_utils.urls import fetch_url
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none"}
+APT = [
+    "apt-get", "-q", "-y", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages",
+    "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
+    "-o", "Acquire::Retries=2", "-o", "APT::Get::AutomaticRemove=false",
+]  # fmt: skip
+
+
+class Family(object):
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["name"]
+        self.packages = module.params["packages"]
+        self.pins = module.params["pins"]
+        self.repository = module.params["repository"]
+        self.undo = Undo(module.params["undo"], self.name)
+        self.members = list(self.packages) + [p for pin in self.pins for p in pin["packages"]]
+        self.preferences = "/etc/apt/preferences.d/dlperf-%s.pref" % self.name
+
+    # What is there
+
+    def fail(self, problem, remedy, **more):
+        self.module.fail_json(msg="%s: %s. %s" % (self.name, problem, remedy[:1].upper() + remedy[1:] + "."), **more)
+
+    def run(self, argv, doing):
+        code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
+        said = output + "\n" + errors
+        # apt-get update says 0 where a repository could not be read but an old index is left.
+        if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + said):
+            meaning, remedy = explanation(said) or (
+                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]), "repair that and run again"
+            )
+            self.undo.settle(self.snapshot())
+            self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
+        return output
+
+    def query(self, names=()):
+        argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + list(names)
+        code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
+        if code not in (0, 1):  # 1: a name that it does not know
+            self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
+        return output
+
+    def snapshot(self):
+        return dict((name, version) for name, (version, _hold) in installed(self.query()).items())
+
+    def keyring(self):
+        return "/etc/apt/keyrings/dlperf-%s.gpg" % self.repository["name"]
+
+    def source(self):
+        """Where apt reads sources; a node that has a mirror reads them elsewhere than usual."""
+        _code, output, _errors = self.module.run_command(["apt-config", "shell", "D", "Dir::Etc::sourceparts/d"])
+        folder = output.strip().partition("=")[2].strip("'") or "/etc/apt/sources.list.d/"
+        return os.path.join(folder, "dlperf-%s.sources" % self.repository["name"])
+
+    def files(self):
+        """{path: content} of what the family puts into /etc/apt, but the keyring."""
+        found = {self.preferences: preferences_text(self.packages, self.pins).encode("utf-8")}
+        if self.repository:
+            found[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
+        return found
+
+    def keyring_is_right(self):
+        try:
+            return self.key_problem(read_bytes(self.keyring()) or b"") is None
+        except ValueError:
+            return False
+
+    # The key
+
+    def key_problem(self, data):
+        """What is wrong with the keys of a binary key file; None where they are those that were named."""
+        wanted = set(name.replace(" ", "").upper() for name in self.repository["fingerprints"])
+        found = fingerprints(data)
+        if set(found) <= wanted:
+            return None
+        return "fingerprint %s was expected, found %s" % (" or ".join(sorted(wanted)), ", ".join(found))
+
+    def fetched_key(self):
+        address = self.repository["key"]
+        if address.startswith(("/", "file:")):
+            data = read_bytes(address[5:] if address.startswith("file:") else address)
+            if data is None:
+                self.fail("the key %s of its repository is not there" % address, "put it there, or correct the address")
+        else:
+            response, info = fetch_url(self.module, address, timeout=30)
+            if info["status"] != 200:
+                self.fail("its repository's key cannot be fetched from %s: %s" % (address, info["msg"]),
+                          "check the address, or the mirror that dlperf_mirror and dlperf_vendor_mirror name")
+            data = response.read()
+        digest = hashlib.sha256(data).hexdigest()
+        wanted = self.repository["key_sha256"]
+        if wanted and digest != wanted:
+            self.fail("its repository's key %s is another file: sha256 %s was expected, found %s" % (address, wanted, digest),
+                      "compare it with what the vendor publishes")
+        try:
+            binary = dearmored(data)
+            problem = self.key_problem(binary)
+        except ValueError as error:
+            problem = "this is no public key: %s" % error
+        if problem:
+            self.fail("its repository's key %s is not the one: %s" % (address, problem),
+                      "compare the fingerprint with what the vendor publishes; nothing was changed")
+        return binary
+
+    # Present
+
+    def present(self):
+        before = self.query(self.members)
+        there, files = installed(before), self.files()
+        record = self.undo.record
+        wrong = wrong_versions(there, self.packages, self.pins)
+        unheld = sorted(name for name, (_version, hold) in there.items() if not hold)
+        drop = obsolete(record, self.packages, self.pins)
+        stale = [path for path in record.get("files") or {} if path not in files and path != self.keyring_path()]
+        diff = self.undo.diff(files, stale)
+        if self.repository and not self.keyring_is_right():
+            diff.append({"before_header": self.keyring(), "after_header": self.keyring(), "before": "",
+                         "after": "".join(f + "\n" for f in self.repository["fingerprints"])})
+        if wrong or unheld or drop:
+            diff.append(self.package_diff(there, wrong, drop))
+        changed = bool(diff or interrupted(before) or record.get("unfinished"))
+        versions = dict((base(name), version) for name, (version, _hold) in there.items())
+        if not changed or self.module.check_mode:
+            self.module.exit_json(changed=changed, diff=diff, versions=versions, removed=drop)
+        self.refuse_foreign_holds(there, wrong)
+        self.lock()
+        binary = None
+        if self.repository and not self.keyring_is_right():
+            binary = self.fetched_key()
+        self.undo.begin(self.definition(), self.snapshot, self.holds, self.autos, repository=self.repository_name())
+        self.place(files, stale, binary)
+        if wrong or drop or interrupted(before):
+            self.install(wrong, drop)
+        self.hold()
+        self.undo.finish(self.snapshot())
+        after = installed(self.query(self.members))
+        left = wrong_versions(after, self.packages, self.pins)
+        if left:
+            self.fail("apt succeeded, but these are not as they were asked for: " + ", ".join(sorted(left)), "see apt-cache policy")
+        versions = dict((base(name), version) for name, (version, _hold) in after.items())
+        self.module.exit_json(changed=True, diff=diff, versions=versions, removed=drop)
+
+    def definition(self):
+        return {"packages": self.packages, "pins": self.pins}
+
+    def repository_name(self):
+        return self.repository["name"] if self.repository else None
+
+    def keyring_path(self):
+        return self.keyring() if self.repository else None
+
+    def package_diff(self, there, wrong, drop):
+        before, after = listings(there, wrong, drop)
+        header = "packages of %s" % self.name
+        return {"before_header": header, "after_header": header, "before": before, "after": after}
+
+    def refuse_foreign_holds(self, there, wrong):
+        ours = self.undo.record.get("held") or []
+        foreign = [n for n, (_v, hold) in there.items() if hold and base(n) in wrong and n not in ours]
+        if foreign:
+            self.fail("somebody holds another version of %s" % ", ".join(sorted(foreign)),
+                      "release it (apt-mark unhold %s), or choose a stack with that version" % " ".join(sorted(foreign)))
+
+    def lock(self):
+        problem = wait_for_locks(self.module.params["lock_timeout"])
+        if problem:
+            self.fail(problem, "wait for it, or end it, and run again; dlperf_lock_timeout says how long this waits")
+
+    def place(self, files, stale, binary):
+        """Files of the family; those of this run go again where apt cannot read the repository."""
+        wanted = dict(files, **({self.keyring(): binary} if binary is not None else {}))
+        was = dict((path, read_bytes(path)) for path in wanted)
+        if binary is not None:
+            self.undo.directory("/etc/apt/keyrings")
+        for path in stale:
+            self.undo.give_back(path)
+        # The keyring comes before the source that names it: /etc/apt/keyrings, preferences.d, sources.list.d.
+        for path, content in sorted(wanted.items()):
+            self.undo.write(path, content)
+        if not self.repository:
+            return
+        source = self.source()
+        argv = APT + ["-o", "Dir::Etc::sourcelist=" + source, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
+        code, output, errors = self.module.run_command(argv + ["update"], environ_update=ENVIRONMENT)
+        said = "\n" + output + "\n" + errors
+        if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
+            # A source that apt cannot read would break every later apt-get update of the node.
+            for path in wanted:
+                self.undo.take_back(path, was[path])
+            self.undo.settle(self.snapshot())
+            meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's own words")
+            self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
+
+    def install(self, wrong, drop):
+        names = [name if version is None else "%s=%s" % (name, version) for name, version in sorted(wrong.items())]
+        argv = ["install"] + names + [name + "-" for name in drop]
+        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing what dpkg was interrupted at")
+        code, output, errors = self.module.run_command(APT + ["-s"] + argv, environ_update=ENVIRONMENT)
+        if code != 0:
+            # Dependencies come from the node's other sources, whose lists may be old, or not there at all.
+            self.module.run_command(APT + ["update"], environ_update=ENVIRONMENT)
+            output = self.run(APT + ["-s"] + argv, "choosing the packages")
+        removes = simulated(output)[1]
+        strange = sorted(n for n in removes if n not in drop and not is_member(n, self.members + self.module.params["replaces"]))
+        if strange:
+            self.undo.settle(self.snapshot())
+            self.fail("it can only be installed by removing %s, which is no part of it" % ", ".join(strange),
+                      "remove that by hand where you can do without it, and run again")
+        self.run(APT + argv, "installing " + ", ".join(names or self.packages))
+
+    # Holds
+
+    def hold(self):
+        names = sorted(name for name, (_version, hold) in installed(self.query(self.members)).items() if not hold)
+        if names:
+            self.run(["apt-mark", "hold"] + names, "holding its packages")
+        self.undo.record["held"] = sorted(set(self.undo.record.get("held") or []) | set(names))
+
+    def holds(self):
+        return sorted(name for name, (_version, hold) in installed(self.query()).items() if hold)
+
+    def autos(self):
+        return self.run(["apt-mark", "showauto"], "asking which packages are there as dependencies").split()
+
+    # Absent
+
+    def absent(self):
+        record = self.undo.record
+        if not record:
+            self.module.exit_json(changed=False, versions={}, removed=[], kept=[], diff=[])
+        now = self.snapshot()
+        unfinished = record.get("unfinished")
+        if unfinished:
+            record = self.undo.settled(now)
+        ours = sorted(name for name in record.get("installed") or {} if name in now)
+        back = dict(record.get("changed") or {}, **(record.get("removed") or {}))
+        back = dict((name, version) for name, version in back.items() if now.get(name) != version)
+        before = "".join("%s %s\n" % (name, now.get(name, "absent")) for name in sorted(set(ours) | set(back)))
+        after = "".join("%s %s\n" % item for item in sorted(back.items()))
+        diff = [{"before_header": self.name, "after_header": self.name, "before": before, "after": after}]
+        if self.module.check_mode:
+            self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
+        self.lock()
+        self.undo.begin(record.get("definition"), self.snapshot, self.holds, self.autos, repository=record.get("repository"))
+        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing what dpkg was interrupted at")
+        held = sorted((set(record.get("held") or []) & set(self.holds())) - set(record["before"]["holds"]))
+        if held:
+            self.run(["apt-mark", "unhold"] + held, "releasing its packages")
+        ours, kept = self.removable(ours, [p for p in (record.get("definition") or {}).get("packages") or {}])
+        self.undo.give_back_preferences()
+        if ours:
+            self.run(APT + ["purge"] + ours, "taking off " + ", ".join(ours))
+        lost = self.restore(record, back)
+        self.undo.give_back_all()
+        self.undo.forget()
+        for name in lost:
+            self.module.warn("%s: %s was there before, and no source of the node has it any more" % (self.name, name))
+        self.module.exit_json(changed=True, versions={}, removed=ours, kept=kept, diff=diff)
+
+    def would_remove(self, names):
+        output = self.run(APT + ["-s", "purge"] + names, "asking what else would go")
+        return set(simulated(output)[1])
+
+    def removable(self, ours, named):
+        """What can go without anything that is not ours; a member that something else needs is an error."""
+        if not ours or self.would_remove(ours) <= set(ours):
+            return ours, []
+        kept = []
+        for name in ours:
+            others = sorted(self.would_remove([name]) - set(ours))
+            if others and base(name) in named:
+                self.undo.settle(self.snapshot())
+                self.fail("%s was not put there by us and needs %s" % (", ".join(others), name), "remove it first, and run again")
+            if others:
+                kept.append(name)
+        return [name for name in ours if name not in kept], kept
+
+    def restore(self, record, back):
+        """Versions and packages that were there before, in one go or, where one is gone, each for itself."""
+        lost = []
+        if back:
+            names = ["%s=%s" % item for item in sorted(back.items())]
+            code = self.module.run_command(APT + ["install"] + names, environ_update=ENVIRONMENT)[0]
+            for name in names if code != 0 else []:
+                if self.module.run_command(APT + ["install", name], environ_update=ENVIRONMENT)[0] != 0:
+                    lost.append(name)
+        there = self.snapshot()
+        autos = sorted(name for name in back if name in record["before"]["autos"] and name in there)
+        if autos:
+            self.run(["apt-mark", "auto"] + autos, "marking what was there as dependency")
+        holds = sorted(name for name in record["before"]["holds"] if name in back and name in there)
+        if holds:
+            self.run(["apt-mark", "hold"] + holds, "holding what was held before")
+        return lost
+
+
+def main():
+    text, strings = {"type": "str"}, {"type": "list", "elements": "str", "default": []}
+    needed = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "name": needed,
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "packages": {"type": "dict", "default": {}},
+            "pins": {"type": "list", "elements": "dict", "default": [],
+                     "options": {"packages": dict(strings, required=True, default=None), "version": needed}},
+            "replaces": strings,
+            "repository": {"type": "dict", "options": {
+                "name": needed, "uri": needed, "suite": {"type": "str", "default": "/"}, "components": strings,
+                "architectures": strings, "key": dict(needed, no_log=False), "key_sha256": dict(text, no_log=False),
+                "fingerprints": dict(strings, required=True, default=None)}},
+            "lock_timeout": {"type": "int", "default": 300},
+            "undo": {"type": "path", "default": "/var/lib/dlperf/undo"},
+        },
+        supports_check_mode=True,
+    )
+    family = Family(module)
+    family.present() if module.params["state"] == "present" else family.absent()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: json_settings
+short_description: Merge settings into a JSON file of somebody else's, or give back what was there
+description:
+  - Every key that O(settings) does not name stays as it is. What was there before the first merge is recorded, and O(state=absent) gives it
+    back key by key, so that what others have changed since stays.
+options:
+  path: {description: The file., type: path, required: true}
+  settings: {description: "What shall be in it; dictionaries are merged, everything else replaced.", type: dict, default: {}}
+  state: {description: Merge, or give back., type: str, choices: [present, absent], default: present}
+  undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/settings}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Let Docker know NVIDIA's runtime
+  json_settings:
+    path: /etc/docker/daemon.json
+    settings: {runtimes: {nvidia: {path: nvidia-container-runtime}}}
+"""
+
+RETURN = r""" # """
+
+import json
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
+
+NOTHING = "dlperf_runner: nothing was there"
+
+
+def merged(value, settings):
+    """(the value with the settings in it, what was there by the same keys)."""
+    new, before = dict(value), {}
+    for key, wanted in settings.items():
+        found = value.get(key, NOTHING)
+        if isinstance(wanted, dict) and isinstance(found, dict):
+            new[key], before[key] = merged(found, wanted)
+        else:
+            new[key], before[key] = wanted, found
+    return new, before
+
+
+def given_back(value, settings, before):
+    """The value without the settings, where they still stand; what others have changed stays."""
+    new = dict(value)
+    for key, wanted in settings.items():
+        was = before.get(key, NOTHING)
+        if key not in new:
+            continue
+        if isinstance(wanted, dict) and isinstance(was, dict) and isinstance(new[key], dict):
+            new[key] = given_back(new[key], wanted, was)
+        elif new[key] == wanted and was == NOTHING:
+            del new[key]
+        elif new[key] == wanted:
+            new[key] = was
+        elif isinstance(wanted, dict) and isinstance(new[key], dict):
+            new[key] = given_back(new[key], wanted, {})
+    return new
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "settings": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "undo": {"type": "path", "default": "/var/lib/dlperf/settings"},
+        },
+        supports_check_mode=True,
+    )
+    path, undo = module.params["path"], module.params["undo"]
+    note = os.path.join(undo, path.strip("/").replace("/", "-"))
+    record = json.loads((read_bytes(note) or b"null").decode("utf-8"))
+    content = read_bytes(path)
+    try:
+        value = json.loads(content.decode("utf-8")) if (content or b"").strip() else {}
+    except ValueError as error:
+        module.fail_json(msg="%s: JSON was expected, found: %s. Repair the file, and run again." % (path, error))
+    if not isinstance(value, dict):
+        module.fail_json(msg="%s: an object {...} was expected, found something else. Repair the file, and run again." % path)
+    if module.params["state"] == "present":
+        new, before = merged(value, module.params["settings"])
+        changed = new != value or content is None
+    elif record is None:
+        module.exit_json(changed=False)
+    else:
+        new = given_back(value, record["settings"], record["before"])
+        changed = True
+    text = json.dumps(new, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"
+    gone = module.params["state"] == "absent" and not new and not record["existed"]
+    diff = {"before_header": path, "after_header": path, "before": (content or b"").decode("utf-8"), "after": "" if gone else text}
+    if not changed or module.check_mode:
+        module.exit_json(changed=changed, diff=diff)
+    if module.params["state"] == "present":
+        if record is None:
+            made = not os.path.isdir(os.path.dirname(path))
+            record = {"before": before, "existed": content is not None, "made_folder": made}
+            record["settings"] = {}
+        # What is merged now for the first time was somebody else's until now.
+        record["before"] = merged(before, record["before"])[0]
+        record["settings"] = merged(record["settings"], module.params["settings"])[0]
+        for folder in (undo, os.path.dirname(path)):
+            if not os.path.isdir(folder):
+                os.makedirs(folder, 0o755)
+        write_whole(note, json.dumps(record, sort_keys=True).encode("utf-8"), 0o600)
+        write_whole(path, text.encode("utf-8"), 0o644 if content is None else os.stat(path).st_mode & 0o777)
+    else:
+        if gone:
+            if content is not None:
+                os.unlink(path)
+            if record["made_folder"]:
+                remove_if_empty(os.path.dirname(path))
+        else:
+            write_whole(path, text.encode("utf-8"), os.stat(path).st_mode & 0o777)
+        os.unlink(note)
+        remove_if_empty(undo)
+    module.exit_json(changed=True, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The record of what a family of packages changed on a node, by which it is taken off again."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import base64
+import errno
+import glob
+import io
+import json
+import os
+import re
+
+from ansible.module_utils.deb_family import merged
+
+
+def read_bytes(path):
+    """Content of a file; None where there is none."""
+    try:
+        with io.open(path, "rb") as stream:
+            return stream.read()
+    except (IOError, OSError) as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+
+
+def write_whole(path, content, mode):
+    temporary = "%s.dlperf-new" % path
+    with io.open(temporary, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(temporary, mode)
+    os.rename(temporary, path)
+
+
+def remove_if_empty(folder):
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+class Undo(object):
+    """Written before each change, so that a run that was cut off anywhere can be taken back.
+
+    {"definition", "repository", "before": {"holds", "autos"}, "unfinished": packages before the change that is not
+    over, or null, "installed", "changed", "removed": see deb_family.merged, "held",
+    "files": {path: null or {"content": base64, "mode"}}, "directories": those that were made}
+    """
+
+    def __init__(self, folder, family):
+        self.folder = folder
+        self.path = os.path.join(folder, family + ".json")
+        self.record = self.read(self.path)
+
+    def read(self, path):
+        content = read_bytes(path)
+        return json.loads(content.decode("utf-8")) if content else {}
+
+    def save(self):
+        if not os.path.isdir(self.folder):
+            os.makedirs(self.folder, 0o755)
+        text = json.dumps(self.record, indent=1, sort_keys=True) + "\n"
+        write_whole(self.path, text.encode("utf-8"), 0o600)
+
+    def others(self):
+        """{path: record} of the other families."""
+        paths = (path for path in glob.glob(os.path.join(self.folder, "*.json")) if path != self.path)
+        return dict((path, self.read(path)) for path in paths)
+
+    # A change
+
+    def begin(self, definition, snapshot, holds, autos, repository):
+        if not self.record:
+            self.record = {"before": {"holds": holds(), "autos": autos()}, "files": {}, "directories": []}
+        if not self.record.get("unfinished"):
+            self.record["unfinished"] = snapshot()
+        # The old definition stays until the new one is there: it says what is obsolete.
+        self.record["next"] = definition
+        self.record["repository"] = repository
+        self.save()
+
+    def settled(self, now):
+        """The record with the change up to now in it."""
+        if not self.record.get("unfinished"):
+            return self.record
+        return dict(merged(self.record, self.record["unfinished"], now), unfinished=None)
+
+    def settle(self, now):
+        """After a failure: what was changed so far is recorded, and the change goes on being unfinished."""
+        if self.record.get("unfinished"):
+            self.record = dict(self.settled(now), unfinished=now)
+            self.save()
+
+    def finish(self, now):
+        self.record = self.settled(now)
+        self.record["definition"] = self.record.pop("next", None)
+        self.save()
+
+    def forget(self):
+        directories = self.record.get("directories") or []
+        others = self.others()
+        for directory in sorted(directories, reverse=True):
+            remove_if_empty(directory)
+        left = [directory for directory in directories if os.path.isdir(directory)]
+        if left and others:  # somebody else's files are in it: who goes last removes it
+            path, record = sorted(others.items())[0]
+            record["directories"] = sorted(set(record.get("directories") or []) | set(left))
+            write_whole(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode("utf-8"), 0o600)
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        remove_if_empty(self.folder)
+        remove_if_empty(os.path.dirname(self.folder))
+
+    # Files
+
+    def directory(self, path):
+        if not os.path.isdir(path):
+            os.makedirs(path, 0o755)
+            self.record["directories"].append(path)
+            self.save()
+
+    def write(self, path, content, mode=0o644):
+        self.note(path)
+        if read_bytes(path) != content or (os.stat(path).st_mode & 0o777) != mode:
+            write_whole(path, content, mode)
+
+    def take_back(self, path, was):
+        """Undo a `write` of this run."""
+        if was is None:
+            self.give_back(path)
+        else:
+            write_whole(path, was, 0o644)
+
+    def note(self, path):
+        """Record what a path was before the first of the families that share it wrote it."""
+        if path in self.record["files"]:
+            return
+        for record in self.others().values():
+            if path in (record.get("files") or {}):
+                self.record["files"][path] = record["files"][path]
+                break
+        else:
+            was = read_bytes(path)
+            self.record["files"][path] = None if was is None else {
+                "content": base64.b64encode(was).decode("ascii"), "mode": os.stat(path).st_mode & 0o777,
+            }  # fmt: skip
+        self.save()
+
+    def give_back(self, path):
+        """A file as it was before, unless another family needs it."""
+        was = self.record["files"].pop(path)
+        if not any(path in (record.get("files") or {}) for record in self.others().values()):
+            if was is None:
+                if os.path.exists(path):
+                    self.drop_lists(path)
+                    os.unlink(path)
+            elif os.path.isdir(os.path.dirname(path)):
+                write_whole(path, base64.b64decode(was["content"]), was["mode"])
+        self.save()
+
+    def drop_lists(self, path):
+        """apt's lists of a source that goes."""
+        if not path.endswith(".sources"):
+            return
+        match = re.search(r"(?m)^URIs: (\S+)", (read_bytes(path) or b"").decode("utf-8"))
+        if match:
+            prefix = re.sub(r"^[a-z]+:(//)?", "", match.group(1)).replace("/", "_").rstrip("_")
+            for found in glob.glob("/var/lib/apt/lists/%s_*" % prefix):
+                os.unlink(found)
+
+    def give_back_preferences(self):
+        for path in sorted(self.record["files"]):
+            if "/preferences.d/" in path:
+                self.give_back(path)
+
+    def give_back_all(self):
+        for path in sorted(self.record["files"]):
+            self.give_back(path)
+
+    def diff(self, files, stale):
+        found = []
+        for path, content in sorted(files.items()):
+            was = read_bytes(path)
+            if was != content or (os.stat(path).st_mode & 0o777) != 0o644 or path not in (self.record.get("files") or {}):
+                found.append(self.difference(path, was, content))
+        return found + [self.difference(path, read_bytes(path), None) for path in stale]
+
+    def difference(self, path, before, after):
+        sides = [(side or b"").decode("utf-8", "replace") for side in (before, after)]
+        return {"before_header": path, "after_header": path, "before": sides[0], "after": sides[1]}

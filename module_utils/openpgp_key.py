@@ -1,0 +1,103 @@
+"""Fingerprints of public keys, read from their packets (RFC 4880): bare nodes have gpgv, but no gpg."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import base64
+import hashlib
+import struct
+
+ARMOR = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
+ARMOR_END = b"-----END PGP PUBLIC KEY BLOCK-----"
+PUBLIC_KEY, SECRET_KEY, SECRET_SUBKEY = 6, 5, 7
+
+
+def crc24(data):
+    crc = 0xB704CE
+    for byte in bytearray(data):
+        crc ^= byte << 16
+        for _bit in range(8):
+            crc <<= 1
+            if crc & 0x1000000:
+                crc ^= 0x1864CFB
+    return crc
+
+
+def dearmored(data):
+    """The binary form of a key file, armoured or not; ValueError where the armour is damaged."""
+    if ARMOR not in data:
+        return data
+    binary = b""
+    rest = data
+    while ARMOR in rest:
+        block, end, rest = rest.partition(ARMOR)[2].partition(ARMOR_END)
+        if not end:
+            raise ValueError("its armour has no end; the file was cut off")
+        lines = [line.strip() for line in block.splitlines()]
+        lines = lines[lines.index(b"", 1) + 1 :] if b"" in lines[1:] else lines
+        sums = [line[1:] for line in lines if line.startswith(b"=")]
+        body = b"".join(line for line in lines if line and not line.startswith(b"="))
+        try:
+            decoded = base64.b64decode(body)
+            wanted = struct.unpack(">I", b"\0" + base64.b64decode(sums[0]))[0] if sums else None
+        except (TypeError, ValueError, struct.error):
+            raise ValueError("its armour is damaged")
+        if wanted is not None and crc24(decoded) != wanted:
+            raise ValueError("its armour does not match its checksum")
+        binary += decoded
+    return binary
+
+
+def packets(data):
+    """(tag, body) of each packet; ValueError where they do not fill the data exactly."""
+    data, at = bytearray(data), 0
+    while at < len(data):
+        head = data[at]
+        if not head & 0x80:
+            raise ValueError("it holds something else than OpenPGP packets")
+        try:
+            if head & 0x40:
+                tag, first = head & 0x3F, data[at + 1]
+                if first < 192:
+                    length, at = first, at + 2
+                elif first < 224:
+                    length, at = ((first - 192) << 8) + data[at + 2] + 192, at + 3
+                elif first == 255:
+                    length, at = struct.unpack(">I", bytes(data[at + 2 : at + 6]))[0], at + 6
+                else:
+                    raise ValueError("a key has no packets of partial length")
+            else:
+                tag, kind = (head >> 2) & 0x0F, head & 3
+                if kind == 3:
+                    raise ValueError("a key has no packets of unknown length")
+                size = 1 << kind
+                length = 0
+                for byte in data[at + 1 : at + 1 + size]:
+                    length = (length << 8) + byte
+                at += 1 + size
+        except (IndexError, struct.error):
+            raise ValueError("it was cut off")
+        if at + length > len(data):
+            raise ValueError("it was cut off")
+        yield tag, bytes(data[at : at + length])
+        at += length
+
+
+def fingerprints(data):
+    """Fingerprints of the primary keys of a binary key file, in their order.
+
+    All of them count: apt takes a signature of any key in the keyring.
+    """
+    found = []
+    for tag, body in packets(data):
+        if tag in (SECRET_KEY, SECRET_SUBKEY):
+            raise ValueError("it holds a secret key")
+        if tag == PUBLIC_KEY:
+            if bytearray(body)[:1] != bytearray([4]):
+                raise ValueError("it holds a key of another version than 4")
+            digest = hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body)
+            found.append(digest.hexdigest().upper())
+    if not found:
+        raise ValueError("it holds no public key")
+    return found

@@ -1,0 +1,130 @@
+"""Release tables of the roles that install vendors' software: which release, for which system,
+from where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
+
+
+def title(system: str) -> str:
+    """ubuntu18.04 as Ubuntu 18.04."""
+    name, version = re.fullmatch(r"([a-z]+)(.*)", system).groups()  # type: ignore[union-attr]
+    return f"{TITLES.get(name, name)} {version}".strip()
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else "".join(names)
+
+
+def newest_first(versions: list[str]) -> list[str]:
+    return sorted(versions, key=lambda v: [int(n) for n in re.findall(r"\d+", v)], reverse=True)
+
+
+def release(
+    releases: Mapping[str, Any], version: object, system: str, what: str, variable: str
+) -> dict[str, Any]:
+    """The entry of a release table for a system, with the system's own part laid over it.
+
+    A version or system that is not there is refused, with the nearest that is.
+    """
+    version = str(version)
+    if version not in releases:
+        known = listed(newest_first(list(releases)))
+        raise ValueError(f"{what} {version} is not known ({variable}); known is {known}")
+    entry = dict(releases[version])
+    systems = entry.pop("systems")
+    if system not in systems:
+        others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
+        nearest = (
+            f"the nearest that is: {what} {others[0]}" if others else f"no other {what} here is"
+        )
+        where = listed([title(name) for name in systems])
+        why = f" ({entry['why']})" if entry.get("why") else ""
+        raise ValueError(
+            f"{what} {version} is not for {title(system)}{why}: it is for {where};"
+            f" for {title(system)}, {nearest} ({variable})"
+        )
+    own = systems[system] if isinstance(systems, Mapping) else {}
+    found = {**entry, **own, "version": version, "system": system}
+    return substituted(found, names_of(system) | {"version": version})
+
+
+def names_of(system: str) -> dict[str, str]:
+    """What stands for a node's system in addresses: ubuntu1804, ubuntu18.04, ubuntu."""
+    name = re.match(r"[a-z]*", system)
+    return {
+        "system": system.replace(".", ""),
+        "distribution": system,
+        "os": name.group() if name else "",
+    }
+
+
+def refusal(*arguments: Any) -> str:
+    """Why `release` refuses what it is asked for; empty where it does not."""
+    try:
+        release(*arguments)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def substituted(value: Any, names: Mapping[str, str]) -> Any:
+    """{system} and the other names in all texts, keys included."""
+    if isinstance(value, str):
+        for name, text in names.items():
+            value = value.replace("{" + name + "}", text)
+        return value
+    if isinstance(value, Mapping):
+        return {substituted(key, names): substituted(item, names) for key, item in value.items()}
+    return [substituted(item, names) for item in value] if isinstance(value, list) else value
+
+
+def address(url: str, mirror: str | None) -> str:
+    """Where a vendor's address is found: behind the mirror, by host and path, where there is one.
+
+    A mirror is an address, or a folder of the node.
+    """
+    if not mirror:
+        return url
+    path = re.sub(r"^[a-z]+://", "", url)
+    prefix = "file:" if mirror.startswith("/") else ""
+    return f"{prefix}{mirror.rstrip('/')}/{path}"
+
+
+def repository(
+    repositories: Mapping[str, Any],
+    name: str,
+    system: str,
+    mirror: str | None,
+    keys: Mapping[str, list[str]],
+) -> dict[str, Any]:
+    """A repository of a role's table as the module apt_family takes it.
+
+    `keys` are the fingerprints of those that a site's mirror signs anew, by repository.
+    """
+    entry = substituted(repositories[name], names_of(system))
+    key = entry["key"]
+    found = {
+        "name": name,
+        "uri": address(entry["url"], mirror),
+        "suite": entry.get("suite", "/"),
+        "components": entry.get("components", []),
+        "key": address(key["url"], mirror),
+        "fingerprints": keys.get(name, key["fingerprints"]),
+    }
+    has_sum = key.get("sha256") and name not in keys
+    return found | ({"key_sha256": key["sha256"]} if has_sum else {})
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {
+            "vendor_address": address,
+            "vendor_refusal": refusal,
+            "vendor_release": release,
+            "vendor_repository": repository,
+        }

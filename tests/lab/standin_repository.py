@@ -1,0 +1,139 @@
+"""Signed apt repositories of stand-in packages: names, versions and dependencies are the vendors',
+the content is not.
+
+What is real in a test with them is apt, dpkg, pins, keys, order, idempotence and undo.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlperf_runner.bundle.repository import sign
+
+
+@dataclass(frozen=True)
+class Standin:
+    """A package; `files` are its content by absolute path."""
+
+    name: str
+    version: str
+    depends: str = ""
+    conflicts: str = ""
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    executables: frozenset[str] = frozenset()
+    postinst: str = ""
+
+    @property
+    def filename(self) -> str:
+        return f"{self.name}_{self.version.replace(':', '%3a')}_amd64.deb"
+
+    def build(self, folder: Path) -> Path:
+        with tempfile.TemporaryDirectory() as tree:
+            return self._build(folder, Path(tree))
+
+    def _build(self, folder: Path, tree: Path) -> Path:
+        (tree / "DEBIAN").mkdir()
+        control = {
+            "Package": self.name,
+            "Version": self.version,
+            "Architecture": "amd64",
+            "Maintainer": "Stand-in <standin@example.invalid>",
+            "Depends": self.depends,
+            "Conflicts": self.conflicts,
+            "Description": "stand-in of a test, without the vendor's content",
+        }
+        lines = [f"{key}: {value}\n" for key, value in control.items() if value]
+        (tree / "DEBIAN/control").write_text("".join(lines))
+        scripts = {"postinst": self.postinst}
+        for name, text in scripts.items():
+            if text:
+                (tree / "DEBIAN" / name).write_text(f"#!/bin/sh\nset -e\n{text}\n")
+                (tree / "DEBIAN" / name).chmod(0o755)
+        files = {f"/usr/share/doc/{self.name}/standin": f"{self.name} {self.version}\n"}
+        for path, text in {**files, **self.files}.items():
+            target = tree / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(text.encode() if isinstance(text, str) else text)
+            target.chmod(0o755 if path in self.executables else 0o644)
+        tree.chmod(0o755)
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / self.filename
+        # -Znone: nothing to gain by compressing it, and quick.
+        argv = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, made]
+        subprocess.run(argv, check=True, capture_output=True)
+        return made
+
+    def stanza(self, deb: Path, filename: str) -> str:
+        fields = subprocess.run(
+            ["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True
+        ).stdout
+        content = deb.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        return f"{fields}Filename: {filename}\nSize: {len(content)}\nSHA256: {digest}\n"
+
+
+def flat_repository(folder: Path, packages: Iterable[Standin], key_folder: Path, key: str) -> str:
+    """A repository as NVIDIA lays them out: everything in one folder, which is the suite `/`.
+
+    The public key lies in it as `key`; returns its fingerprint.
+    """
+    stanzas = []
+    for package in packages:
+        deb = package.build(folder)
+        stanzas.append(package.stanza(deb, f"./{deb.name}"))
+    return index(folder, stanzas, key_folder, key, {})
+
+
+def suite_repository(
+    folder: Path,
+    suite: str,
+    component: str,
+    packages: Iterable[Standin],
+    key_folder: Path,
+    key: str,
+) -> str:
+    """A repository with suites and components, as Docker lays it out."""
+    stanzas = []
+    for package in packages:
+        deb = package.build(folder / "dists" / suite / "pool")
+        stanzas.append(package.stanza(deb, f"dists/{suite}/pool/{deb.name}"))
+    where = folder / "dists" / suite
+    fields = {"Suite": suite, "Codename": suite, "Components": component, "Architectures": "amd64"}
+    below = f"{component}/binary-amd64/"
+    return index(where, stanzas, key_folder, "../../" + key, fields, below)
+
+
+def index(
+    folder: Path,
+    stanzas: list[str],
+    key_folder: Path,
+    key: str,
+    fields: Mapping[str, str],
+    below: str = "",
+) -> str:
+    text = "\n".join(stanzas).encode()
+    files = {f"{below}Packages": text, f"{below}Packages.gz": gzip.compress(text, mtime=0)}
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    lines = [
+        "Origin: stand-in",
+        "Label: stand-in",
+        *(f"{name}: {value}" for name, value in fields.items()),
+        "Date: Sat, 21 Nov 2020 00:00:00 UTC",
+        "SHA256:",
+        *(f" {hashlib.sha256(c).hexdigest()} {len(c)} {path}" for path, c in files.items()),
+        "",
+    ]
+    signed = sign("\n".join(lines).encode(), key_folder)
+    (folder / "Release").write_text("\n".join(lines))
+    (folder / "InRelease").write_bytes(signed.inline)
+    (folder / "Release.gpg").write_bytes(signed.detached)
+    (folder / key).write_bytes(signed.public_armoured)
+    return signed.fingerprint
