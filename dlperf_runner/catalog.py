@@ -64,6 +64,8 @@ def load_catalog(root: Path = CATALOG) -> Catalog:
             if source.flavor is not None:
                 where = f"{_shown(path)}: sources.{source_name}.flavor"
                 lookup("flavor", source.flavor, of.flavors, where)
+            for stack in source.stacks:
+                lookup("stack", stack, stacks, f"{_shown(path)}: sources.{source_name}.stacks")
     for framework in frameworks.values():
         path = root / "frameworks" / f"{framework.name}.yml"
         for stack in framework.stacks:

@@ -35,6 +35,7 @@ RUN_KEYS = (
     "gpus_per_node",
     "world_size",
     "total_steps",
+    "total_samples",
     "warmup_steps",
     "repeat",
 )
@@ -53,6 +54,15 @@ class Horovod(Entry):
     apt_build_packages: tuple[str, ...] = ()
 
 
+class OperatorWheel(Entry):
+    """A wheel that no package index has: the operator names its path and sha256 in the inventory,
+    as `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`."""
+
+    distribution: Name
+    version: str
+    reason: str
+
+
 class Environment(Entry):
     """A framework's virtual environment on the nodes of one stack."""
 
@@ -60,6 +70,7 @@ class Environment(Entry):
     requirements: RelativePath
     distribution: str | None = None  # the framework's own among the requirements; None: its name
     horovod: Horovod | None = None
+    operator_wheels: tuple[OperatorWheel, ...] = ()
 
 
 class Framework(Entry):
@@ -186,10 +197,14 @@ class Preparation(Entry):
 
 class _Source(Entry):
     """`launcher` and `flavor` (of the framework's environments) where this source's is not the
-    workload's usual one."""
+    workload's usual one. `stacks`: the only ones whose environments can run it (none: any).
+    `started_in`: the directory of the source, which is not the benchmark user's to write, or the
+    run's own."""
 
     launcher: Name | None = None
     flavor: Name | None = None
+    stacks: tuple[Name, ...] = ()
+    started_in: Literal["source", "run"] = "source"
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     prepare: tuple[Preparation, ...] = ()
     environment: dict[str, str] = {}

@@ -6,7 +6,7 @@ NEW LAUNCHER: a function here with `@launcher("name")`; a workload names it in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -87,43 +87,75 @@ def single_process(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, 
     return (Command(hosts[0].name, program.argv, environment, program.cwd),)
 
 
+def in_run_directory(program: Program) -> Program:
+    """The same program started in the run's own directory, where its user may write; its script
+    is named by its path then."""
+    interpreter, (script, *arguments) = _split_interpreter(program.argv)
+    argv = (*interpreter, str(PurePosixPath(program.cwd, script)), *arguments)
+    return replace(program, argv=argv, cwd="")
+
+
 @launcher("paddle_launch")
 def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """`python -m paddle.distributed.launch` once per node, which starts one process per device.
+    """`python -m paddle.distributed.launch` of Paddle 2 once per node, which starts one process per
+    device.
 
-    GPU nodes get the options of Paddle 1.8, as published; on CPU, where 1.8 has no collective,
-    those of Paddle 2, which keeps a log of each process: in the run's own directory, where it is
-    started for that, because the sources' is not the benchmark user's to write.
+    It keeps a log of each process: in the run's own directory, where it is started for that,
+    because the sources' is not the benchmark user's to write.
     """
-    interpreter, (script, *arguments) = _split_interpreter(program.argv)
-    cwd = program.cwd
-    if not program.on_gpu:
-        cwd, script = "", str(PurePosixPath(program.cwd, script))
+    program = in_run_directory(program) if program.cwd else program
     addresses = ",".join(host.address for host in hosts)
     commands = []
     for host in hosts:
+        # Without --host, Paddle looks its address up by host name; where that gives another
+        # one than in --ips, the node takes the ranks of the first, and says nothing.
+        options = [f"--ips={addresses}", f"--host={host.address}"]
         gloo = {}
         if program.on_gpu:
-            options = [
-                f"--cluster_node_ips={addresses}",
-                f"--node_ip={host.address}",
-                f"--selected_gpus={_devices(program)}",
-            ]
+            options.append(f"--devices={_devices(program)}")
         else:
-            # Without --host, Paddle looks its address up by host name; where that gives another
-            # one than in --ips, the node takes the ranks of the first, and says nothing.
-            options = [
-                f"--ips={addresses}",
-                f"--host={host.address}",
-                f"--nproc_per_node={program.gpus_per_node}",
-                "--log_dir=log",
-            ]
+            options.append(f"--nproc_per_node={program.gpus_per_node}")
             # Gloo would otherwise take the interface that the host's own name leads to.
             if host.interface:
                 gloo = {"GLOO_SOCKET_IFNAME": host.interface}
-        argv = (*interpreter, "-m", "paddle.distributed.launch", *options, script, *arguments)
-        commands.append(Command(host.name, argv, {**gloo, **_environment(program, host)}, cwd))
+        commands.append(_paddle(program, host, [*options, "--log_dir=log"], gloo))
     return tuple(commands)
+
+
+@launcher("paddle_launch_1")
+def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
+    """The same of Paddle 1.8, as published. On CPU it has no collective: one process is started
+    without it."""
+    program = in_run_directory(program) if program.cwd else program
+    if not program.on_gpu:
+        if len(hosts) * program.gpus_per_node > 1:
+            raise UserError(
+                "Paddle 1.8 has no collective on the CPU",
+                expected="1n1g",
+                found=f"{len(hosts)}n{program.gpus_per_node}g",
+                hint="narrow it with --nodes 1 --gpus-per-node 1, or choose --source builtin, "
+                "which runs on Paddle 2",
+            )
+        environment = _environment(program, hosts[0])
+        return (Command(hosts[0].name, program.argv, environment, program.cwd),)
+    addresses = ",".join(host.address for host in hosts)
+    commands = []
+    for host in hosts:
+        options = [
+            f"--cluster_node_ips={addresses}",
+            f"--node_ip={host.address}",
+            f"--selected_gpus={_devices(program)}",
+        ]
+        commands.append(_paddle(program, host, options, {}))
+    return tuple(commands)
+
+
+def _paddle(
+    program: Program, host: Node, options: list[str], environment: dict[str, str]
+) -> Command:
+    interpreter, rest = _split_interpreter(program.argv)
+    argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *rest)
+    return Command(host.name, argv, {**environment, **_environment(program, host)}, program.cwd)
 
 
 @launcher("same_command_everywhere")

@@ -156,6 +156,7 @@ def _runs(
             "gpus_per_node": topology.gpus_per_node,
             "world_size": topology.world_size,
             "total_steps": window.total_steps,
+            "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
             "warmup_steps": window.warmup_steps,
             "repeat": repeat,
         }
@@ -219,13 +220,14 @@ def _program(
     environment = dict(
         zip(source.environment, fill(source.environment.values(), values), strict=True)
     )
-    return launchers.Program(
+    program = launchers.Program(
         argv=fill(argv, values),
         gpus_per_node=case.topology.gpus_per_node,
         on_gpu=on_gpu,
         environment=environment,
         cwd=cwd,
     )
+    return launchers.in_run_directory(program) if source.started_in == "run" else program
 
 
 def _on_gpu(catalog: Catalog, node: Node) -> bool:
@@ -246,6 +248,13 @@ def _on_gpu(catalog: Catalog, node: Node) -> bool:
 def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
     """Name of the environment that the source runs in on such nodes."""
     framework = catalog.framework(workload.framework)
+    if source.stacks and node.stack not in source.stacks:
+        raise UserError(
+            f"this source of {workload.name} does not run on the stack {node.stack}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=f"one of {', '.join(source.stacks)}",
+            hint="choose another source with --source, or other nodes",
+        )
     name = framework.environment_name(node.stack, source.flavor)
     if name is None:
         raise UserError(

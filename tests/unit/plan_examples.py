@@ -49,6 +49,8 @@ import_name: {name}
 environments:
   cpu: {{python: ">=3.8", requirements: requirements/{name}-cpu.txt}}
   v100: {{python: "==3.7.*", requirements: requirements/{name}-v100.txt}}
+# What shipped workloads name, whose frameworks this replaces.
+flavors: {{mkl: {{}}, paddle2: {{}}}}
 """
 
 _WORKLOADS = {

@@ -59,8 +59,8 @@ def test_values_are_frozen() -> None:
             "launcher: mpirun",
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
-            " (expected one of mpirun, single_process, paddle_launch, same_command_everywhere,"
-            " found 'mpirum')",
+            " (expected one of mpirun, single_process, paddle_launch, paddle_launch_1,"
+            " same_command_everywhere, found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -177,7 +177,7 @@ def test_values_are_frozen() -> None:
             "  v100:",
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
-            " (expected one of cpu, h100-cuda12.9, v100-cuda10.2, v100)",
+            " (expected one of cpu-published, cpu, h100-cuda12.9, v100-cuda10.2, v100)",
         ),
         (
             "stacks/v100.yml",
@@ -246,6 +246,7 @@ def test_every_key_is_documented() -> None:
     text = (CATALOG.parent.parent / "docs" / "catalogue.md").read_text()
     models = (
         *(entries.Framework, entries.Environment, entries.Horovod, entries.Stack),
+        entries.OperatorWheel,
         *(entry_stack.Driver, entry_stack.OpenMpi, entry_stack.InfiniBand),
         *(entry_stack.ContainerRuntime, entry_stack.Gpu),
         *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),

@@ -9,7 +9,7 @@ from plan_examples import gpu_nodes, lab_nodes
 
 from dlperf_runner.case import Command
 from dlperf_runner.errors import UserError
-from dlperf_runner.launchers import LAUNCHERS, Program, launch
+from dlperf_runner.launchers import LAUNCHERS, Program, in_run_directory, launch
 
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
 
@@ -129,23 +129,49 @@ def test_single_process_cannot_span_nodes() -> None:
 
 
 def test_paddle_launch_once_per_node() -> None:
+    """Started in the run's own directory, so that the processes' logs are written there."""
     first, second = launch("paddle_launch", program(gpus_per_node=2), gpu_nodes(2))
+    assert (first.host, second.host) == ("node1", "node2")
+    assert second.argv == (
+        *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
+        "--ips=10.11.0.2,10.11.0.3",
+        "--host=10.11.0.3",
+        "--devices=0,1",
+        "--log_dir=log",
+        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
+    )
+    assert first.argv == tuple(
+        text.replace("--host=10.11.0.3", "--host=10.11.0.2") for text in second.argv
+    )
+    assert second.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert second.cwd == ""
+
+
+def test_paddle_launch_of_1_8_has_the_options_that_were_published() -> None:
+    first, second = launch("paddle_launch_1", program(gpus_per_node=2), gpu_nodes(2))
     assert (first.host, second.host) == ("node1", "node2")
     assert second.argv == (
         *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
         "--cluster_node_ips=10.11.0.2,10.11.0.3",
         "--node_ip=10.11.0.3",
         "--selected_gpus=0,1",
-        *("train.py", "--batch-size", "128"),
+        *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
     )
-    assert first.argv == tuple(
-        text.replace("--node_ip=10.11.0.3", "--node_ip=10.11.0.2") for text in second.argv
-    )
+    assert first.argv[5] == "--node_ip=10.11.0.2"
     assert second.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
 
 
-def test_paddle_launch_on_cpu_has_the_options_of_paddle_2() -> None:
-    """Started in the run's own directory, so that the processes' logs are written there."""
+def test_paddle_1_8_on_cpu_is_one_process() -> None:
+    one = program(on_gpu=False, gpus_per_node=1)
+    (command,) = launch("paddle_launch_1", one, lab_nodes(1))
+    script = "/opt/dlperf/src/w-builtin/train.py"
+    assert command.argv == (PYTHON, "-u", script, "--batch-size", "128")
+    for two, hosts in ((one, lab_nodes(2)), (replace(one, gpus_per_node=2), lab_nodes(1))):
+        with pytest.raises(UserError, match="has no collective on the CPU"):
+            launch("paddle_launch_1", two, hosts)
+
+
+def test_paddle_launch_on_cpu_says_how_many_processes() -> None:
     _, second = launch("paddle_launch", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))
     assert second.argv == (
         *(PYTHON, "-u", "-m", "paddle.distributed.launch"),
@@ -179,6 +205,14 @@ def test_the_same_command_everywhere_knows_all_nodes() -> None:
     }
 
 
+def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
+    moved = in_run_directory(program())
+    assert moved.argv[:3] == (PYTHON, "-u", "/opt/dlperf/src/w-builtin/train.py")
+    assert moved.cwd == ""
+
+
 def test_every_launcher_is_covered_here() -> None:
-    names = ["mpirun", "single_process", "paddle_launch", "same_command_everywhere"]
-    assert list(LAUNCHERS) == names
+    assert set(LAUNCHERS) == {
+        *("mpirun", "single_process", "same_command_everywhere"),
+        *("paddle_launch", "paddle_launch_1"),
+    }

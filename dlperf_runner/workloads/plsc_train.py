@@ -1,0 +1,83 @@
+"""Train PLSC's ArcFace on noise images: the script that its user writes, for the upstream source.
+
+Lies beside PLSC's own example in demo/, and runs on Paddle 1.8. Each process has its share of the
+classes, as PLSC does it by default (--parallel model), or all of them (data). The patched PLSC ends
+the program behind the line of batch --last-batch; batches count from 0.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+# Drawn once and read again, so that making noise is no part of what is measured.
+IMAGES = 1024
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--batch-size", type=positive, default=128, help="of each process")
+    parser.add_argument("--last-batch", type=positive, default=150)
+    parser.add_argument("--image-size", type=positive, default=112, help="pixels a side")
+    parser.add_argument("--classes", type=positive, default=85742)
+    parser.add_argument("--parallel", choices=["model", "data"], default="model")
+    parser.add_argument("--lr", default="auto", help="auto: PLSC's own, 0.1 per 1024 images")
+    return parser.parse_args(argv)
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("a whole number of at least 1 was expected")
+    return value
+
+
+def noise(image_size, classes, seed, images=IMAGES):
+    """A reader as PLSC's own are: a function that gives (image, label) again and again."""
+    import numpy
+
+    generator = numpy.random.RandomState(seed)
+    shape = (images, 3, image_size, image_size)
+    pixels = generator.uniform(-1, 1, shape).astype(numpy.float32)
+    labels = generator.randint(0, classes, images)
+
+    def reader():
+        while True:
+            for image, label in zip(pixels, labels):  # noqa: B905 for Python 3.7
+                yield image, int(label)
+
+    return reader
+
+
+def main(argv=None):
+    arguments = parse_arguments(argv)
+    from plsc import Entry
+
+    size = arguments.image_size
+    entry = Entry()
+    entry.set_train_batch_size(arguments.batch_size)
+    entry.set_class_num(arguments.classes)
+    entry.set_log_period(1)
+    entry.set_with_test(False)
+    entry.set_model_save_dir("")
+    is_split = arguments.parallel == "model" and entry.num_trainers > 1
+    entry.set_loss_type("dist_arcface" if is_split else "arcface")
+    entry.set_input_info(
+        [
+            {"name": "image", "shape": [-1, 3, size, size], "dtype": "float32"},
+            {"name": "label", "shape": [-1, 1], "dtype": "int64"},
+        ]
+    )
+    if arguments.lr != "auto":
+        # PLSC multiplies it by images per batch / 1024.
+        entry.lr = float(arguments.lr) * 1024 / entry.global_train_batch_size
+    entry.train_reader = noise(size, arguments.classes, seed=entry.trainer_id)
+    entry.last_batch = arguments.last_batch
+    entry.train()
+
+
+if __name__ == "__main__":
+    main()
