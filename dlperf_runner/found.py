@@ -70,13 +70,16 @@ class FoundRun:
     accelerator: str | None = None
     driver: str | None = None
     stack: str | None = None
+    container: str | None = None
+    gpu_memory_mib: float | None = None  # the peak of the device that had most
     why_not: str | None = None
 
     @property
     def settings(self) -> tuple[object, ...]:
         """What runs share that are compared with each other."""
         what = (self.workload, self.model, self.source, self.precision, self.batch_size_per_device)
-        return (*what, self.framework_version, self.accelerator, self.driver, self.stack)
+        where = (self.accelerator, self.driver, self.stack, self.container)
+        return (*what, self.framework_version, *where)
 
     @property
     def case(self) -> tuple[object, ...]:
@@ -285,6 +288,8 @@ def _planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         accelerator=text("accelerator"),
         driver=_driver(outcome),
         stack=text("stack"),
+        container=text("container") or None if document.get("container") is not None else None,
+        gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
     )
 
@@ -315,6 +320,20 @@ def _driver(outcome: Mapping[str, Any]) -> str | None:
     facts = hosts.values() if isinstance(hosts, dict) else ()
     drivers = {str(f["driver"]) for f in facts if isinstance(f, dict) and f.get("driver")}
     return "+".join(sorted(drivers)) or None
+
+
+def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
+    """The most that a device of the run held, of what the samplers of its nodes saw."""
+    hosts = outcome.get("gpu_memory_mib")
+    devices = hosts.values() if isinstance(hosts, dict) else ()
+    peaks = [
+        float(peak)
+        for device in devices
+        if isinstance(device, dict)
+        for peak in device.values()
+        if isinstance(peak, int | float) and not isinstance(peak, bool)
+    ]
+    return max(peaks, default=None)
 
 
 def _json(path: Path) -> dict[str, Any]:

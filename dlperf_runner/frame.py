@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class Row:
     """A metric of a run; a run that gave none has one row without value that says why.
 
-    None is what is not known, or what there is none of (a driver on a CPU).
+    None is what is not known, or what there is none of (a driver on a CPU, a container around a
+    bare run).
     """
 
     framework: str
@@ -36,6 +37,7 @@ class Row:
     accelerator: str | None
     driver: str | None
     stack: str | None
+    container: str | None
     log_sha256: str | None
     valid: bool
     why_invalid: str | None

@@ -79,12 +79,16 @@ class _Window:
     """The part of a log that is measured, as it goes by."""
 
     rates: list[float] = field(default_factory=list)
-    times: list[tuple[int, float]] = field(default_factory=list)
+    times: list[tuple[int, float | None]] = field(default_factory=list)
     final: float | None = None
     losses: list[tuple[int, float]] = field(default_factory=list)
     last: Step | None = None
     steps: int = 0
     every: int = 1
+    # Of processes that print every step into one log, unsigned: who they are, and how many lines
+    # a step has by now.
+    writers: set[int] = field(default_factory=set)
+    lines: dict[int, int] = field(default_factory=dict)
 
 
 def measure(
@@ -103,6 +107,8 @@ def measure(
         if isinstance(record, Header):
             confirmed |= _confirm(record, rule, expected, name)
             window.every = record.log_every or window.every
+            if record.writer is not None:
+                window.writers.add(record.writer)
             if record.final_samples_per_second is not None:
                 _check_rate(record.final_samples_per_second, record, name)
                 window.final = record.final_samples_per_second
@@ -112,10 +118,16 @@ def measure(
             rank := record.rank if rank is None else rank
         ):
             continue
-        _check_step(form, rule, window, record, name)
         _check_rate(record.samples_per_second, record, name)
+        if _is_another_writers(window, record):
+            _take_rate(window, record, rule, expected)
+            continue
+        _check_step(form, rule, window, record, name)
+        _check_writers(window, name, before=record)
         window.last = record
         window.steps += 1
+        if len(window.writers) > 1:
+            window.lines[record.step] = 1
         _take(window, record, rule, expected)
     _check_end(form, rule, window, name)
     values = _estimates(window, rule, expected)
@@ -231,6 +243,34 @@ def _check_step(form: Format, rule: Rule, window: _Window, record: Step, name: s
     raise UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)
 
 
+def _is_another_writers(window: _Window, record: Step) -> bool:
+    """Whether this is the same step once more, by a process that has not printed it yet."""
+    lines = window.lines.get(record.step, 0)
+    if record.rank is not None or not 0 < lines < len(window.writers):
+        return False
+    window.lines[record.step] = lines + 1
+    return True
+
+
+def _check_writers(window: _Window, name: str, before: Step | None = None) -> None:
+    """Each process prints each step. They meet in every step, so that the fastest is ahead of the
+    slowest by less than two; `before` which line the others must be complete."""
+    if len(window.writers) < 2 or window.last is None or window.last.rank is not None:
+        return
+    for step, lines in list(window.lines.items()):
+        if before is not None and step == window.last.step:
+            continue
+        if lines < len(window.writers):
+            raise UserError(
+                f"step {step} has the lines of {lines} processes",
+                where=f"{name}:{(before or window.last).line}",
+                expected=f"{len(window.writers)}, as many as write to this log",
+                found=str(lines),
+                hint="truncated? lines are missing",
+            )
+        del window.lines[step]
+
+
 def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
     first = _first(form, rule, window.every)
     wanted = first + (rule.total_steps - first) // window.every * window.every
@@ -249,6 +289,7 @@ def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
             found=str(window.last.step),
             hint="truncated? the run may have ended early",
         )
+    _check_writers(window, name)
 
 
 def _take(window: _Window, step: Step, rule: Rule, expected: Expected) -> None:
@@ -260,15 +301,20 @@ def _take(window: _Window, step: Step, rule: Rule, expected: Expected) -> None:
             kept.pop()
         if not kept or math.isfinite(kept[-1][1]):
             kept.append((step.step, step.loss))
+    if _take_rate(window, step, rule, expected):
+        window.times.append((step.step, step.unix_time))
+
+
+def _take_rate(window: _Window, step: Step, rule: Rule, expected: Expected) -> bool:
+    """Keep the rate of a step that is measured; whether it is one."""
     if not rule.warmup_steps < step.step <= rule.total_steps:
-        return
+        return False
     rate = step.samples_per_second
     if rule.round_rates_to is not None:
         rate = round(rate, rule.round_rates_to)
     scale = {"node": expected.topology.nodes, "device": expected.topology.world_size}
     window.rates.append(rate * scale.get(rule.rates_are_per, 1))
-    if step.unix_time is not None:
-        window.times.append((step.step, step.unix_time))
+    return True
 
 
 def _estimates(window: _Window, rule: Rule, expected: Expected) -> dict[str, float]:
@@ -280,11 +326,12 @@ def _estimates(window: _Window, rule: Rule, expected: Expected) -> dict[str, flo
         # Samples over time, where every rate covers as many samples.
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = harmonic_mean(rates)
-    times = window.times[rule.drop_first_values :]
-    if len(times) == len(rates) > 1 and times[-1][1] > times[0][1]:
+    # From the line of the first step that counts to that of the last.
+    stamps = [(step, time) for step, time in window.times[rule.drop_first_values :] if time]
+    if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         samples = expected.batch_size_per_device * expected.topology.world_size
-        steps = times[-1][0] - times[0][0]
-        values["time_stamps"] = samples * steps / (times[-1][1] - times[0][1])
+        steps = stamps[-1][0] - stamps[0][0]
+        values["time_stamps"] = samples * steps / (stamps[-1][1] - stamps[0][1])
     if window.final is not None:
         values["final_value"] = window.final
     return values

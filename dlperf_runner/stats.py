@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,36 +24,51 @@ CASE = [
     "accelerator",
     "driver",
     "stack",
+    "container",
 ]
 # What a case shares with the 1-device case that it is compared with.
 BASELINE = [name for name in CASE if name not in ("nodes", "gpus_per_node", "world_size")]
 DIGITS = 2  # as published: of averages, medians and speed-ups
+GPU_MEMORY = "gpu_memory_peak"  # of a run, over its devices
 
 
 def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.DataFrame:
     """One row per case with the statistics of a metric over its valid runs, sorted by case.
 
     Columns: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
-    std}, speedup and scaling_efficiency. As published, median and mean are rounded to 2 digits,
-    and speedup is the quotient of the rounded medians, rounded to 2 digits; scaling_efficiency is
-    that speedup divided by world_size. std is that of the sample (n - 1), NaN for one run. speedup
-    and scaling_efficiency are NaN where no 1-device case has the same BASELINE columns.
+    std}, gpu_memory_mib, speedup and scaling_efficiency. As published, median and mean are rounded
+    to 2 digits, or to as many as the values have where those are published with more, and speedup
+    is the quotient of the rounded medians, rounded to 2 digits; scaling_efficiency is that speedup
+    divided by world_size. std is that of the sample (n - 1), NaN for one run. speedup and
+    scaling_efficiency are NaN where no 1-device case has the same BASELINE columns. gpu_memory_mib
+    is the largest of the runs' peaks, NaN where none was measured.
     """
-    chosen = frame[frame["valid"] & (frame["metric"] == metric)]
+    valid = frame[frame["valid"]]
+    chosen = valid[valid["metric"] == metric]
     groups = chosen.groupby(CASE, dropna=False, sort=False)["value"]
     table = groups.agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
     # Averages as the published scripts make them; NumPy and Python round alike at 2 digits.
+    kept = groups.agg(digits).tolist()
     for name in ("median", "mean"):
-        table[name] = [round(value, DIGITS) for value in table[name].tolist()]
+        table[name] = [round(v, n) for v, n in zip(table[name].tolist(), kept, strict=True)]
     statistics = ("median", "mean", "min", "max", "std")
     table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
     estimators = chosen.groupby(CASE, dropna=False, sort=False)["estimator"].agg(
         lambda names: "+".join(dict.fromkeys(names))
     )
     table.insert(len(CASE), "estimator", estimators.to_numpy())
+    memory = valid[valid["metric"] == GPU_MEMORY].groupby(CASE, dropna=False, sort=False)["value"]
+    peaks = memory.max().rename("gpu_memory_mib").reset_index()
+    table = table.merge(peaks, on=CASE, how="left")  # missing values match each other
     return _with_speedups(table, f"{metric}_median").sort_values(
         [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
     )
+
+
+def digits(values: Iterable[float]) -> int:
+    """Digits behind the point that an average of these keeps: as many as they have, at least 2."""
+    exponents = (Decimal(repr(float(value))).normalize().as_tuple().exponent for value in values)
+    return max([DIGITS, *(-number for number in exponents if isinstance(number, int))])
 
 
 def _with_speedups(table: pd.DataFrame, median: str) -> pd.DataFrame:

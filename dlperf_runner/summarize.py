@@ -22,7 +22,8 @@ from . import logs
 from .errors import UserError
 from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME, FoundRun, Known, find_runs, format_of, open_log
 from .frame import Row, make_frame
-from .measure import SAMPLES_PER_SECOND, Expected, Measured, Rule, measure
+from .measure import SAMPLES_PER_SECOND, Expected, Measured, Measurement, Rule, measure
+from .stats import GPU_MEMORY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,13 +136,18 @@ def _count(run: FoundRun, findings: _Findings) -> None:
     for what in {"batch size", "world size"} - measured.confirmed:
         key = (what, run.expected_by)
         findings.unconfirmed[key] = findings.unconfirmed.get(key, 0) + 1
-    for item in measured.measurements:
+    for item in (*measured.measurements, *_memory(run)):
         row = _row(run, digest)
         findings.rows.append(
             replace(
                 row, metric=item.metric, value=item.value, unit=item.unit, estimator=item.estimator
             )
         )
+
+
+def _memory(run: FoundRun) -> Iterator[Measurement]:
+    if run.gpu_memory_mib is not None:
+        yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
 
 
 def _measured(run: FoundRun) -> tuple[Measured, str]:
@@ -199,6 +205,7 @@ def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
         accelerator=run.accelerator,
         driver=run.driver,
         stack=run.stack,
+        container=run.container,
         log_sha256=digest,
         valid=why is None,
         why_invalid=why,
@@ -284,9 +291,14 @@ def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     for settings, kinds in apart.items():
         if len(kinds) > 1:
             differing = [
-                f"{name} ({', '.join(str(kind[n] or 'unknown') for kind in kinds)})"
+                f"{name} ({', '.join(_shown(name, kind[n]) for kind in kinds)})"
                 for n, name in enumerate(GROUP[5:])
                 if len({kind[n] for kind in kinds}) > 1
             ]
             name = " ".join(str(part) for part in settings if part)
             yield f"{name}: not pooled, because the runs differ in {' and '.join(differing)}"
+
+
+def _shown(column: str, value: object) -> str:
+    # A bare run is known to have no container; any other column that is absent is not known.
+    return str(value or ("none" if column == "container" else "unknown"))

@@ -24,7 +24,6 @@ _ENTRY = re.compile(
     re.ASCII,
 )
 _WORLD = re.compile(r"\bworld_size=(\d+)", re.ASCII)
-_PRECISIONS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
@@ -47,11 +46,10 @@ def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
 def _headers(number: int, line: str) -> Iterator[Header]:
     if "Namespace(" in line:
         options = text.namespace(line)
-        dtype = options.get("dtype")
         yield Header(
             line=number,
             batch_size_per_device=text.count(number, "batch size", options.get("batch_size")),
-            precision=_PRECISIONS.get(dtype, dtype) if dtype else None,
+            precision=text.precision(options.get("dtype")),
             total_steps=text.count(number, "number of steps", options.get("iterations")),
             log_every=text.count(number, "log interval", options.get("log_interval")),
         )

@@ -22,6 +22,7 @@ _ENTRY = re.compile(
 )
 _BATCH = re.compile(r"\bbatch_size_per_device = (\d+)", re.ASCII)
 _WORLD = re.compile(r"num_gpu_per_node = (\d{1,9}), num_nodes = (\d{1,9})", re.ASCII)
+_STEPS = re.compile(r"\bnum_iters = (\d+)", re.ASCII)
 _EVERY = re.compile(r"\bloss_print_every_n_iter = (\d+)", re.ASCII)
 
 
@@ -51,6 +52,8 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         yield Header(line=number, batch_size_per_device=size)
     if every := _EVERY.search(line):
         yield Header(line=number, log_every=text.count(number, "log interval", every[1]))
+    if steps := _STEPS.search(line):
+        yield Header(line=number, total_steps=text.count(number, "number of steps", steps[1]))
     if "use_fp16 = " in line:
         yield Header(line=number, precision="fp16" if "use_fp16 = True" in line else "fp32")
 
@@ -63,6 +66,7 @@ FORMAT = Format(
         "batch_size_per_device = ",
         "num_gpu_per_node = ",
         "loss_print_every_n_iter = ",
+        "num_iters = ",
         "use_fp16 = ",
     ),
     parse=parse,

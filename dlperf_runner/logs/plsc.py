@@ -2,8 +2,9 @@
 
     INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 lr:0.00039063 loss:40.266624 qps:0.99
 
-Batches count from 0. The time stamp is the host's local time, to the millisecond. Passes after
-the first are not read.
+Batches count from 0. The time stamp is the host's local time, to the millisecond. Every trainer
+prints its own line, by its own clock, and Paddle's launcher lets those of a node share one log: how
+many they are, the lines `trainer_id: 3, num_trainers: 8` tell. Passes after the first are not read.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ _ENTRY = re.compile(
     re.ASCII,
 )
 _BATCH = re.compile(r"Set train batch size to (\d+)", re.ASCII)
-_WORLD = re.compile(r"num_trainers: (\d+)", re.ASCII)
+_WORLD = re.compile(r"\btrainer_id: (\d{1,9}), num_trainers: (\d+)", re.ASCII)
 _PERIOD = re.compile(r"Set log period to (\d+)", re.ASCII)
+# The next two are printed by the script of this project only.
+_DTYPE = re.compile(r"Set dtype to (\w+)", re.ASCII)
+_STEPS = re.compile(r"Set number of batches to (\d+)", re.ASCII)
+_FP16 = re.compile(r"Use mixed precision training: (True|False)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
@@ -48,16 +53,26 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         size = text.count(number, "batch size", batch[1])
         yield Header(line=number, batch_size_per_device=size)
     if world := _WORLD.search(line):
-        yield Header(line=number, world_size=text.count(number, "number of trainers", world[1]))
+        trainers = text.count(number, "number of trainers", world[2])
+        yield Header(line=number, world_size=trainers, writer=int(world[1]))
     if period := _PERIOD.search(line):
         yield Header(line=number, log_every=text.count(number, "log period", period[1]))
+    if dtype := _DTYPE.search(line):
+        yield Header(line=number, precision=text.precision(dtype[1]))
+    if fp16 := _FP16.search(line):
+        yield Header(line=number, precision="fp16" if fp16[1] == "True" else "fp32")
+    if steps := _STEPS.search(line):
+        yield Header(line=number, total_steps=text.count(number, "number of steps", steps[1]))
 
 
 FORMAT = Format(
     name="plsc",
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
     step_markers=(" qps:",),
-    head_markers=("Set train batch size to", "num_trainers:", "Set log period to"),
+    head_markers=(
+        *("Set train batch size to", "num_trainers:", "Set log period to"),
+        *("Set dtype to", "Set number of batches to", "Use mixed precision training:"),
+    ),
     parse=parse,
     zero_based=True,
 )

@@ -29,7 +29,8 @@ class Header:
     """What a line of the log states about its run; None is what that line does not say.
 
     `final_samples_per_second` is the rate over the whole run that some programs print at the end,
-    and `printed` that rate as it stands in the log.
+    and `printed` that rate as it stands in the log. `writer` is the process that states this, of
+    several that print every step into the same log and sign none of those lines.
     """
 
     line: int
@@ -40,6 +41,7 @@ class Header:
     log_every: int | None = None
     final_samples_per_second: float | None = None
     printed: str = ""
+    writer: int | None = None
 
 
 # Number and text of a line, or of the part around a marker of one that is absurdly long.

@@ -64,6 +64,14 @@ def namespace(text: str) -> dict[str, str]:
     return {key: value.strip("'\"") for key, value in reversed(pairs)}
 
 
+_PRECISIONS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def precision(dtype: str | None) -> str | None:
+    """The precision that a dtype's name means: fp32 for float32."""
+    return _PRECISIONS.get(dtype, dtype) if dtype else None
+
+
 def unix_time(stamp: str | None) -> float | None:
     """Seconds since 1970 of a time stamp like 2026-11-20 13:40:15,997, taken as UTC."""
     try:

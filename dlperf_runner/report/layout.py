@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from ..stats import DIGITS, digits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,17 +23,21 @@ GROUP = (
     "accelerator",
     "driver",
     "stack",
+    "container",
 )
 HEADER = ("node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n")
+MEMORY_HEADER = "GPU memory (MiB)"
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 
 def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Title and cells of each table, in the order of the rows."""
+    """Title and cells of each table, its header first, in the order of the rows. A column of GPU
+    memory is there where it was measured."""
     by_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
         by_group.setdefault(tuple(row[name] for name in GROUP), []).append(row)
     for key, rows in by_group.items():
-        yield title(dict(zip(GROUP, key, strict=True))), [cells(row) for row in rows]
+        yield title(dict(zip(GROUP, key, strict=True))), _grid(rows)
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -53,16 +60,27 @@ def title(key: dict[str, Any]) -> str:
     parts += dict.fromkeys(filter(None, (key["accelerator"], key["stack"])))
     if key["driver"]:
         parts.append(f"driver {key['driver']}")
+    if key["container"]:
+        parts.append("in " + _DIGEST.sub(r"\1", key["container"]))
     return ", ".join(parts)
 
 
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """A case as it is printed; `-` is what there is none of."""
+def _grid(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    shown = digits(row["samples_per_second_median"] for row in rows)
+    grid = [HEADER, *(cells(row, shown) for row in rows)]
+    if all(row["gpu_memory_mib"] is None for row in rows):
+        return grid
+    memory = ("-" if (mib := row["gpu_memory_mib"]) is None else f"{mib:.0f}" for row in rows)
+    return [(*line, cell) for line, cell in zip(grid, (MEMORY_HEADER, *memory), strict=True)]
+
+
+def cells(row: dict[str, Any], shown: int = DIGITS) -> tuple[str, ...]:
+    """A case as it is printed, its rate with so many digits; `-` is what there is none of."""
     speedup, efficiency = row["speedup"], row["scaling_efficiency"]
     return (
         str(row["nodes"]),
         str(row["world_size"]),
-        f"{row['samples_per_second_median']:.2f}",
+        f"{row['samples_per_second_median']:.{shown}f}",
         "-" if speedup is None else f"{speedup:.2f}",
         "-" if efficiency is None else f"{100 * efficiency:.0f} %",
         str(row["repeats"]),
@@ -70,12 +88,12 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def table_lines(rows: list[tuple[str, ...]]) -> list[str]:
-    """A table as the published reports print it, which is Markdown too."""
-    widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
+    """A table, its header first, as the published reports print it, which is Markdown too."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rule = tuple("-" * width for width in widths)
     return [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
-        for row in (HEADER, rule, *rows)
+        for row in (rows[0], rule, *rows[1:])
     ]
 
 

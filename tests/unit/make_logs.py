@@ -21,7 +21,7 @@ RULES = {
     # The program prints the line of batch 150 before it stops.
     "paddle-plsc-arcface.md": Rule(total_steps=150, warmup_steps=50, surplus_steps=1),
 }
-ONEFLOW = Rule(total_steps=200, warmup_steps=20, log_every=20)
+ONEFLOW = Rule(total_steps=200, warmup_steps=20, log_every=20, round_value_to=3)
 TENSORFLOW = Rule(
     total_steps=500,
     warmup_steps=200,
@@ -117,10 +117,40 @@ def plsc(speed: float) -> list[str]:
     ]
 
 
+def oneflow(speed: float, *, times: bool = False) -> list[str]:
+    """A log of OneFlow: the first of ten rates is far off, the mean of the others is `speed`."""
+    deltas = (0.25, -0.25) * 4 + (0.0,)
+    rates = [7.5, *(speed + delta for delta in deltas)]
+    return [
+        f"train: epoch 0, iter {20 * n}, loss: {7 - n / 10:.6f}, top_1: 0.000000, top_k: 0.000000,"
+        f" samples/s: {rate:.3f}" + (f" {1597050000 + 7 * n}.123456" if times else "")
+        for n, rate in enumerate(rates, start=1)
+    ]
+
+
+def dllogger(
+    speed: float, devices: int, *, amp: bool, final: float, batch: int = 256, tag: str = ""
+) -> list[str]:
+    """A log of DLLogger: five rates that are far off, then `speed`; `final` is the program's own
+    mean."""
+    stamp = f"{tag}DLL 2022-06-14 15:40:21.026182 -"
+    return [
+        f"{stamp} PARAMETER batch_size : {batch}  num_iter : 500  iter_unit : batch"
+        f"  warmup_steps : 200  display_every : 10  amp : {amp} ",
+        f"{tag}Num GPUs {devices}",
+        *(
+            f"{stamp} (0, {n}) total_ips : {1.0 if n < 250 else speed} "
+            for n in range(200, 500, 10)
+        ),
+        f"{stamp} () train_throughput : {final} images/s",
+    ]
+
+
 MAKE = {
     "mxnet-resnet50v1b.md": gluoncv,
     "mxnet-insightface-arcface.md": speedometer,
     "paddle-plsc-arcface.md": plsc,
+    "oneflow-resnet50v1.5.md": oneflow,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -112,6 +113,42 @@ def test_plsc_time_stamp() -> None:
         "plsc", "INFO 1970-01-02 00:00:01,500 entry.py:1031] Pass:0 batch:0 lr:0.1 loss:4.5 qps:2\n"
     )
     assert step == Step(1, 2.0, 1, "2", loss=4.5, unix_time=86401.5)
+
+
+def test_plsc_tells_how_many_processes_share_the_log() -> None:
+    records = parse("plsc", "INFO x y] trainer_id: 3, num_trainers: 16\n")
+    assert records == [Header(1, world_size=16, writer=3)]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "stated"),
+    [
+        (
+            "mxnet_speedometer",
+            "Called with argument: Namespace(batch_size=8, ctx_num=2, dtype='float32', "
+            "frequent=20, per_batch_size=4) {'net_se': 0, 'max_steps': 120}",
+            {
+                "batch_size_per_device": 4,
+                "world_size": 2,
+                "precision": "fp32",
+                "total_steps": 120,
+                "log_every": 20,
+            },
+        ),
+        ("plsc", "INFO x entry.py:89] Set dtype to float32.", {"precision": "fp32"}),
+        ("plsc", "INFO x entry.py:90] Set number of batches to 150.", {"total_steps": 150}),
+        ("plsc", "INFO x y] Use mixed precision training: True.", {"precision": "fp16"}),
+        ("plsc", "INFO x y] Use mixed precision training: False.", {"precision": "fp32"}),
+        ("oneflow_benchmark", "num_iters = 200", {"total_steps": 200}),
+        ("oneflow_benchmark", "use_fp16 = True", {"precision": "fp16"}),
+        ("dllogger", "Num GPUs 8", {"world_size": 8}),
+        ("gluoncv_horovod", "INFO:root:Namespace(dtype='bfloat16')", {"precision": "bf16"}),
+    ],
+)
+def test_what_a_line_states(form: str, line: str, stated: dict[str, object]) -> None:
+    (header,) = parse(form, f"{line}\n")
+    assert isinstance(header, Header)
+    assert _stated(header) == {"line": 1} | stated
 
 
 @pytest.mark.parametrize(
@@ -266,6 +303,71 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line(chunk: int) -> None:
 def test_log_that_ends_within_a_character() -> None:
     with pytest.raises(LineError, match="line 2: this is not UTF-8"):
         read(b"a\nb\xe6\x97", ("Speed:",), chunk=2)
+
+
+# A line with a rate of each wording, and the step that it is.
+WORDINGS = {
+    "gluoncv_horovod": [("INFO:root:Epoch[0] Batch[7]\tSpeed: 384.19 samples/sec", (7, 384.19))],
+    "mxnet_speedometer": [
+        ("INFO:root:Epoch[0] Batch [20-40]\tSpeed: 5.97 samples/sec\tacc=0.0", (40, 5.97)),
+        ("INFO:root:Iter[0] Batch [20]\tSpeed: 5.97 samples/sec", (20, 5.97)),
+    ],
+    "plsc": [
+        (
+            "INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:9 lr:0.1 loss:4.5 qps:39.78",
+            (10, 39.78),
+        )
+    ],
+    "oneflow_benchmark": [
+        ("train: epoch 0, iter 20, loss: 6.5, top_1: 0.0, samples/s: 288.088", (20, 288.088)),
+        (
+            "train: epoch 0, iter 20, loss: 6.5, samples/s: 288.088 1597050000.123456",
+            (20, 288.088),
+        ),
+    ],
+    "dllogger": [
+        ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31", (201, 9310.31)),
+        ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31 images/s", (201, 9310.31)),
+    ],
+}
+EVERY_WORDING = [(form, *wording) for form, lines in WORDINGS.items() for wording in lines]
+
+
+def test_every_format_has_its_wordings() -> None:
+    assert set(WORDINGS) == set(logs.formats())
+
+
+@given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n", ""]))
+def test_tag_of_mpirun_at_any_place_of_any_wording(
+    wording: tuple[str, str, tuple[int, float]], at: int, end: str
+) -> None:
+    form, line, step = wording
+    at = min(at, len(line))
+    content = f"{TAG}noise{end or chr(10)}{line[:at]}{TAG}{line[at:]}{end}"
+    markers = logs.formats()[form].step_markers
+    split = any(line.find(m) < at < line.find(m) + len(m) for m in markers if m in line)
+    # A line whose marker is torn apart is not found: then its step is missing, which is told.
+    assert steps(form, content) == ([] if split else [step])
+
+
+@given(st.sampled_from(EVERY_WORDING), st.sampled_from(EVERY_WORDING), st.integers(1, 60))
+def test_two_ranks_write_unbuffered_into_one_line(
+    first: tuple[str, str, tuple[int, float]], other: tuple[str, str, tuple[int, float]], size: int
+) -> None:
+    """The first rank prints a rate, the other anything; their pieces alternate."""
+    form, line, step = first
+    noise = other[1].replace("0] Batch", "7] Batch").replace("Pass:0", "Pass:7")
+    noise = noise.replace("epoch 0", "epoch 7").replace("total_ips", "total")
+    pieces = [line[n : n + size] for n in range(0, len(line), size)]
+    others = [noise[n : n + size] for n in range(0, len(noise), size)]
+    content = "".join(
+        f"[1,{rank}]<stdout>:{piece}"
+        for pair in itertools.zip_longest(pieces, others, fillvalue="")
+        for rank, piece in enumerate(pair)
+    )
+    if any(marker in content for marker in logs.formats()[form].step_markers):
+        found = [record for record in parse(form, content) if isinstance(record, Step)]
+        assert [(s.step, s.samples_per_second, s.rank) for s in found] == [(*step, 0)]
 
 
 PIECES = st.sampled_from(

@@ -28,7 +28,8 @@ def test_long_notes_and_titles_are_wrapped() -> None:
 
 def test_absent_speedup_is_a_dash_and_null() -> None:
     table = summarize(make_frame([row(5.0, "1n2g")]))
-    ((_, rows),) = layout.groups(table)
+    ((_, (header, *rows)),) = layout.groups(table)
+    assert header == layout.HEADER
     assert rows == [("1", "2", "5.00", "-", "-", "1")]
     assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
     (document,) = data.results_by_batch(table, NAMES).values()

@@ -55,6 +55,7 @@ def row(value: float | None, topology: str = "1n1g", repeat: int = 1, **changes:
         accelerator=None,
         driver=None,
         stack=None,
+        container=None,
         log_sha256=None,
         valid=True,
         why_invalid=None,
@@ -152,6 +153,7 @@ def test_no_speedup_without_a_one_device_run() -> None:
         ("accelerator", "A100"),
         ("driver", "450.80"),
         ("stack", "cuda11"),
+        ("container", "podman image@sha256:00"),
         ("framework_version", "1.6.0"),
     ],
 )
@@ -169,8 +171,8 @@ def test_runs_that_do_not_count() -> None:
     assert (case["repeats"], case["samples_per_second_median"]) == (1, 5.0)
 
 
-def test_a_median_that_rounds_to_nothing_is_no_baseline() -> None:
-    found = cases(row(0.001), row(1.0, "1n2g"))
+def test_a_median_of_nothing_is_no_baseline() -> None:
+    found = cases(row(0.0), row(1.0, "1n2g"))
     assert [math.isnan(case["speedup"]) for case in found] == [True, True]
 
 

@@ -17,6 +17,7 @@ from make_logs import (
     RESNET,
     ROOT,
     campaign_run,
+    dllogger,
     gluoncv,
     published,
     published_tree,
@@ -197,14 +198,7 @@ def test_same_log_twice_is_said(tmp_path: Path) -> None:
 
 
 def dll(rate: float, devices: int, *, amp: bool) -> list[str]:
-    stamp = "DLL 2022-06-14 15:40:21.026182 -"
-    return [
-        f"{stamp} PARAMETER batch_size : 256  num_iter : 500  iter_unit : batch"
-        f"  warmup_steps : 200  display_every : 10  amp : {amp} ",
-        f"Num GPUs {devices}",
-        *(f"{stamp} (0, {n}) total_ips : {1.0 if n < 250 else rate} " for n in range(200, 500, 10)),
-        f"{stamp} () train_throughput : {rate + 1} images/s",
-    ]
+    return dllogger(rate, devices, amp=amp, final=rate + 1)
 
 
 def test_flat_folder(tmp_path: Path) -> None:

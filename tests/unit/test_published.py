@@ -1,0 +1,167 @@
+"""Every published number, to its last digit, from logs by the rules of the catalogue."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import MAKE, dllogger, published, write
+
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.entries import Workload
+from dlperf_runner.summarize import summarize
+
+NGC = "tensorflow-ngc-resnet50v1.5.md"
+TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"
+# Tables whose single runs nobody published: their logs are made with the table's own number.
+NO_RUNS = {
+    ("mxnet-resnet50v1b.md", "resnet50v1b", "fp16", "256"): "the report prints fp32's runs only",
+    (
+        "mxnet-insightface-arcface.md",
+        "arcface-r100",
+        "fp32",
+        "96",
+    ): "it prints batch size 64's only",
+    ("mxnet-insightface-arcface.md", "arcface-y1", "fp32", "128"): "as above",
+    ("mxnet-insightface-arcface.md", "arcface-y1", "fp32", "256"): "as above",
+    ("mxnet-insightface-arcface.md", "arcface-y1", "fp32", "352"): "as above",
+    ("oneflow-resnet50v1.5.md", "resnet50v1.5", "fp32", "128"): "one run of each, in the table",
+    ("oneflow-resnet50v1.5.md", "resnet50v1.5", "fp32", "160"): "one run of each, in the table",
+    (NGC, "resnet50v1.5", "fp32", "256"): "one run of each, in the table",
+    (NGC, "resnet50v1.5", "amp", "256"): "one run of each, in the table",
+}
+TABLES = published("published")
+SOURCES = list(dict.fromkeys(entry["source"] for entry in TABLES))
+
+
+def table_of(entry: dict[str, str]) -> tuple[str, str, str, str]:
+    return (
+        *(entry["source"], entry["model"]),
+        *(entry["precision"], entry["batch_size_per_device"]),
+    )
+
+
+@functools.cache
+def workload_of(source: str) -> Workload:
+    (found,) = [w for w in load_catalog().workloads.values() if w.published == source]
+    return found
+
+
+def topology(entry: dict[str, str]) -> str:
+    return f"{entry['nodes']}n{int(entry['gpus']) // int(entry['nodes'])}g"
+
+
+RUNS: dict[tuple[tuple[str, str, str, str], str], list[float]] = {}
+for run in published("published_runs"):
+    RUNS.setdefault((table_of(run), run["topology"]), []).append(float(run["samples_per_second"]))
+
+
+def runs_of(entry: dict[str, str], repeats: int) -> list[float]:
+    """What the runs behind a line of a table measured: as published, or around its number."""
+    middle = float(entry["samples_per_second"])
+    # ArcFace's mean of five rates of one digit has steps of 0.02.
+    made = [middle + 0.2 * (n - repeats // 2) for n in range(repeats)]
+    return RUNS.get((table_of(entry), topology(entry)), made)
+
+
+def write_log(directory: Path, entry: dict[str, str], repeat: int, value: float) -> None:
+    """A log as the report names it, whose rule gives that value."""
+    source, batch = entry["source"], entry["batch_size_per_device"]
+    if source == NGC:
+        devices, amp = int(entry["gpus"]), entry["precision"] == "amp"
+        # On 32 devices the table has what the program itself says at its end.
+        large = devices == 32
+        lines = dllogger(
+            *(value + 1 if large else value, devices),
+            amp=amp,
+            final=value if large else value + 1,
+            tag=TAG if large else "",
+        )
+        write(directory / f"tf_gpu{devices}_{entry['precision']}_bs{batch}.txt", lines)
+        return
+    workload = workload_of(source)
+    variant = next((key for key in workload.variants if entry["model"].endswith(key)), None)
+    short = workload.variants[variant].short_name if variant else workload.short_name
+    name = f"bz{batch}/{topology(entry)}/{short}_b{batch}_{entry['precision']}_{repeat}.log"
+    statements = {"batch": int(batch), "dtype": workload.dtypes[entry["precision"]]}
+    options = statements if source == "mxnet-resnet50v1b.md" else {}
+    write(directory / name, MAKE[source](value, **options))
+
+
+@pytest.fixture(scope="module", params=SOURCES)
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A published report: its name, and what `summarize` makes of its logs."""
+    source: str = request.param
+    directory = tmp_path_factory.mktemp("logs")
+    repeats = workload_of(source).matrices["published"].repeats
+    for entry in TABLES:
+        if entry["source"] == source:
+            for repeat, value in enumerate(runs_of(entry, repeats), start=1):
+                write_log(directory, entry, repeat, value)
+    # What else lies in such a folder is no log.
+    write(directory / "README.txt", ["Logs of a benchmark."])
+    write(directory / "run_test.sh", ["#!/bin/sh"])
+    result = summarize(directory)
+    assert result.problems == []
+    with (directory / "summary.csv").open(encoding="utf-8", newline="") as file:
+        return source, list(csv.DictReader(file)), result.text
+
+
+def test_every_number_of_every_table(report: Any) -> None:
+    source, cases, _ = report
+    found = {
+        (
+            *(case["precision"], case["batch_size_per_device"]),
+            *(case["model"].rpartition("-")[2], f"{case['nodes']}n{case['gpus_per_node']}g"),
+        ): case
+        for case in cases
+    }
+    entries = [entry for entry in TABLES if entry["source"] == source]
+    assert len(found) == len(cases) == len(entries)
+    for entry in entries:
+        # The catalogue has one network of PLSC's, and calls its model arcface.
+        network = (
+            entry["model"].rpartition("-")[2] if source != "paddle-plsc-arcface.md" else "arcface"
+        )
+        case = found[entry["precision"], entry["batch_size_per_device"], network, topology(entry)]
+        assert float(case["samples_per_second_median"]) == float(entry["samples_per_second"])
+        if entry["speedup"]:
+            assert float(case["speedup"]) == float(entry["speedup"])
+
+
+def test_printed_table_has_the_published_digits(report: Any) -> None:
+    source, _, text = report
+    for entry in TABLES:
+        if entry["source"] == source:
+            digits = 3 if source == "oneflow-resnet50v1.5.md" else 2
+            value = f"{float(entry['samples_per_second']):.{digits}f}"
+            assert f"| {entry['gpus']:<7} | {value:<9} |" in text, value
+
+
+def test_speedups_of_the_ngc_table_which_prints_none(tmp_path: Path) -> None:
+    for entry in TABLES:
+        if entry["source"] == NGC:
+            write_log(tmp_path, entry, 1, float(entry["samples_per_second"]))
+    text = summarize(tmp_path).text
+    # 3275.93 / 414.73 = 7.8989; 12671.9 / 414.73 = 30.5546; 9310.31 / 1173.38 = 7.9346;
+    # 33317.67 / 1173.38 = 28.3946
+    for line in (
+        "| 1        | 1       | 414.73    | 1.00    | 100 %      | 1 |",
+        "| 1        | 8       | 3275.93   | 7.90    | 99 %       | 1 |",
+        "| 4        | 32      | 12671.90  | 30.55   | 95 %       | 1 |",
+        "| 1        | 1       | 1173.38   | 1.00    | 100 %      | 1 |",
+        "| 1        | 8       | 9310.31   | 7.93    | 99 %       | 1 |",
+        "| 4        | 32      | 33317.67  | 28.39   | 89 %       | 1 |",
+    ):
+        assert line in text
+
+
+def test_tables_without_published_runs_are_these() -> None:
+    """All others follow from their runs; no table contradicts the runs that it was made of."""
+    with_runs = {table for table, _ in RUNS}
+    assert {table_of(entry) for entry in TABLES} - with_runs == set(NO_RUNS)
+    assert len(TABLES) == 55
+    assert sum(map(len, RUNS.values())) == 75
