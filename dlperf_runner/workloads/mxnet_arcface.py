@@ -365,7 +365,10 @@ def main(argv: list[str] | None = None) -> int:
         say_start(arguments, print)
         step = make_step(arguments)
         read = operator.methodcaller("asscalar")
-        problem = check(train(arguments, step, mx.nd.waitall, read, logging.info))
+        losses = train(arguments, step, mx.nd.waitall, read, logging.info)
+        # train_parall.py prints no loss; this line is no part of its format.
+        print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
+        problem = check(losses)
     if problem is not None:
         print(f"mxnet_arcface.py: {problem}", file=sys.stderr)
         return 1

@@ -278,7 +278,10 @@ def main(argv: list[str] | None = None) -> int:
     if problem is None:
         say = print if hvd.rank() == 0 else str  # the others say nothing
         say_start(arguments, hvd.size(), say)
-        problem = check(train(arguments, hvd.size(), make_step(arguments), say))
+        losses = train(arguments, hvd.size(), make_step(arguments), say)
+        # The published program prints no loss; this line is no part of its format.
+        say(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
+        problem = check(losses)
     if problem is not None:
         print(f"tensorflow_resnet50.py: rank {hvd.rank()}: {problem}", file=sys.stderr)
         return 1

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).absolute().parents[2]
+FRAMEWORKS = ["mxnet"]  # of a lab that was brought up without a choice
 
 
 def process_start(pid):
@@ -25,8 +26,9 @@ def inventory(directory):
     try:
         lab = json.loads((directory / "lab.json").read_text())
         nodes, is_up = int(lab["nodes"]), process_start(lab["pid"]) == lab["started"]
+        frameworks = lab.get("frameworks") or FRAMEWORKS
     except (OSError, ValueError, KeyError, TypeError):
-        nodes, is_up = 4, False
+        nodes, is_up, frameworks = 4, False, FRAMEWORKS
     hosts = {f"node{n}": {"ansible_host": f"10.11.0.{n + 1}"} for n in range(1, nodes + 1)}
     return {
         "_meta": {"hostvars": hosts},
@@ -35,6 +37,7 @@ def inventory(directory):
             "vars": {
                 "dlperf_lab_dir": str(directory),
                 "dlperf_lab_is_up": is_up,
+                "dlperf_frameworks": frameworks,
                 # A link where the directory's path is too long for a socket.
                 "ansible_control_path_dir": os.path.realpath(directory / "cm"),
             },

@@ -39,8 +39,10 @@ def test_a_lab_that_is_down_has_four_nodes(tmp_path: Path) -> None:
 
 def test_a_lab_that_is_up_has_the_nodes_that_it_has(tmp_path: Path) -> None:
     pid = os.getpid()  # a process that is alive
-    write_state(tmp_path, nodes=64, pid=pid, started=started(pid))
+    frameworks = ["mxnet", "paddle"]
+    write_state(tmp_path, nodes=64, pid=pid, started=started(pid), frameworks=frameworks)
     found = listing(tmp_path)
+    assert found["nodes"]["vars"]["dlperf_frameworks"] == frameworks
     assert len(found["nodes"]["hosts"]) == 64
     assert found["_meta"]["hostvars"]["node64"] == {"ansible_host": "10.11.0.65"}
     assert found["nodes"]["vars"]["dlperf_lab_is_up"] is True

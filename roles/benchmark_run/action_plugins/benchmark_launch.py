@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -25,12 +26,13 @@ options:
   job: {description: Options of the benchmark_job module., type: dict, required: true}
   label: {description: Name of the run in messages., type: str, required: true}
   destination: {description: Path of the log on the controller., type: path, required: true}
+  progress: {description: Whether this node tells the run's progress., type: bool, default: true}
   show_every_s: {description: Seconds between two signs of life., type: int, default: 15}
 """
 
 
 class ActionModule(ActionBase):
-    _VALID_ARGS = frozenset(("job", "label", "destination", "show_every_s"))
+    _VALID_ARGS = frozenset(("job", "label", "destination", "progress", "show_every_s"))
     _supports_check_mode = True
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -38,6 +40,7 @@ class ActionModule(ActionBase):
         arguments = self._task.args
         destination = Path(arguments["destination"])
         progress = destination.with_name("progress.json")
+        tells = boolean(arguments.get("progress", True))  # one node of a run does
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = time.monotonic()
         try:
@@ -47,7 +50,8 @@ class ActionModule(ActionBase):
                     return dict(result)
                 if result["finished"]:
                     break
-                write_whole(progress, json.dumps({"tail": result["tail"]}))
+                if tells:
+                    write_whole(progress, json.dumps({"tail": result["tail"]}))
                 now = time.monotonic()
                 if now - shown >= int(arguments.get("show_every_s", 15)):
                     shown = now
@@ -55,7 +59,8 @@ class ActionModule(ActionBase):
                         f"{arguments['label']}: {now - began:.0f} s, {last_line(result['tail'])}"
                     )
         finally:
-            progress.unlink(missing_ok=True)
+            if tells:
+                progress.unlink(missing_ok=True)
         result["log_sha256"] = self._fetch(result["log"], destination)
         result["destination"] = str(destination)
         return dict(result)

@@ -396,11 +396,23 @@ def start_holder(lab, directory):
     return process, status_read, lease_write
 
 
-def up(directory, config, *, dry_run=False):
-    """Bring the lab up; true where it was not up like this already."""
+def write_state(directory, state):
+    write_whole(directory / "lab.json", json.dumps(state, indent=2) + "\n")
+
+
+def up(directory, config, frameworks=(), *, dry_run=False):
+    """Bring the lab up; true where it was not up like this already.
+
+    `frameworks` are those that the inventory gives to its nodes; none leaves them as they are.
+    """
     state = read_state(directory)
     if state and state["alive"] and all(state.get(key) == value for key, value in config.items()):
-        return False
+        if not frameworks or list(frameworks) == state.get("frameworks"):
+            return False
+        if not dry_run:
+            del state["alive"]
+            write_state(directory, {**state, "frameworks": list(frameworks)})
+        return True
     if dry_run:
         return True
     require_programs(PROGRAMS)
@@ -433,7 +445,7 @@ def up(directory, config, *, dry_run=False):
         pid = only_child(process.pid)
         write_whole(directory / "ssh_config", ssh_config(directory, config["nodes"], pid))
         state = {**config, "pid": pid, "started": process_start(pid), "supervisor": process.pid}
-        write_whole(directory / "lab.json", json.dumps(state, indent=2) + "\n")
+        write_state(directory, {**state, "frameworks": list(frameworks)})
         os.write(lease, b"keep\n")
     except BaseException:
         if process:
@@ -464,6 +476,7 @@ def options(argv):
     bring_up.add_argument("--nodes", type=int, required=True)
     bring_up.add_argument("--mirror-dir", required=True)
     bring_up.add_argument("--storage-size", default="50%")
+    bring_up.add_argument("--frameworks", default="", help="separated by commas")
     return parser.parse_args(argv)
 
 
@@ -488,7 +501,8 @@ def run(chosen):
     }
     directory = chosen.directory.absolute()
     with only_one(directory):
-        return up(directory, config, dry_run=chosen.dry_run)
+        frameworks = [name for name in chosen.frameworks.replace(" ", "").split(",") if name]
+        return up(directory, config, frameworks, dry_run=chosen.dry_run)
 
 
 def main(argv=None):
