@@ -63,25 +63,39 @@ def select_workloads(
             )
         selected = left
     if not (choice.workload or choice.framework or choice.model):
-        selected = tuple(w for w in selected if not _nodes_without(w.framework, nodes))
+        selected = tuple(w for w in selected if not _lacking(choice, catalog, w, nodes))
         if not selected:
             raise UserError("no framework of the catalogue is on every node (dlperf_frameworks)")
     for workload in selected:
-        lacking = _nodes_without(workload.framework, nodes)
+        lacking = _lacking(choice, catalog, workload, nodes)
         if lacking:
+            (_, environment), *_ = lacking
             raise UserError(
-                f"{workload.name} needs {workload.framework}, which these nodes do not have",
-                where=", ".join(node.name for node in lacking),
-                expected=f"{workload.framework} in dlperf_frameworks",
-                found=", ".join(lacking[0].frameworks),
+                f"{workload.name} needs {environment}, which these nodes do not have",
+                where=", ".join(dict.fromkeys(node.name for node, _ in lacking)),
+                expected=f"{environment} in dlperf_frameworks",
+                found=", ".join(lacking[0][0].frameworks),
                 hint="narrow the choice with --framework, or provision it",
             )
     return selected
 
 
-def _nodes_without(framework: str, nodes: Sequence[Node]) -> list[Node]:
-    """Nodes that say which frameworks they have, and do not name this one."""
-    return [node for node in nodes if node.frameworks and framework not in node.frameworks]
+def _lacking(
+    choice: Choice, catalog: Catalog, workload: Workload, nodes: Sequence[Node]
+) -> list[tuple[Node, str]]:
+    """Nodes that say which environments they have, and do not name one that is needed: with it."""
+    framework = catalog.frameworks[workload.framework]
+    sources = [workload.sources.named(name) for name in _sources(choice, workload)]
+    needed = [
+        # Where the stack has none at all, the plan is refused for that.
+        (node, framework.environment_name(node.stack, source.flavor) or framework.name)
+        for source in sources
+        if source is not None
+        for node in nodes
+    ]
+    return [
+        (node, name) for node, name in needed if node.frameworks and name not in node.frameworks
+    ]
 
 
 def check_parameter_names(choice: Choice, workloads: Sequence[Workload]) -> None:

@@ -339,6 +339,15 @@ def prepare(
             show_default=False,
         ),
     ] = "",
+    environment: Annotated[
+        str,
+        typer.Option(
+            "--environment",
+            help="The one that its runs use; default: the framework's own.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make the tar of a workload's source, patched as declared, that nodes unpack."""
@@ -346,7 +355,13 @@ def prepare(
 
     from .sources import prepare_source
 
-    prepared = prepare_source(_catalog(), workload, source or "builtin", mirror or None)
+    prepared = prepare_source(
+        _catalog(),
+        workload,
+        source or "builtin",
+        mirror or None,
+        environment=environment or None,
+    )
     if as_json:
         _print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
@@ -386,6 +401,15 @@ def bundle(
             "--framework",
             help="Only the environments of these; default: of all that have one for the stack.",
             metavar="NAME[,NAME]",
+            show_default=False,
+        ),
+    ] = "",
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            help="Version of the nodes' python_env_interpreter; default: of the release's Python.",
+            metavar="X.Y",
             show_default=False,
         ),
     ] = "",
@@ -435,6 +459,7 @@ def bundle(
         debian_security_mirror or None,
         refresh,
         parse_choice({"framework": framework}).framework,
+        python,
     )
     for skipped in needs.skipped:
         print(f"left out: {skipped}", file=sys.stderr)

@@ -68,10 +68,16 @@ class File:
 
 
 def prepare_source(
-    catalog: Catalog, workload: str, source: str, mirror: str | None = None, cache: Path = CACHE
+    catalog: Catalog,
+    workload: str,
+    source: str,
+    mirror: str | None = None,
+    cache: Path = CACHE,
+    environment: str | None = None,
 ) -> PreparedSource:
     """Make the tar, or find it made.
 
+    `environment`: the one that runs use (default: the framework's own) prepares the nodes.
     `mirror` is a URL below which repositories are found as `<owner>/<repo>`, or a directory that
     holds them as `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
     """
@@ -99,16 +105,16 @@ def prepare_source(
             path, _upstream_files(workload, declared, beside, mirror or DEFAULT_MIRROR, cache)
         )
     directory = f"{SOURCES}/{workload}-{source}"
-    prepare = _prepare(declared, f"{ENVIRONMENTS}/{entry.framework}/bin/python", directory)
+    prepare = _prepare(declared, environment or entry.framework, directory)
     return PreparedSource(workload, source, path, sha256, digest, directory, prepare)
 
 
 def _prepare(
-    source: BuiltinSource | UpstreamSource, python: str, directory: str
+    source: BuiltinSource | UpstreamSource, environment: str, directory: str
 ) -> tuple[PreparedCommand, ...]:
     if isinstance(source, UpstreamSource):
         directory = f"{directory}/{source.directory}"
-    values = {"python": python, "directory": directory}
+    values = {"python": f"{ENVIRONMENTS}/{environment}/bin/python", "directory": directory}
     return tuple(PreparedCommand(fill(each.argv, values), each.creates) for each in source.prepare)
 
 

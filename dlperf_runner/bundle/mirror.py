@@ -64,13 +64,14 @@ def choose(
     debian_security_mirror: str | None = None,
     refresh: bool = False,
     frameworks: tuple[str, ...] = (),
+    python: str = "",
 ) -> tuple[Needs, Settings]:
     """The command line's choice: what is needed, out of the catalogue, and where from and to.
 
     Without `frameworks`, those of the catalogue that have an environment for the stack. Without
     `debian_mirror`, packages come from where this machine has its own, if it is a Debian.
     """
-    needs = of_stack(load_catalog(), stack, suite, ROOT, frameworks)
+    needs = of_stack(load_catalog(), stack, suite, ROOT, frameworks, python)
     cache = ROOT / ".cache"
     if debian_mirror:
         archive = debian_mirror.rstrip("/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 
 from dlperf_runner.bundle.manifest import Skipped
 from dlperf_runner.catalog import Catalog, lookup
-from dlperf_runner.entries import Environment, Framework
+from dlperf_runner.entries import Environment
 from dlperf_runner.errors import UserError
 
 Kind = Literal["wheel", "sdist"]
@@ -72,23 +72,25 @@ def of_stack(
     suite_name: str,
     root: Path,
     frameworks: tuple[str, ...] = (),
+    python: str = "",
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one; those whose Python the suite does not have are left out, and the reason is
-    kept."""
+    kept. `python`: version of the nodes' interpreter (3.7) where it is not the suite's own."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     suite = suite_named(suite_name, stack.suites)
+    suite = replace(suite, python=python or suite.python)
     packages = dict(stack.apt_packages)
     requirements = [UV]
     skipped = []
-    for framework, environment in _environments(catalog, stack.name, frameworks):
+    for name, environment in _environments(catalog, stack.name, frameworks).items():
         if not SpecifierSet(environment.python).contains(suite.python):
             reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
-            skipped.append(Skipped(framework.name, reason))
+            skipped.append(Skipped(name, reason))
             continue
-        requirements.append(RequirementsFile(environment.requirements, framework.name))
+        requirements.append(RequirementsFile(environment.requirements, name))
         if horovod := environment.horovod:
-            by = f"horovod ({framework.name})"
+            by = f"horovod ({name})"
             requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))
             requirements.append(RequirementsFile(horovod.build_requirements, f"{by}, its build"))
             if horovod.apt_build_packages:
@@ -104,25 +106,23 @@ def of_stack(
     )
 
 
-def _environments(
-    catalog: Catalog, stack: str, names: tuple[str, ...]
-) -> list[tuple[Framework, Environment]]:
+def _environments(catalog: Catalog, stack: str, names: tuple[str, ...]) -> dict[str, Environment]:
     """In the catalogue's order, whatever the order of `names`: the same choice, the same needs."""
     there = {
-        name: (framework, framework.environments[stack])
-        for name, framework in catalog.frameworks.items()
-        if stack in framework.environments
+        name: environment
+        for framework in catalog.frameworks.values()
+        for name, environment in framework.environments_on(stack).items()
     }
     for name in names:
-        lookup("framework", name, catalog.frameworks, "--framework")
         if name not in there:
+            lookup("framework", name, catalog.frameworks, "--framework")
             raise UserError(
                 f"this framework has no environment for stack {stack}",
                 where="--framework",
                 expected=f"one of {', '.join(there)}",
                 found=repr(name),
             )
-    return [found for name, found in there.items() if not names or name in names]
+    return {name: found for name, found in there.items() if not names or name in names}
 
 
 def suite_named(name: str, allowed: tuple[str, ...]) -> Suite:

@@ -28,27 +28,38 @@ def document(name: str, root: str, kind: str) -> dict[str, Any]:
 
 
 def environments(
-    names: Sequence[str], stack: str, root: str, directory: str = "/opt/dlperf"
+    names: Sequence[str],
+    stack: str,
+    root: str,
+    operator_wheels: Mapping[str, Any] | None = None,
+    directory: str = "/opt/dlperf",
 ) -> list[dict[str, Any]]:
-    """One environment per framework, as the roles take it; its files get `root` in front.
+    """One environment per name (a framework's, or `<framework>-<flavor>`), as the roles take it;
+    its files get `root` in front.
 
-    A framework without an environment for the stack is refused, with the stacks that it has.
+    One that is not there for the stack is refused, with the stacks that it has, and so is one that
+    needs a wheel of the operator's which `operator_wheels` (the inventory's variable) lacks.
     """
     found = []
     for name in names:
-        framework = document(name, root, "frameworks")
-        if stack not in framework["environments"]:
-            known = ", ".join(framework["environments"])
+        framework, stacks = _framework(name, root)
+        if stack not in stacks:
+            known = ", ".join(stacks)
             raise ValueError(f"{name} has no environment for the stack {stack}, only for: {known}")
-        entry = framework["environments"][stack]
+        entry = stacks[stack]
         environment = {
             "name": name,
             "path": f"{directory}/envs/{name}",
             "import_name": framework["import_name"],
-            "tensor": framework["tensor"],
-            "distribution": entry.get("distribution") or name,
+            "tensor": entry.get("tensor") or framework["tensor"],
+            "eager": entry.get("eager") or "",
+            "distribution": entry.get("distribution") or framework["name"],
             "requires_python": entry["python"],
             "requirements": f"{root}/{entry['requirements']}",
+            "operator_wheels": [
+                _operator_wheel(name, wheel, operator_wheels or {})
+                for wheel in entry.get("operator_wheels", [])
+            ],
         }
         if "horovod" in entry:
             environment["horovod"] = {
@@ -57,6 +68,45 @@ def environments(
             }
         found.append(environment)
     return found
+
+
+def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A framework, and the environments per stack that go by this name."""
+    folder = Path(root, "dlperf_runner", "catalog", "frameworks")
+    own, _, _ = name.partition("-")
+    for base in (name, *(f.stem for f in folder.glob(f"{own}*.yml") if name.startswith(f.stem))):
+        if (folder / f"{base}.yml").is_file():
+            framework = document(base, root, "frameworks")
+            if base == name:
+                return framework, framework["environments"]
+            flavors = framework.get("flavors", {})
+            if (flavor := name.removeprefix(f"{base}-")) in flavors:
+                return framework, flavors[flavor]
+    return document(name, root, "frameworks"), {}
+
+
+def _operator_wheel(
+    environment: str, wheel: Mapping[str, str], given: Mapping[str, Any]
+) -> dict[str, str]:
+    """The wheel with the operator's path and sha256; what is amiss names the variable."""
+    name, version = wheel["distribution"], wheel["version"]
+    said = given.get(name)
+    variable = f"dlperf_operator_wheels: {{{name}: {{path: ..., sha256: ...}}}}"
+    if said is None:
+        raise ValueError(
+            f"{environment} needs the wheel of {name} {version}, which you must provide"
+            f" ({wheel['reason']}): name it in the inventory, {variable}"
+        )
+    path, sha256 = str(said.get("path", "")), str(said.get("sha256", ""))
+    if not re.match(rf"{re.escape(name)}-{re.escape(version)}[-.+]\S*\.whl$", Path(path).name):
+        raise ValueError(
+            f"the wheel {path!r} is not one of {name} {version}: correct the inventory's {variable}"
+        )
+    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError(f"64 hexadecimal digits were expected as sha256 in {variable}")
+    if not Path(path).is_file():
+        raise ValueError(f"there is no file {path} on the controller: correct {variable}")
+    return {"distribution": name, "version": version, "path": path, "sha256": sha256}
 
 
 def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:
@@ -94,7 +144,11 @@ def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> lis
         item["name"]
         for item in items
         if as_pinned(
-            Path(item["requirements"]).read_text(encoding="utf-8"),
+            Path(item["requirements"]).read_text(encoding="utf-8")
+            + "".join(
+                f"{wheel['distribution']}=={wheel['version']}\n"
+                for wheel in item.get("operator_wheels", [])
+            ),
             node["environments"].get(item["path"]),
             node["python_version"],
         )

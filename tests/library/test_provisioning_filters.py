@@ -35,6 +35,14 @@ environments:
     requirements: requirements/net.txt
     horovod: {version: "1", requirements: r.txt, build_requirements: b.txt}
   gpu: {python: "==3.7", requirements: g.txt, distribution: net-cu102}
+flavors:
+  old:
+    gpu:
+      python: "==3.7"
+      requirements: old.txt
+      tensor: net.to_variable
+      eager: net.enable_eager
+      operator_wheels: [{distribution: net, version: 0.1.8, reason: it is on no index}]
 """
 
 
@@ -44,6 +52,74 @@ def root(tmp_path: Path) -> str:
     folder.mkdir(parents=True)
     (folder / "net.yml").write_text(FRAMEWORK)
     return str(tmp_path)
+
+
+def wheels(tmp_path: Path, **changes: str) -> dict[str, dict[str, str]]:
+    path = tmp_path / "net-0.1.8-cp37-cp37m-manylinux1_x86_64.whl"
+    path.write_bytes(b"wheel")
+    return {"net": {"path": str(path), "sha256": "a" * 64, **changes}}
+
+
+def test_an_environment_of_a_flavor_has_its_own_name_and_place(root: str, tmp_path: Path) -> None:
+    own, old = provision.environments(["net", "net-old"], "gpu", root, wheels(tmp_path))
+    assert (own["name"], own["path"]) == ("net", "/opt/dlperf/envs/net")
+    assert (own["tensor"], own["eager"], own["operator_wheels"]) == ("net.array", "", [])
+    assert (old["name"], old["path"]) == ("net-old", "/opt/dlperf/envs/net-old")
+    assert old["requirements"] == f"{root}/old.txt"
+    assert (old["distribution"], old["import_name"]) == ("net", "net")
+    assert (old["tensor"], old["eager"]) == ("net.to_variable", "net.enable_eager")
+    (wheel,) = old["operator_wheels"]
+    assert wheel == {"distribution": "net", "version": "0.1.8", **wheels(tmp_path)["net"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("net-old", "net-old has no environment for the stack cpu, only for: gpu"),
+        ("net-new", "net-new was expected to be one of the frameworks net"),
+        ("other", "other was expected to be one of the frameworks net"),
+    ],
+)
+def test_an_environment_that_is_not_there_is_told(root: str, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        provision.environments([name], "cpu", root)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            None,
+            "net-old needs the wheel of net 0.1.8, which you must provide .it is on no index.: ",
+        ),
+        ({"path": "/srv/net-0.2.0-py3-none-any.whl"}, "is not one of net 0.1.8"),
+        ({"path": "/nowhere/net-0.1.8-py3-none-any.whl"}, "no file /nowhere/net-0.1.8"),
+        ({"sha256": "abc"}, "64 hexadecimal digits were expected"),
+    ],
+)
+def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable(
+    root: str, tmp_path: Path, changes: dict[str, str] | None, message: str
+) -> None:
+    given = {} if changes is None else wheels(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message) as caught:
+        provision.environments(["net-old"], "gpu", root, given)
+    assert "dlperf_operator_wheels: {net: {path: ..., sha256: ...}}" in str(caught.value)
+
+
+def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("numpy==1.21.6\n")
+    item = {
+        **{"name": "net-old", "path": "/e", "requirements": str(tmp_path / "r.txt")},
+        "operator_wheels": [{"distribution": "net", "version": "0.1.8"}],
+    }
+
+    def node(**versions: str) -> dict[str, object]:
+        distributions = {name: {"version": version} for name, version in versions.items()}
+        environment = {"python": "3.7.16", "distributions": distributions}
+        return {"environments": {"/e": environment}, "python_version": "3.7.16"}
+
+    assert provision.complete([item], node(numpy="1.21.6", net="0.1.8")) == ["net-old"]
+    assert provision.complete([item], node(numpy="1.21.6")) == []
 
 
 def test_an_environment_names_its_files_on_the_controller(root: str) -> None:

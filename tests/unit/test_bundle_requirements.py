@@ -167,6 +167,23 @@ def test_what_is_not_chosen_is_not_told_as_left_out() -> None:
     assert [entry.environment for entry in found.skipped] == ["mxnet"]
 
 
+def test_a_flavor_is_an_environment_of_its_own() -> None:
+    net = Framework(
+        name="net",
+        title="Net",
+        import_name="net",
+        environments={"cpu": Environment(python=">=3.8", requirements="own.txt")},
+        flavors={"old": {"cpu": Environment(python=">=3.7,<3.8", requirements="old.txt")}},
+    )
+    catalog = Catalog(frameworks={"net": net}, workloads={}, stacks=CATALOG.stacks)
+    found = needs.of_stack(catalog, "cpu", "bookworm", Path("/r"))
+    assert [entry.wanted_by for entry in found.requirements] == ["uv", "net"]
+    assert [entry.environment for entry in found.skipped] == ["net-old"]
+    found = needs.of_stack(catalog, "cpu", "bookworm", Path("/r"), ("net-old",), python="3.7")
+    assert [entry.path for entry in found.requirements] == ["requirements/uv.txt", "old.txt"]
+    assert found.suite.python == "3.7"
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

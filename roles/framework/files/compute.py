@@ -1,25 +1,36 @@
-"""Imports a framework and computes with it: compute.py MODULE TENSOR.
+"""Imports a framework and computes with it: compute.py MODULE TENSOR [EAGER].
 
-TENSOR is the dotted name of what makes a tensor of a list.
+TENSOR is the dotted name of what makes a tensor of numbers, EAGER that of what must be called
+before tensors hold numbers.
 """
 
 import functools
 import importlib
 import sys
 
+import numpy
+
 
 def numbers(made):
     """The numbers of a tensor; frameworks differ in what they call its NumPy array."""
-    return [
-        float(value) for value in (made.asnumpy() if hasattr(made, "asnumpy") else made.numpy())
-    ]
+    for name in ("asnumpy", "numpy"):
+        if hasattr(made, name):
+            made = getattr(made, name)()
+    return [float(value) for value in made]
 
 
-module, tensor = sys.argv[1:3]
+def named(dotted):
+    package, *names = dotted.split(".")
+    return functools.reduce(getattr, names, importlib.import_module(package))
+
+
+module, tensor, *eager = filter(None, sys.argv[1:])
 framework = importlib.import_module(module)
-package, *names = tensor.split(".")
-make = functools.reduce(getattr, names, importlib.import_module(package))
+for call in eager:
+    named(call)()
+make = named(tensor)
 # 1*4 + 1, 2*5 + 1, 3*6 + 1
-computed = make([1.0, 2.0, 3.0]) * make([4.0, 5.0, 6.0]) + 1
+first, second = numpy.array([[1, 2, 3], [4, 5, 6]], dtype="float32")
+computed = make(first) * make(second) + 1
 version = getattr(framework, "__version__", "?")
 print(module, version, "computed", numbers(computed))

@@ -1,6 +1,7 @@
-"""Sums a tensor over all ranks: all_reduce.py MODULE TENSOR.
+"""Sums a tensor over all ranks: all_reduce.py MODULE TENSOR [EAGER].
 
-TENSOR is the dotted name of what makes a tensor of a list.
+TENSOR is the dotted name of what makes a tensor of a list, EAGER that of what must be called
+before tensors hold numbers.
 """
 
 import functools
@@ -16,10 +17,16 @@ def numbers(made):
     ]
 
 
-module, tensor = sys.argv[1:3]
+def named(dotted):
+    package, *names = dotted.split(".")
+    return functools.reduce(getattr, names, importlib.import_module(package))
+
+
+module, tensor, *eager = filter(None, sys.argv[1:])
 hvd = importlib.import_module(module)
-package, *names = tensor.split(".")
-make = functools.reduce(getattr, names, importlib.import_module(package))
+for call in eager:
+    named(call)()
+make = named(tensor)
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 total = hvd.allreduce(make([rank + 1.0, 10.0 * (rank + 1)]), average=False, name="proof")

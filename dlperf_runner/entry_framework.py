@@ -1,0 +1,76 @@
+"""What an entry of catalog/frameworks/ is: a framework, and its environments per stack."""
+
+from __future__ import annotations
+
+from .entry_types import Entry, Name, RelativePath
+
+
+class Horovod(Entry):
+    """How Horovod is built for a framework, and the module whose import proves it."""
+
+    version: str
+    requirements: RelativePath
+    build_requirements: RelativePath
+    build_environment: dict[str, str] = {}
+    module: str
+    apt_build_packages: tuple[str, ...] = ()
+
+
+class OperatorWheel(Entry):
+    """A wheel that no package index has: the operator names its path and sha256 in the inventory,
+    as `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`."""
+
+    distribution: Name
+    version: str
+    reason: str
+
+
+class Environment(Entry):
+    """A framework's virtual environment on the nodes of one stack."""
+
+    python: str
+    requirements: RelativePath
+    distribution: str | None = None  # the framework's own among the requirements; None: its name
+    horovod: Horovod | None = None
+    operator_wheels: tuple[OperatorWheel, ...] = ()
+    tensor: str | None = None  # where it is not the framework's
+    eager: str | None = None  # what old versions must call first, that tensors hold numbers
+
+
+class Framework(Entry):
+    """A deep-learning framework, and its environment per stack.
+
+    `flavors` are other environments of it, by name and stack, for sources that name a flavor:
+    another build or version of the framework. On a stack that has no environment of the flavor,
+    the framework's own serves.
+    """
+
+    name: Name
+    title: str
+    import_name: str
+    tensor: str | None = None  # dotted name of what makes a tensor of a list, for proofs
+    environments: dict[str, Environment]
+    flavors: dict[Name, dict[str, Environment]] = {}
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """Every stack that one of its environments is for."""
+        flavored = (stack for flavor in self.flavors.values() for stack in flavor)
+        return tuple(dict.fromkeys((*self.environments, *flavored)))
+
+    def environments_on(self, stack: str) -> dict[str, Environment]:
+        """The environments for nodes of that stack, by their names there."""
+        own = {self.name: self.environments[stack]} if stack in self.environments else {}
+        flavored = {
+            f"{self.name}-{flavor}": stacks[stack]
+            for flavor, stacks in self.flavors.items()
+            if stack in stacks
+        }
+        return {**own, **flavored}
+
+    def environment_name(self, stack: str, flavor: str | None) -> str | None:
+        """What the environment is called on nodes of that stack: `mxnet`, or `mxnet-mkl`; None
+        where there is none."""
+        if flavor is not None and stack in self.flavors[flavor]:
+            return f"{self.name}-{flavor}"
+        return self.name if stack in self.environments else None
