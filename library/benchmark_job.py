@@ -15,7 +15,9 @@ description:
   - The supervisor ends the command's whole process group when it runs longer than O(timeout_s), or
     when no call has asked for it during O(lease_s) seconds, so that a controller that went away
     leaves no load on the cluster.
-  - Standard output and standard error go to one log. Nothing goes through a shell.
+  - Standard output and standard error go to one log. Nothing of the command goes through a shell.
+  - While the command runs, O(sample_s) asks C(nvidia-smi) what memory the GPUs hold, if there is
+    such a program. Nothing that it does, prints or leaves undone changes what becomes of the command.
 options:
   directory: {description: "Where the state and the log are kept; made if absent.", type: path, required: true}
   launch: {description: "Names this launch; another name in the same directory is another launch.", type: str, required: true}
@@ -27,6 +29,17 @@ options:
   lease_s: {description: "Seconds without a call after which the command is ended.", type: int, default: 90}
   wait_s: {description: "Seconds that one call waits at most.", type: float, default: 5}
   tail_bytes: {description: "Bytes of the end of the log that are returned.", type: int, default: 4096}
+  sample_s: {description: "Seconds between two looks at the GPUs' memory; 0 for none.", type: int, default: 0}
+  sample_hosts:
+    description: Hosts whose GPUs are looked at, by name; their address for C(ssh), or empty for this node.
+    type: dict
+    default: {}
+  sample_devices:
+    description:
+      - How many devices of each host the command uses, the first ones, or the first that CUDA_VISIBLE_DEVICES
+        of O(env) names. Only they count for the peak; 0 for all.
+    type: int
+    default: 0
 author: [dlperf_runner]
 """
 
@@ -49,12 +62,19 @@ reason: {description: "Why the supervisor ended the command: V(timeout), V(lease
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Length of the log so far.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
+gpu_memory_mib:
+  description: The most memory that each used device held, in MiB, by host and index of the device.
+  type: dict
+  returned: when finished and a GPU was seen
+telemetry: {description: "Paths of the samples, one CSV file per host.", type: list, elements: str, returned: as before}
 """
 
 import errno
+import fcntl
 import json
 import os
 import pwd
+import re
 import signal
 import subprocess
 import time
@@ -64,6 +84,7 @@ from ansible.module_utils.common.text.converters import to_text
 
 POLL_S = 0.05
 GRACE_S = 10
+NVIDIA_SMI = "nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits"
 
 
 def write_whole(path, data):
@@ -125,6 +146,120 @@ def environment(extra):
     return base
 
 
+class Sampler(object):
+    """What nvidia-smi says of the GPUs of each host, beside a command that runs.
+
+    One child per host, this node's directly, another's through ssh as mpirun goes there. A sample
+    that does not come, or that cannot be read, is left out; no error of it leaves this class.
+    """
+
+    def __init__(self, params):
+        self.directory, self.seconds = params["directory"], params["sample_s"]
+        self.hosts = params["sample_hosts"] if self.seconds > 0 else {}
+        visible = params["env"].get("CUDA_VISIBLE_DEVICES")
+        self.names = None if visible is None else [n.strip() for n in str(visible).split(",") if n.strip()]
+        self.count = params["sample_devices"]
+        self.longest = params["timeout_s"] + 2 * GRACE_S
+        self.environment = environment(params["env"])
+        self.streams = {}
+        self.peaks = {}
+        self.files = {}
+
+    def start(self):
+        # A loop of a shell: each nvidia-smi that ends has printed all it had to, and the loop ends
+        # with the first that fails, as it does when nobody reads any more.
+        loop = "while %s; do sleep %d; done" % (NVIDIA_SMI, self.seconds)
+        for host, address in self.hosts.items():
+            argv = ["sh", "-c", loop]
+            if address:
+                remote = "timeout %d sh -c '%s'" % (self.longest, loop)
+                argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, remote]
+            try:
+                with open(os.devnull, "r+b") as nothing:
+                    child = subprocess.Popen(
+                        argv,
+                        stdin=nothing,
+                        stdout=subprocess.PIPE,
+                        stderr=nothing,
+                        env=self.environment,
+                        preexec_fn=alone,
+                        close_fds=True,
+                    )
+                descriptor = child.stdout.fileno()
+                fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_NONBLOCK)
+                self.streams[host] = [child, b""]
+            except (IOError, OSError):
+                continue
+
+    def poll(self):
+        for host, stream in list(self.streams.items()):
+            try:
+                piece = os.read(stream[0].stdout.fileno(), 65536)
+            except (IOError, OSError) as error:
+                if error.errno in (errno.EAGAIN, errno.EINTR):
+                    continue
+                piece = b""
+            lines = (stream[1] + piece).split(b"\n")
+            stream[1] = lines.pop()[-1024:]
+            try:
+                self.take(host, [line for line in map(sample, lines) if line])
+            except (IOError, OSError):
+                piece = b""  # the disk is full, or worse: that is the command's to find out
+            if not piece:
+                self.end(host)
+
+    def take(self, host, samples):
+        if not samples:
+            return
+        now = time.time()
+        if host not in self.files:
+            name = "telemetry-%s.csv" % re.sub(r"[^A-Za-z0-9._-]", "_", host)
+            self.files[host] = os.path.join(self.directory, name)
+            with open(self.files[host], "w") as handle:
+                handle.write("unix_time,device,memory_used_mib\n")
+        with open(self.files[host], "a") as handle:
+            handle.write("".join("%.3f,%d,%d\n" % (now, index, used) for index, _, used in samples))
+        peaks = self.peaks.setdefault(host, {})
+        for index, uuid, used in samples:
+            if self.is_used(index, uuid):
+                peaks[str(index)] = max(used, peaks.get(str(index), 0))
+
+    def is_used(self, index, uuid):
+        if self.names is None:
+            return not self.count or index < self.count
+        names = self.names[: self.count] if self.count else self.names
+        return any(name == str(index) or (name.startswith("GPU-") and uuid.startswith(name)) for name in names)
+
+    def end(self, host):
+        child = self.streams.pop(host)[0]
+        signal_group(child.pid, signal.SIGKILL)
+        child.stdout.close()
+        child.wait()
+
+    def result(self):
+        """End all children; what is to be added to the state."""
+        self.poll()
+        for host in list(self.streams):
+            self.end(host)
+        peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
+        return {"gpu_memory_mib": peaks, "telemetry": sorted(self.files.values())} if self.files else {}
+
+
+def alone():
+    """In a child: a group of its own, and an end when nobody reads (Python 2 leaves SIGPIPE ignored)."""
+    os.setsid()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def sample(line):
+    """Index, UUID and MiB of a line like `0, GPU-5f3c, 12565`; None of anything else."""
+    fields = [field.strip() for field in line.decode("ascii", "replace").split(",")]
+    # A device without a memory of its own says [N/A].
+    if len(fields) != 3 or not fields[0].isdigit() or not fields[2].isdigit():
+        return None
+    return int(fields[0]), fields[1], int(fields[2])
+
+
 def supervise(params, state_file, lease_file, log_file):
     """Run the command to its end, its time-out, or the end of the lease. Never returns."""
     state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
@@ -143,7 +278,10 @@ def supervise(params, state_file, lease_file, log_file):
             )
         state["pid"] = process.pid
         write_whole(state_file, state)
+        sampler = Sampler(params)
+        sampler.start()
         while process.poll() is None:
+            sampler.poll()
             now = time.time()
             if now - state["started"] > params["timeout_s"]:
                 reason = "timeout"
@@ -154,7 +292,7 @@ def supervise(params, state_file, lease_file, log_file):
                 break
             time.sleep(POLL_S)
         signal_group(process.pid, signal.SIGKILL)  # what the command left behind in its group
-        state.update(exit_status=process.returncode)
+        state.update(sampler.result(), exit_status=process.returncode)
     except (IOError, OSError) as error:
         with open(log_file, "ab") as log:
             log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
@@ -206,6 +344,9 @@ def main():
             "lease_s": {"type": "int", "default": 90},
             "wait_s": {"type": "float", "default": 5.0},
             "tail_bytes": {"type": "int", "default": 4096},
+            "sample_s": {"type": "int", "default": 0},
+            "sample_hosts": {"type": "dict", "default": {}},
+            "sample_devices": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -250,7 +391,8 @@ def main():
         time.sleep(POLL_S)
 
     size, text = tail(log_file, params["tail_bytes"])
-    result = dict((key, state[key]) for key in ("exit_status", "started", "ended", "reason") if key in state)
+    keys = ("exit_status", "started", "ended", "reason", "gpu_memory_mib", "telemetry")
+    result = dict((key, state[key]) for key in keys if key in state)
     result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=text)
     module.exit_json(**result)
 

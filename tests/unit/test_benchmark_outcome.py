@@ -36,6 +36,16 @@ def test_a_run_is_done_when_every_launch_succeeded() -> None:
     }
 
 
+def test_gpu_memory_of_all_launches_is_put_together() -> None:
+    seen = {"node1": {"0": 12565}}, {"node2": {"0": 12839, "1": 12000}}
+    jobs = {f"node{n}": ENDED | {"gpu_memory_mib": host} for n, host in enumerate(seen, 1)}
+    found = outcome(jobs, ["node1", "node2"], 60)
+    assert found["gpu_memory_mib"] == seen[0] | seen[1]
+    # No device of the run was among those that were seen.
+    nothing = outcome({"node1": ENDED | {"gpu_memory_mib": {}}}, ["node1"], 60)
+    assert "gpu_memory_mib" not in nothing
+
+
 def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
     failed = ENDED | {"exit_status": 1, "tail": "Traceback\nImportError: no mxnet\n\n"}
     found = outcome({"node1": ENDED, "node2": failed}, ["node1", "node2"], 60)

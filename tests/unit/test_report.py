@@ -45,6 +45,37 @@ def test_absent_speedup_is_a_dash_and_null() -> None:
     }
 
 
+def memory(mib: float, topology: str = "1n1g") -> Row:
+    return row(mib, topology, metric="gpu_memory_peak", unit="MiB", estimator="max_of_samples")
+
+
+def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
+    """As the OneFlow report tabulates it."""
+    table = summarize(make_frame([row(383.76), memory(12565.0), row(747.295, "1n2g")]))
+    assert "GPU memory (MiB)" in text.render(table, [])
+    assert (
+        "| node_num | gpu_num | samples/s | speedup | efficiency | n | GPU memory (MiB) |\n"
+        "| -------- | ------- | --------- | ------- | ---------- | - | ---------------- |\n"
+        "| 1        | 1       | 383.760   | 1.00    | 100 %      | 1 | 12565            |\n"
+        "| 1        | 2       | 747.295   | 1.95    | 98 %       | 1 | -                |\n"
+    ) in markdown.render(table, [], [])
+    first, second = json.loads(data.summary(table, [], []))["cases"]
+    assert (first["gpu_memory_mib"], second["gpu_memory_mib"]) == (12565.0, None)
+
+
+def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
+    table = summarize(make_frame([row(5.0)]))
+    assert "memory" not in text.render(table, [])
+    assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
+
+
+def test_container_is_named_with_a_short_digest() -> None:
+    image = "podman registry/tensorflow@sha256:" + "0123456789ab" + 52 * "c"
+    printed = text.render(summarize(make_frame([row(5.0, container=image)])), [])
+    assert "in podman registry/tensorflow@sha256:0123456789ab " in " ".join(printed.split())
+    assert "cc" not in printed
+
+
 def test_short_names_that_would_collide() -> None:
     assert result_names(row(5.0)) == ["rn50"]
     assert result_names(row(5.0), row(5.0, precision="fp16")) == ["rn50", "rn50_fp16"]

@@ -176,6 +176,39 @@ def test_a_median_of_nothing_is_no_baseline() -> None:
     assert [math.isnan(case["speedup"]) for case in found] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("values", "median", "mean"),
+    [
+        ((11548.451,), 11548.451, 11548.451),
+        ((384.19,), 384.19, 384.19),
+        ((1.0, 2.01), 1.5, 1.5),  # 1.505 is a little less in binary
+        ((1.125, 2.125), 1.625, 1.625),
+        ((5.0, 5.001, 5.001), 5.001, 5.001),
+        ((1e15, 1e15), 1e15, 1e15),
+    ],
+)
+def test_averages_have_the_digits_of_what_they_are_of(
+    values: tuple[float, ...], median: float, mean: float
+) -> None:
+    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate(values)))
+    assert case["samples_per_second_median"] == median
+    assert case["samples_per_second_mean"] == mean
+
+
+def test_gpu_memory_of_a_case_is_the_most_of_its_runs() -> None:
+    peaks = {"metric": "gpu_memory_peak", "unit": "MiB", "estimator": "max_of_samples"}
+    one, two = cases(
+        row(5.0, driver="440.33.01"),
+        row(6.0, repeat=2, driver="440.33.01"),
+        row(12565.0, driver="440.33.01", **peaks),
+        row(12987.0, repeat=2, driver="440.33.01", **peaks),
+        row(99999.0, repeat=3, driver="440.33.01", valid=False, **peaks),
+        row(9.0, "1n2g", driver="440.33.01"),
+    )
+    assert (one["gpu_memory_mib"], one["samples_per_second_median"]) == (12987.0, 5.5)
+    assert math.isnan(two["gpu_memory_mib"])
+
+
 def test_topologies_are_sorted_by_number() -> None:
     names = ["10n8g", "2n8g", "1n10g", "1n2g", "1n1g"]
     found = cases(*(row(5.0, name) for name in names))

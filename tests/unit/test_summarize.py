@@ -285,6 +285,32 @@ def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
     assert names == {"rn50_cpu_cpu", "rn50_Tesla V100_v100"}
 
 
+def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
+    image = "podman image@sha256:" + 64 * "0"
+    for repeat, container in enumerate((None, "", image), start=1):
+        changes = {} if container is None else {"container": container}
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), **changes)
+    text = " ".join(summarize(tmp_path).text.split())
+    assert f"not pooled, because the runs differ in container (none, {image})" in text
+    found = {row["container"]: row["repeats"] for row in table(tmp_path / "summary.csv")}
+    assert found == {"": "2", image: "1"}  # none, and an empty text, are a bare run
+
+
+def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
+    outcome = {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}
+    peaks = {"node1": {"0": 12565, "1": 12839}, "node2": {"0": 12987}, "node3": {}}
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(90.0), outcome=outcome | {"gpu_memory_mib": peaks})
+    for number, nothing in enumerate(({}, None, {"node1": {}}, {"node1": {"0": None}}), start=1):
+        memory = outcome | {"gpu_memory_mib": nothing}
+        campaign_run(tmp_path, f"1n{number}g", 1, gluoncv(50.0), outcome=memory)
+    result = summarize(tmp_path)
+    assert "| 2        | 4       | 90.00     | 1.80    | 45 %       | 1 | 12987 " in result.text
+    rows = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
+    assert [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows] == [
+        ("12987.0", "MiB", "2", "440.33.01")
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

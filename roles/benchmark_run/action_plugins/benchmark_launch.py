@@ -1,4 +1,5 @@
-"""Controller side of `benchmark_job`: wait for a launch with signs of life, bring its log home.
+"""Controller side of `benchmark_job`: wait for a launch with signs of life, bring its log and its
+telemetry home.
 
 One task per run keeps what the harness adds to a run small; see benchmarks/README.md.
 """
@@ -9,7 +10,7 @@ import hashlib
 import json
 import time
 import uuid
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -63,6 +64,8 @@ class ActionModule(ActionBase):
                 progress.unlink(missing_ok=True)
         result["log_sha256"] = self._fetch(result["log"], destination)
         result["destination"] = str(destination)
+        for telemetry in result.get("telemetry", []):
+            self._fetch_telemetry(telemetry, destination)
         return dict(result)
 
     def _fetch(self, remote: str, destination: Path) -> str:
@@ -70,10 +73,18 @@ class ActionModule(ActionBase):
         try:
             self._connection.fetch_file(remote, str(partial))
         except Exception as error:
-            raise AnsibleActionFail(f"the log {remote} could not be fetched: {error}") from error
+            raise AnsibleActionFail(f"{remote} could not be fetched: {error}") from error
         partial.replace(destination)
         with destination.open("rb") as log:
             return hashlib.file_digest(log, "sha256").hexdigest()
+
+
+    def _fetch_telemetry(self, remote: str, log: Path) -> None:
+        """Samples are welcome, and no run fails for want of them."""
+        try:
+            self._fetch(remote, log.with_name(PurePosixPath(remote).name))
+        except AnsibleActionFail as error:
+            display.warning(str(error))
 
 
 def write_whole(path: Path, text: str) -> None:

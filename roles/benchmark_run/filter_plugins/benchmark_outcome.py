@@ -49,6 +49,12 @@ def benchmark_outcome(
         outcome["started"] = datetime.fromtimestamp(first["started"], UTC).isoformat()
         outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()
         outcome["elapsed_s"] = round(first["ended"] - first["started"], 3)
+    # Every launch looks at hosts of its own.
+    memory: dict[str, Any] = {}
+    for job in jobs.values():
+        memory.update(job.get("gpu_memory_mib") or {})
+    if memory:
+        outcome["gpu_memory_mib"] = memory
     if "log_sha256" in first:
         outcome["log_sha256"] = first["log_sha256"]
     return outcome

@@ -1,0 +1,249 @@
+"""The sampler of benchmark_job beside real processes; nvidia-smi is a stand-in that prints what a
+program of that name prints, and ssh one that stays on this machine."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_benchmark_job import call, processes_of, until_gone
+
+# As `nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits` prints it.
+TWO = (
+    "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, {0}\n"
+    "1, GPU-22222222-aaaa-bbbb-cccc-000000000000, {1}\n"
+)
+
+
+def stand_in(folder: Path, name: str, script: str) -> Path:
+    """An executable of that name, alone in its folder; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def prints(folder: Path, *outputs: str) -> Path:
+    """A stand-in for nvidia-smi that prints one output after the other, then the last again."""
+    folder.mkdir(parents=True)
+    for number, output in enumerate(outputs):
+        (folder / f"out{number}").write_text(output)
+    last = len(outputs) - 1
+    script = (
+        f'cd "{folder}"; n=$(cat calls 2>/dev/null || echo 0); echo $((n + 1)) > calls\n'
+        f'[ "$n" -lt {last} ] || n={last}; cat out$n'
+    )
+    return stand_in(folder, "nvidia-smi", script)
+
+
+# Trains until so many samples of each file are there, which a busy machine may take long for.
+TRAIN = """
+import sys, time
+least, *paths = sys.argv[1:]
+deadline = time.time() + 20
+while time.time() < deadline:
+    try:
+        if all(open(path).read().count("\\n") > int(least) for path in paths):
+            break
+    except OSError:
+        pass
+    time.sleep(0.05)
+print("trained")
+"""
+
+
+def sampled(
+    directory: Path,
+    *folders: Path,
+    samples: int = 2,
+    names: tuple[str, ...] = ("node1",),
+    **options: Any,
+) -> dict[str, Any]:
+    """A command that runs until there are so many samples of each host named, and the samplers'
+    programs found in the folders."""
+    path = ":".join([*map(str, folders), "/usr/bin", "/bin"])
+    environment = {"PATH": path, **options.pop("env", {})}
+    defaults = {"sample_s": 1, "sample_hosts": {"node1": ""}, "sample_devices": 2}
+    files = [str(directory / f"telemetry-{name}.csv") for name in names]
+    argv = (sys.executable, "-c", TRAIN, str(samples), *files)
+    result = call(directory, *argv, env=environment, wait_s=40, **(defaults | options))
+    assert (result["finished"], result["exit_status"]) == (True, 0)
+    assert result["tail"] == "trained\n"
+    return result
+
+
+def telemetry(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
+    smi = prints(
+        tmp_path / "bin", TWO.format(3, 4), TWO.format(12565, 12000), TWO.format(12000, 12839)
+    )
+    result = sampled(tmp_path / "r1", smi, samples=6)
+    assert result["gpu_memory_mib"] == {"node1": {"0": 12565, "1": 12839}}
+    assert result["telemetry"] == [str(tmp_path / "r1" / "telemetry-node1.csv")]
+    rows = telemetry(tmp_path / "r1" / "telemetry-node1.csv")
+    assert [(row["device"], row["memory_used_mib"]) for row in rows[:4]] == [
+        ("0", "3"),
+        ("1", "4"),
+        ("0", "12565"),
+        ("1", "12000"),
+    ]
+    times = [float(row["unix_time"]) for row in rows]
+    assert times == sorted(times)
+    assert result["started"] <= times[0] <= times[-1] <= result["ended"]
+
+
+def test_without_nvidia_smi_there_is_nothing(tmp_path: Path) -> None:
+    result = sampled(tmp_path / "r1", names=())
+    assert not {"gpu_memory_mib", "telemetry"} & set(result)
+    assert sorted(path.name for path in (tmp_path / "r1").iterdir()) == [
+        *("job.json", "lease", "train.log")
+    ]
+
+
+def test_no_sampling_unless_it_is_asked_for(tmp_path: Path) -> None:
+    smi = prints(tmp_path / "bin", TWO.format(1, 1))
+    result = sampled(tmp_path / "r1", smi, names=(), sample_s=0)
+    assert "gpu_memory_mib" not in result
+    assert not (tmp_path / "bin" / "calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "counted"),
+    [
+        ({"sample_devices": 1}, {"0": 10}),
+        ({"sample_devices": 0}, {"0": 10, "1": 20}),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "1"}}, {"1": 20}),
+        ({"env": {"CUDA_VISIBLE_DEVICES": " 1 , 0"}, "sample_devices": 1}, {"1": 20}),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "GPU-2222"}}, {"1": 20}),
+    ],
+)
+def test_only_the_devices_of_the_run_count(
+    tmp_path: Path, options: dict[str, Any], counted: dict[str, int]
+) -> None:
+    smi = prints(tmp_path / "bin", TWO.format(10, 20))
+    result = sampled(tmp_path / "r1", smi, **options)
+    assert result["gpu_memory_mib"] == {"node1": counted}
+    devices = {row["device"] for row in telemetry(tmp_path / "r1" / "telemetry-node1.csv")}
+    assert devices == {"0", "1"}  # all that was seen is kept
+
+
+def test_a_run_on_cpu_beside_gpus_has_no_peak(tmp_path: Path) -> None:
+    smi = prints(tmp_path / "bin", TWO.format(10, 20))
+    result = sampled(tmp_path / "r1", smi, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert result["gpu_memory_mib"] == {}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "",
+        "\n\n",
+        "No devices were found\n",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "0, GPU-1, [N/A]\n1, GPU-2, [Not Supported]\n",
+        "0, GPU-1\nx, GPU-2, 5\n0, GPU-1, -5\n0, GPU-1, 5, 6\n",
+        "\x00\x01\x02\n" + "x" * 200000,
+        "index, uuid, memory.used [MiB]\n",
+        "é, ü, ²\n",
+    ],
+)
+def test_output_that_tells_no_memory(tmp_path: Path, output: str) -> None:
+    smi = prints(tmp_path / "bin", output)
+    # Its own count of calls, of one digit and a newline, is what the command waits for.
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "telemetry-calls.csv").symlink_to(smi / "calls")
+    result = sampled(tmp_path / "r1", smi, samples=0, names=("calls",))
+    assert "gpu_memory_mib" not in result
+    assert not (tmp_path / "r1" / "telemetry-node1.csv").exists()
+
+
+def test_one_device_without_a_memory_of_its_own(tmp_path: Path) -> None:
+    smi = prints(tmp_path / "bin", "0, GPU-1, [N/A]\n1, GPU-2, 77\n")
+    assert sampled(tmp_path / "r1", smi, samples=1)["gpu_memory_mib"] == {"node1": {"1": 77}}
+
+
+def test_nvidia_smi_that_hangs_does_not_hold_the_run_up(tmp_path: Path) -> None:
+    marker = f"dlperf-hang-{os.getpid()}"
+    script = f"exec {sys.executable} -c 'import time; time.sleep(60)' {marker}"
+    result = sampled(tmp_path / "r1", stand_in(tmp_path / "bin", "nvidia-smi", script), names=())
+    assert "gpu_memory_mib" not in result
+    assert until_gone(marker)
+
+
+def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) -> None:
+    folder = tmp_path / "bin"
+    smi = stand_in(
+        folder, "nvidia-smi", f'[ ! -e "{folder}/seen" ] || exit 9; touch "{folder}/seen"'
+    )
+    with (folder / "nvidia-smi").open("a") as file:
+        file.write("echo '0, GPU-1, 123'\n")
+    result = sampled(tmp_path / "r1", smi, samples=1)
+    assert result["gpu_memory_mib"] == {"node1": {"0": 123}}
+    assert len(telemetry(tmp_path / "r1" / "telemetry-node1.csv")) == 1
+
+
+def test_full_disk_costs_the_samples_only(tmp_path: Path) -> None:
+    directory = tmp_path / "r1"
+    (directory / "telemetry-node1.csv").mkdir(parents=True)  # cannot be opened for writing
+    smi = prints(tmp_path / "bin", TWO.format(10, 20))
+    sampled(directory, smi, names=())
+
+
+def test_several_nodes(tmp_path: Path) -> None:
+    """mpirun's other nodes are asked by ssh, all at once; the second one is out of reach."""
+    here = prints(tmp_path / "bin", TWO.format(10, 20))
+    there = prints(tmp_path / "there", TWO.format(30, 40))
+    script = (
+        'while [ "$1" != -- ]; do shift; done\n'
+        f'echo "$2: $3" >> "{tmp_path}/asked"\n'
+        '[ "$2" = node2 ] || exit 255\n'
+        f'PATH="{there}:/usr/bin:/bin"; export PATH; exec sh -c "$3"'
+    )
+    ssh = stand_in(tmp_path / "ssh", "ssh", script)
+    hosts = {"node1": "", "node2": "node2", "node3": "node3"}
+    result = sampled(
+        tmp_path / "r1", ssh, here, sample_hosts=hosts, names=("node1", "node2"), timeout_s=100
+    )
+    assert result["gpu_memory_mib"] == {"node1": {"0": 10, "1": 20}, "node2": {"0": 30, "1": 40}}
+    assert [Path(path).name for path in result["telemetry"]] == [
+        "telemetry-node1.csv",
+        "telemetry-node2.csv",
+    ]
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert {line.partition(":")[0] for line in asked} == {"node2", "node3"}
+    # It ends there by itself, should this node vanish.
+    assert all("timeout 120 sh -c 'while nvidia-smi " in line for line in asked)
+    assert until_gone(str(there))
+
+
+def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
+    marker = f"dlperf-sampled-{os.getpid()}"
+    script = f"{sys.executable} -c 'import time; time.sleep(60)' {marker}"
+    smi = stand_in(tmp_path / "bin", "nvidia-smi", script)
+    result = call(
+        tmp_path / "r1",
+        *(sys.executable, "-c", "import time; time.sleep(60)"),
+        env={"PATH": f"{smi}:/usr/bin:/bin"},
+        timeout_s=1,
+        wait_s=30,
+        sample_s=1,
+        sample_hosts={"node1": ""},
+    )
+    assert result["reason"] == "timeout"
+    assert until_gone(marker)
+    assert not processes_of(marker)
+
+
+def test_name_of_a_host_does_not_lead_out_of_the_directory(tmp_path: Path) -> None:
+    smi = prints(tmp_path / "bin", TWO.format(10, 20))
+    result = sampled(tmp_path / "r1", smi, sample_hosts={"../node 1": ""}, names=(".._node_1",))
+    assert result["telemetry"] == [str(tmp_path / "r1" / "telemetry-.._node_1.csv")]
+    assert result["gpu_memory_mib"] == {"../node 1": {"0": 10, "1": 20}}
