@@ -31,6 +31,7 @@ class Environment(Entry):
     python: str
     requirements: RelativePath
     distribution: str | None = None  # the framework's own among the requirements; None: its name
+    sdists: tuple[str, ...] = ()  # those of the requirements that have no wheel; pure Python
     horovod: Horovod | None = None
     operator_wheels: tuple[OperatorWheel, ...] = ()
     tensor: str | None = None  # where it is not the framework's

@@ -264,7 +264,9 @@ class Environment(object):
             # The ordinary user cannot write .pyc files here, so they are made now, once.
             argv = [uv, "pip", "install", "--python", python, "--no-cache", "--compile-bytecode"]
         else:
-            argv = [python, "-m", "pip", "install", "--no-cache-dir"]
+            # What is pinned was chosen for this Python; uv says that it takes none before 3.8, and is
+            # a program that needs no Python to run.
+            argv = [python, "-m", "pip", "install", "--no-cache-dir", "--ignore-requires-python"]
         argv += ["--quiet", "--require-hashes"]
         if links:
             argv += ["--no-index", "--find-links", links]

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -92,7 +92,7 @@ def listing(needs: Needs) -> list[tuple[str, str, str]]:
         for name in dict.fromkeys(names)
     ]
     for wanted, pinned in _requirements(needs).items():
-        rows += [(wanted.kind, str(entry), wanted.wanted_by) for entry in pinned]
+        rows += [(wanted.kind_of(pin.name), str(pin), wanted.wanted_by) for pin in pinned]
     return rows
 
 
@@ -232,29 +232,32 @@ def _wheels(
     chosen: dict[str, tuple[Pinned, RequirementsFile, list[str]]] = {}
     for wanted, pins in requirements.items():
         digests = manifests.digests(house, (p.name for p in house.iterdir()))
-        missing = [pin for pin in pins if not wheels.file_for(pin, digests, wanted.kind)]
+        kinds = {pin: wanted.kind_of(pin.name) for pin in pins}
+        missing = [pin for pin in pins if not wheels.file_for(pin, digests, kinds[pin])]
         if missing:
             say(f"fetching {', '.join(map(str, missing))} of {wanted.path}")
-            wheels.download(needs, wanted, missing, partial / "wheels")
+            for kind in dict.fromkeys(kinds[pin] for pin in missing):
+                of_kind = [pin for pin in missing if kinds[pin] == kind]
+                wheels.download(needs, replace(wanted, kind=kind), of_kind, partial / "wheels")
             arrived = manifests.digests(
                 partial / "wheels", (p.name for p in (partial / "wheels").iterdir())
             )
             for pin in missing:
-                name = wheels.file_for(pin, arrived, wanted.kind)
+                name = wheels.file_for(pin, arrived, kinds[pin])
                 if name is None:
-                    raise UserError(f"pip fetched no {wanted.kind} of {pin}", where=wanted.path)
+                    raise UserError(f"pip fetched no {kinds[pin]} of {pin}", where=wanted.path)
                 _move_verified(partial / "wheels" / name, house / name, arrived[name])
                 fetched.append(f"wheels/{name}")
                 digests[name] = arrived[name]
         for pin in pins:
-            name = wheels.file_for(pin, digests, wanted.kind) or ""
+            name = wheels.file_for(pin, digests, kinds[pin]) or ""
             _, _, wanters = chosen.setdefault(name, (pin, wanted, []))
             wanters.append(wanted.wanted_by)
     house_digests = manifests.digests(house, chosen)
     return [
         Item(
             path=f"wheels/{name}",
-            kind=wanted.kind,
+            kind=wanted.kind_of(pin.name),
             name=pin.name,
             version=pin.version,
             sha256=house_digests[name],

@@ -42,11 +42,16 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class RequirementsFile:
-    """A locked requirements file; `path` is relative to the repository's root."""
+    """A locked requirements file; `path` is relative to the repository's root. `sdists` are those
+    of its releases that are no wheels, where the others are."""
 
     path: str
     wanted_by: str
     kind: Kind = "wheel"
+    sdists: tuple[str, ...] = ()
+
+    def kind_of(self, name: str) -> Kind:
+        return "sdist" if name in self.sdists else self.kind
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,9 @@ def of_stack(
             reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
             skipped.append(Skipped(name, reason))
             continue
-        requirements.append(RequirementsFile(environment.requirements, name))
+        requirements.append(
+            RequirementsFile(environment.requirements, name, sdists=environment.sdists)
+        )
         if horovod := environment.horovod:
             by = f"horovod ({name})"
             requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))

@@ -56,6 +56,9 @@ def download_argv(
     argv += ["--dest", str(folder), "--requirement", str(requirements)]
     if kind == "sdist":
         return [*argv, "--no-binary", ",".join(names)]
+    if tuple(names) == ("uv",):
+        # It says that it takes no Python before 3.8, and is a program that needs none to run.
+        argv.append("--ignore-requires-python")
     argv += ["--only-binary", ":all:", "--implementation", "cp"]
     argv += ["--python-version", needs.suite.python]
     for tag in wheel_platforms(needs.suite, needs.architecture):

@@ -236,6 +236,19 @@ def test_pip_takes_an_sdist_as_it_is_and_wheels_for_the_node() -> None:
     ]
 
 
+def test_a_release_that_has_no_wheel_is_fetched_as_its_source() -> None:
+    wanted = needs.RequirementsFile("r.txt", "net", sdists=("gast",))
+    assert (wanted.kind_of("gast"), wanted.kind_of("numpy")) == ("sdist", "wheel")
+
+
+def test_uv_is_fetched_for_any_python() -> None:
+    """pip would refuse it for Python 3.7, whose environments it makes all the same."""
+    wanted = needs.Needs("cpu", needs.Suite("tiny", "3.7", "2.17"), "amd64", {}, ())
+    for names, expected in ((["uv"], True), (["numpy"], False), (["numpy", "uv"], False)):
+        argv = wheels.download_argv(wanted, "wheel", names, Path("/r.txt"), Path("/d"))
+        assert ("--ignore-requires-python" in argv) == expected
+
+
 def test_a_file_stands_for_a_requirement_by_name_version_kind_and_digest() -> None:
     pinned = Pinned("ruamel-yaml", "1.0", frozenset({ONE}))
     wheel, sdist = "ruamel.yaml-1.0.0-py3-none-any.whl", "ruamel_yaml-1.0.tar.gz"
