@@ -1,4 +1,4 @@
-"""The command line: the only module that prints, exits or imports typer.
+"""The command line: the only module that prints or exits; cli_options has the options.
 
 Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
 standard error; 130 interrupted. Everything but typer is imported by the command that needs it,
@@ -7,20 +7,18 @@ so that `--help` is instant.
 
 from __future__ import annotations
 
-import functools
-import inspect
-import itertools
 import json
-import shlex
+import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from . import __version__
+from .cli_options import AsJson, Inventories, Limit, chooses
 from .errors import UserError
 
 if TYPE_CHECKING:
@@ -60,46 +58,6 @@ def main() -> None:
     app(prog_name="python -m dlperf_runner")
 
 
-# The options that choose what runs: name, its metavar, and what it says. An empty text means
-# "not given" everywhere: Ansible passes options on that nobody set.
-_CHOICE = (
-    ("model", "NAME[,NAME]", "Models, their networks, or families of models."),
-    ("framework", "NAME[,NAME]", "Frameworks."),
-    ("workload", "NAME[,NAME]", "Workloads."),
-    ("precision", "NAME[,NAME]", "Precisions, such as fp32."),
-    ("batch_size", "N[,N]", "Batch sizes per device."),
-    ("nodes", "N[,N]", "Numbers of nodes."),
-    ("gpus_per_node", "N[,N]", "Devices used on each node."),
-    ("matrix", "NAME", "published or smoke; default: the inventory's dlperf_matrix."),
-    ("repeats", "N", "Runs of each case."),
-    ("source", "NAME[,NAME]", "builtin (default) or upstream."),
-    ("iterations", "N", "Steps of each run."),
-    ("warmup", "N", "First steps, which are not measured; default: in the published proportion."),
-)
-ParameterTexts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--parameter", "-p", help="A parameter of the workload; may be repeated.", metavar="K=V"
-    ),
-]
-Inventories = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--inventory",
-        "-i",
-        help="Inventory, as Ansible takes it; may be repeated. Default: as in ansible.cfg.",
-        metavar="PATH",
-    ),
-]
-Limit = Annotated[
-    str,
-    typer.Option(
-        "--limit", "-l", help="Only these hosts, as Ansible takes it.", show_default=False
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"dlperf_runner {__version__}")
@@ -116,50 +74,8 @@ def _options(
     pass
 
 
-def _chooses(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `_CHOICE`; it gets the Choice as its first argument."""
-
-    @functools.wraps(command)
-    def wrapped(**values: Any) -> None:
-        from .choice import parse_choice
-
-        texts = {name: values.pop(name) for name, _, _ in _CHOICE}
-        command(parse_choice(texts, values.pop("parameter") or []), **values)
-
-    options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default="",
-            annotation=Annotated[
-                str,
-                typer.Option(
-                    f"--{name.replace('_', '-')}", metavar=metavar, help=text, show_default=False
-                ),
-            ],
-        )
-        for name, metavar, text in _CHOICE
-    ]
-    # Choice is imported for type checkers only; no option is of that type.
-    types = get_type_hints(command, localns={"Choice": object}, include_extras=True)
-    own = list(inspect.signature(command).parameters.values())[1:]
-    parameter = inspect.Parameter(
-        "parameter", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ParameterTexts
-    )
-    keywords = [
-        item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name])
-        for item in own
-    ]
-    signature = inspect.Signature([*options, parameter, *keywords])
-    wrapped.__signature__ = signature  # type: ignore[attr-defined]
-    # Typer reads the types from here; those of the wrapped function would hide the new options.
-    wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
-    del wrapped.__wrapped__
-    return wrapped
-
-
 @app.command()
-@_chooses
+@chooses
 def plan(
     choice: Choice,
     inventory: Inventories = None,
@@ -177,6 +93,7 @@ def plan(
     """Show every command that would run, per host, and run nothing."""
     from . import campaign as campaigns
     from .plan import make_plan, plan_document
+    from .report.plan_text import render
 
     if resume:
         document = campaigns.remaining_plan(Path(resume))
@@ -193,11 +110,11 @@ def plan(
     if as_json:
         _print_json(document)
     else:
-        _print_plan(document)
+        print(render(document), end="")
 
 
 @app.command()
-@_chooses
+@chooses
 def run(
     choice: Choice,
     inventory: Inventories = None,
@@ -259,69 +176,25 @@ def status(
 
 
 @app.command("list")
-def list_catalogue(as_json: AsJson = False) -> None:
-    """Show the workloads, frameworks and stacks of the catalogue."""
+def list_catalogue(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Only these: workloads, matrices, frameworks or stacks.",
+            metavar="[WHAT]",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the workloads, matrices, frameworks and stacks of the catalogue."""
+    from . import listing
+
     catalog = _catalog()
     if as_json:
-        _print_json(
-            {
-                "workloads": _dumped(catalog.workloads),
-                "frameworks": _dumped(catalog.frameworks),
-                "stacks": _dumped(catalog.stacks),
-            }
-        )
-        return
-    _print_table(
-        "Workloads",
-        ("name", "framework", "model=", "precisions", "sources", "title"),
-        [
-            (
-                workload.name,
-                workload.framework,
-                ", ".join(workload.model_names),
-                ", ".join(workload.precisions),
-                ", ".join(name for name, _ in workload.sources.items()),
-                workload.title,
-            )
-            for workload in catalog.workloads.values()
-        ],
-    )
-    _print_table(
-        "Matrices",
-        ("workload", "matrix", "topologies", "batches", "iterations", "repeats"),
-        [
-            (
-                workload.name,
-                name,
-                " ".join(str(topology) for topology in matrix.topologies),
-                ", ".join(
-                    f"{entry.variant} {entry.precision} b{entry.batch_size_per_device}".strip()
-                    for entry in matrix.batches
-                ),
-                f"{rule.total_steps} ({rule.warmup_steps} warm-up)",
-                str(matrix.repeats),
-            )
-            for workload in catalog.workloads.values()
-            for name, matrix in workload.matrices.items()
-            for rule in [workload.rule_of(name)]
-        ],
-    )
-    _print_table(
-        "Frameworks",
-        ("name", "stacks", "title"),
-        [
-            (framework.name, ", ".join(framework.environments), framework.title)
-            for framework in catalog.frameworks.values()
-        ],
-    )
-    _print_table(
-        "Stacks",
-        ("name", "accelerator", "suites", "title"),
-        [
-            (stack.name, stack.accelerator, ", ".join(stack.suites), stack.title)
-            for stack in catalog.stacks.values()
-        ],
-    )
+        _print_json(listing.document(catalog, what))
+    else:
+        print(listing.render(catalog, what, _width()), end="")
 
 
 @app.command("source")
@@ -449,6 +322,7 @@ def bundle(
     from .bundle import listing, make
     from .bundle.mirror import choose
     from .choice import parse_choice
+    from .report.text import counted, table
 
     suite = suite or next(iter(_catalog().stack(stack, "--stack").suites), "")
     needs, settings = choose(
@@ -469,14 +343,14 @@ def bundle(
         if as_json:
             _print_json([dict(zip(columns, row, strict=True)) for row in rows])
         else:
-            _print_table(f"{stack} on {suite}", columns, rows)
+            print(table(f"{stack} on {suite}", columns, rows), end="")
         return
     made = make(needs, settings, say=lambda text: print(text, file=sys.stderr, flush=True))
     if as_json:
         _print_json(made.manifest.to_json())
         return
     print(
-        f"{settings.output}: {_count(len(made.manifest.files), 'file')},"
+        f"{settings.output}: {counted(len(made.manifest.files), 'file')},"
         f" {len(made.fetched)} fetched, {len(made.removed)} removed"
     )
 
@@ -507,68 +381,10 @@ def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
     return read_inventory(inventories or (), limit or None)
 
 
-def _dumped(entries: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: entry.model_dump(mode="json", exclude_none=True) for name, entry in entries.items()
-    }
+def _width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns
 
 
 def _print_json(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _print_plan(document: Mapping[str, Any]) -> None:
-    """Every command, per host, grouped by case; repeats with the same commands once."""
-    for case, runs in itertools.groupby(document["runs"], lambda run: run["case"]):
-        print(f"{case}: {_described(grouped := list(runs))}")
-        for commands, same in itertools.groupby(grouped, lambda run: run["commands"]):
-            repeats = [run["repeat"] for run in same]
-            label = f"r{repeats[0]}" + (f"..r{repeats[-1]}" if len(repeats) > 1 else "")
-            for command in commands:
-                print(f"  {label} on {command['host']}: {_shell_line(command)}")
-        print()
-    cases = len({run["case"] for run in document["runs"]})
-    print(f"{_count(cases, 'case')}, {_count(len(document['runs']), 'run')}; nothing was run")
-    if "campaign" in document:
-        print(f"campaign {document['campaign']}")
-
-
-def _described(runs: Sequence[Mapping[str, Any]]) -> str:
-    first = runs[0]
-    return (
-        f"{_count(first['nodes'], 'node')} with {_count(first['gpus_per_node'], 'device')}"
-        f" ({', '.join(first['hosts'])}), {first['precision']}, batch"
-        f" {first['batch_size_per_device']} per device, {first['total_steps']} iterations of which"
-        f" {first['warmup_steps']} are warm-up, {_count(len(runs), 'run')}"
-    )
-
-
-def _shell_line(command: Mapping[str, Any]) -> str:
-    """The command as it could be pasted into a shell; it is never run through one."""
-    variables = [f"{name}={value}" for name, value in command["env"].items()]
-    line = shlex.join([*(["env", *variables] if variables else []), *command["argv"]])
-    return f"cd {shlex.quote(command['cwd'])} && {line}" if command["cwd"] else line
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def _print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table by rich on a terminal; aligned plain text elsewhere, which tools can read."""
-    if sys.stdout.isatty():
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*header, title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    print(title)
-    for row in (header, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  " + "  ".join(cells).rstrip())
-    print()

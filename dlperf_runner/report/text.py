@@ -1,4 +1,4 @@
-"""The table that a terminal shows."""
+"""What a terminal shows: the tables of a summary, and the pieces of other listings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,31 @@ def render(table: pd.DataFrame, notes: Sequence[str], width: int = 80) -> str:
     width = max(width, 40)
     lines: list[str] = []
     for title, rows in groups(table):
-        lines += [*_wrapped(title, width), "", *table_lines(rows), ""]
+        lines += [*wrapped(title, width), "", *table_lines(rows), ""]
     if not lines:
         lines = ["No run could be counted.", ""]
     for note in notes:
-        lines += _wrapped(note, width, first="- ", rest="  ")
+        lines += wrapped(note, width, first="- ", rest="  ")
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 run`, `2 runs`; `things` where the plural is another."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A title, and aligned columns below it."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [title]
+    for row in (header, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append("  " + "  ".join(cells).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """The lines of a text; none is wider than `width` unless a word is."""
     return textwrap.wrap(
         text,
         width,

@@ -166,6 +166,8 @@ def test_list_shows_the_catalogue() -> None:
     document = json.loads(call("list", "--json").out)
     matrix = document["workloads"]["mxnet-resnet50v1b"]["matrices"]["smoke"]
     assert matrix["topologies"] == ["1n1g", "1n2g", "2n2g"]
+    assert call("list", "stacks").out.startswith("Stacks\n")
+    assert "one of workloads" in call("list", "stars", status=2).err
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> None:

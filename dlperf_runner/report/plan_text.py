@@ -1,0 +1,47 @@
+"""A plan as people read it: every command, as it could be pasted into a shell."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .text import counted
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """Every command, per host, grouped by case; repeats with the same commands once."""
+    return "".join(f"{line}\n" for line in _lines(document))
+
+
+def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    for case, runs in itertools.groupby(document["runs"], lambda run: run["case"]):
+        yield f"{case}: {_described(grouped := list(runs))}"
+        for commands, same in itertools.groupby(grouped, lambda run: run["commands"]):
+            repeats = [run["repeat"] for run in same]
+            label = f"r{repeats[0]}" + (f"..r{repeats[-1]}" if len(repeats) > 1 else "")
+            for command in commands:
+                yield f"  {label} on {command['host']}: {_shell_line(command)}"
+        yield ""
+    cases = len({run["case"] for run in document["runs"]})
+    yield f"{counted(cases, 'case')}, {counted(len(document['runs']), 'run')}; nothing was run"
+    if "campaign" in document:
+        yield f"campaign {document['campaign']}"
+
+
+def _described(runs: Sequence[Mapping[str, Any]]) -> str:
+    first = runs[0]
+    return (
+        f"{counted(first['nodes'], 'node')} with {counted(first['gpus_per_node'], 'device')}"
+        f" ({', '.join(first['hosts'])}), {first['precision']}, batch"
+        f" {first['batch_size_per_device']} per device, {first['total_steps']} iterations of which"
+        f" {first['warmup_steps']} are warm-up, {counted(len(runs), 'run')}"
+    )
+
+
+def _shell_line(command: Mapping[str, Any]) -> str:
+    """The command as it could be pasted into a shell; it is never run through one."""
+    variables = [f"{name}={value}" for name, value in command["env"].items()]
+    line = shlex.join([*(["env", *variables] if variables else []), *command["argv"]])
+    return f"cd {shlex.quote(command['cwd'])} && {line}" if command["cwd"] else line

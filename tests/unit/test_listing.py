@@ -1,0 +1,75 @@
+"""What `list` shows of the catalogue."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dlperf_runner import listing
+from dlperf_runner.catalog import Catalog, load_catalog
+from dlperf_runner.errors import UserError
+
+KINDS = ("workloads", "matrices", "frameworks", "stacks")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+@pytest.mark.parametrize("width", [80, 60, 200])
+def test_everything_is_named_and_no_line_is_too_wide(catalog: Catalog, width: int) -> None:
+    text = listing.render(catalog, width=width)
+    words = set(
+        text.replace(",", " ").replace(":", " ").replace("(", " ").replace(")", " ").split()
+    )
+    assert {kind.capitalize() for kind in KINDS} <= words
+    assert {*catalog.workloads, *catalog.frameworks, *catalog.stacks} <= words
+    for workload in catalog.workloads.values():
+        assert {*workload.matrices, *workload.model_names, workload.log_format} <= words
+        for _, source in workload.sources.items():
+            assert getattr(source, "repository", "at") in words
+    for framework in catalog.frameworks.values():
+        assert {*framework.stacks, *framework.flavors} <= words
+    # A path of a requirements file is one word.
+    assert all(len(line) <= width or len(line.split()) == 1 for line in text.splitlines())
+
+
+def test_published_matrix_of_arcface_has_both_networks(catalog: Catalog) -> None:
+    assert (
+        "  mxnet-arcface published: 20 cases, 100 runs\n"
+        "    topologies  1n1g 1n2g 1n4g 1n8g\n"
+        "    batches     r100 fp32 b64 b96, y1 fp32 b128 b256 b352\n"
+        "    each        5 repeats of 120 iterations, 20 of them warm-up\n"
+    ) in listing.render(catalog, "matrices")
+
+
+def test_what_a_workload_and_a_stack_are(catalog: Catalog) -> None:
+    text = listing.render(catalog)
+    assert "    upstream     dmlc/gluon-cv at f9a8a284b822, 9 patches, started by mpirun\n" in text
+    assert "    driver             440.33.01" in text
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_one_kind_only(catalog: Catalog, what: str) -> None:
+    assert listing.render(catalog, what).startswith(what.capitalize())
+    assert listing.render(catalog, what) in listing.render(catalog)
+    assert list(listing.document(catalog, what)) == [what]
+
+
+def test_document_for_programs(catalog: Catalog) -> None:
+    document = json.loads(json.dumps(listing.document(catalog)))
+    assert tuple(document) == KINDS
+    matrix = document["matrices"]["mxnet-arcface"]["published"]
+    assert (matrix["cases"], matrix["runs"], matrix["repeats"]) == (20, 100, 5)
+    assert matrix["rule"]["total_steps"] == 120
+    assert set(document["frameworks"]["mxnet"]["environments"]) == {"cpu", "v100-cuda10.2"}
+
+
+def test_unknown_kind_and_empty_catalogue(catalog: Catalog) -> None:
+    with pytest.raises(UserError, match="one of workloads, matrices, frameworks, stacks"):
+        listing.render(catalog, "models")
+    empty = replace(catalog, workloads={}, frameworks={}, stacks={})
+    assert listing.render(empty) == "Workloads\n\nMatrices\n\nFrameworks\n\nStacks\n"
