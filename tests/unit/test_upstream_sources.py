@@ -1,0 +1,301 @@
+"""The published sources as the catalogue declares them: commits, commands, patches, stand-ins.
+
+That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git mirrors.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from plan_examples import gpu_nodes, lab_nodes
+
+from dlperf_runner.case import Run
+from dlperf_runner.catalog import Catalog, load_catalog
+from dlperf_runner.choice import parse_choice
+from dlperf_runner.entries import Preparation, UpstreamSource
+from dlperf_runner.errors import UserError
+from dlperf_runner.inventory import Node
+from dlperf_runner.logs.dllogger import parse
+from dlperf_runner.plan import make_plan
+from dlperf_runner.sources import prepare_source
+
+# As the reports name them.
+COMMITS = {
+    "mxnet-resnet50v1b": ("dmlc/gluon-cv", "f9a8a284"),
+    "mxnet-arcface": ("deepinsight/insightface", "863a7ea9"),
+    "paddle-arcface": ("PaddlePaddle/PLSC", "9bba9c90"),
+    "oneflow-resnet50v1.5": ("Oneflow-Inc/OneFlow-Benchmark", "892f87e6"),
+    "tensorflow-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "4a15e914"),
+}
+SRC = "/opt/dlperf/src"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def upstream(catalog: Catalog, workload: str) -> UpstreamSource:
+    source = catalog.workload(workload).sources.upstream
+    assert source
+    return source
+
+
+def cluster(*frameworks: str) -> tuple[Node, ...]:
+    """The cluster of the published tests."""
+    return tuple(
+        replace(node, stack="v100-cuda10.2", frameworks=frameworks) for node in gpu_nodes()
+    )
+
+
+def published_versions(*frameworks: str) -> tuple[Node, ...]:
+    """The lab with the published versions of the frameworks."""
+    return tuple(
+        replace(node, stack="cpu-published", frameworks=frameworks) for node in lab_nodes()
+    )
+
+
+def plan(catalog: Catalog, on: tuple[Node, ...], *parameters: str, **options: Any) -> list[Run]:
+    texts = {"source": "upstream", **{name: str(value) for name, value in options.items()}}
+    return list(make_plan(parse_choice(texts, list(parameters)), catalog, on))
+
+
+@pytest.mark.parametrize("workload", COMMITS)
+def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, workload: str) -> None:
+    source = upstream(catalog, workload)
+    repository, commit = COMMITS[workload]
+    assert source.repository == repository
+    assert source.commit.startswith(commit)
+    for changed in (*source.patches, *source.added_files):
+        assert changed.reason
+    for patch in source.patches:
+        path = PurePosixPath(patch.file)
+        assert any(path.is_relative_to(taken) for taken in source.taken), patch.file
+    for added in source.added_files:
+        assert PurePosixPath(added.file).parent == PurePosixPath(source.directory)
+
+
+@pytest.mark.parametrize("workload", COMMITS)
+def test_the_declared_patches_fit_and_leave_python(
+    catalog: Catalog, workload: str, tmp_path: Path
+) -> None:
+    mirror = os.environ.get("DLPERF_SOURCE_MIRROR")
+    if not mirror:
+        pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
+    made = prepare_source(catalog, workload, "upstream", mirror, tmp_path)
+    with tarfile.open(made.path) as tar:
+        files = [member for member in tar if member.isfile() and member.name.endswith(".py")]
+        for member in files:
+            reader = tar.extractfile(member)
+            assert reader
+            compile(reader.read(), member.name, "exec")
+    names = {member.name for member in files}
+    assert {patch.file for patch in upstream(catalog, workload).patches} <= names
+
+
+@pytest.mark.parametrize("workload", COMMITS)
+def test_added_files_are_python(catalog: Catalog, workload: str) -> None:
+    for added in upstream(catalog, workload).added_files:
+        compile(added.content, added.file, "exec")
+
+
+# ---- commands
+
+
+def test_arcface_of_mxnet(catalog: Catalog) -> None:
+    nodes = cluster("mxnet-mkl")
+    options = {"model": "arcface-r100", "batch_size": 64, "gpus_per_node": 8, "repeats": 1}
+    (run,) = plan(catalog, nodes, workload="mxnet-arcface", **options)
+    (command,) = run.commands
+    arguments = (
+        *("--network", "r100", "--loss", "arcface", "--dataset", "emore"),
+        *("--per-batch-size", "64", "--frequent", "20"),
+    )
+    python = "/opt/dlperf/envs/mxnet-mkl/bin/python"
+    script = f"{SRC}/mxnet-arcface-upstream/recognition/ArcFace/train_model.py"
+    assert command.argv == (python, "-u", script, *arguments)
+    assert command.env == {
+        "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
+        "OMP_NUM_THREADS": "1",
+        "DLPERF_MAX_STEPS": "120",
+        "DLPERF_DATASET": "/opt/dlperf/data/noise112",
+        "DLPERF_CLASSES": "85742",
+        "DLPERF_CPU_DEVICES": "8",
+        "NCCL_SOCKET_IFNAME": "ib0",
+    }
+    assert command.cwd == ""
+    (run,) = plan(catalog, nodes, "parallel=data", workload="mxnet-arcface", **options)
+    assert run.commands[0].argv[2].endswith("/train_data.py")
+
+
+def test_arcface_of_paddle(catalog: Catalog) -> None:
+    runs = plan(catalog, cluster("paddle"), workload="paddle-arcface", nodes=4, repeats=1)
+    (run,) = runs
+    assert [command.host for command in run.commands] == ["node1", "node2", "node3", "node4"]
+    assert run.commands[3].argv == (
+        *("/opt/dlperf/envs/paddle/bin/python", "-u", "-m", "paddle.distributed.launch"),
+        "--cluster_node_ips=10.11.0.2,10.11.0.3,10.11.0.4,10.11.0.5",
+        "--node_ip=10.11.0.5",
+        "--selected_gpus=0,1,2,3,4,5,6,7",
+        f"{SRC}/paddle-arcface-upstream/demo/plsc_train.py",
+        *("--batch-size", "128", "--last-batch", "150", "--image-size", "112"),
+        *("--classes", "85742", "--parallel", "model", "--lr", "auto"),
+    )
+    with pytest.raises(UserError, match="has no collective on the CPU"):
+        plan(catalog, published_versions("paddle"), workload="paddle-arcface")
+
+
+def test_resnet_of_oneflow(catalog: Catalog) -> None:
+    options = {"nodes": 2, "batch_size": 160}
+    (run,) = plan(catalog, cluster("oneflow"), workload="oneflow-resnet50v1.5", **options)
+    assert {command.argv for command in run.commands} == {
+        (
+            *("/opt/dlperf/envs/oneflow/bin/python", "-u"),
+            f"{SRC}/oneflow-resnet50v1.5-upstream/Classification/cnns/of_cnn_train_val.py",
+            "--num_examples=512000",  # 2 nodes, 8 devices, 160 each, 200 iterations
+            "--train_data_dir=",
+            "--train_data_part_num=44",
+            "--image_size=224",
+            "--num_nodes=2",
+            "--gpu_num_per_node=8",
+            "--model_update=momentum",
+            "--learning_rate=0.001",
+            "--loss_print_every_n_iter=20",
+            "--batch_size_per_device=160",
+            "--val_batch_size_per_device=125",
+            "--num_epochs=1",
+            "--log_dir=./log",
+            "--model=resnet50",
+            "--node_ips=10.11.0.2,10.11.0.3",
+        )
+    }
+
+
+def test_resnet_of_tensorflow(catalog: Catalog) -> None:
+    nodes = published_versions("tensorflow")
+    options = {"matrix": "published", "nodes": 2, "gpus_per_node": 2, "precision": "amp"}
+    (run,) = plan(catalog, nodes, workload="tensorflow-resnet50v1.5", **options)
+    argv = run.commands[0].argv
+    assert argv[argv.index("/opt/dlperf/envs/tensorflow/bin/python") :] == (
+        *("/opt/dlperf/envs/tensorflow/bin/python", "-u", "main.py", "--mode=training_benchmark"),
+        *("--warmup_steps", "200", "--num_iter", "500", "--iter_unit", "batch"),
+        *("--batch_size", "256", "--display_every", "10", "--data_dir="),
+        *("--synthetic_data_size=224", "--results_dir="),
+        *("--amp", "--static_loss_scale", "128", "--cpu"),
+    )
+
+
+# ---- environments
+
+
+@pytest.mark.parametrize(
+    ("workload", "source", "environment"),
+    [
+        ("mxnet-resnet50v1b", "builtin", "mxnet"),
+        ("mxnet-resnet50v1b", "upstream", "mxnet"),
+        ("mxnet-arcface", "builtin", "mxnet-mkl"),
+        ("mxnet-arcface", "upstream", "mxnet-mkl"),
+        ("paddle-arcface", "builtin", "paddle-paddle2"),
+        ("paddle-arcface", "upstream", "paddle"),
+        ("oneflow-resnet50v1.5", "upstream", "oneflow"),
+    ],
+)
+def test_the_environment_of_the_published_cluster(
+    catalog: Catalog, workload: str, source: str, environment: str
+) -> None:
+    options = {"workload": workload, "source": source, "repeats": 1, "nodes": 1}
+    runs = plan(catalog, cluster(environment), **options)
+    assert {run.environment for run in runs} == {environment}
+    with pytest.raises(UserError) as caught:
+        plan(catalog, cluster("other"), **options)
+    assert str(caught.value).startswith(
+        f"node1, node2, node3, node4: {workload} needs {environment}, which these nodes do not have"
+        f" (expected {environment} in dlperf_frameworks, found other)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "source", "stack"),
+    [
+        ("oneflow-resnet50v1.5", "upstream", "cpu"),
+        ("oneflow-resnet50v1.5", "builtin", "v100-cuda10.2"),
+        ("tensorflow-resnet50v1.5", "upstream", "cpu"),
+        ("paddle-arcface", "upstream", "cpu"),
+        ("paddle-arcface", "builtin", "cpu-published"),
+    ],
+)
+def test_a_source_that_the_stack_cannot_run_is_refused(
+    catalog: Catalog, workload: str, source: str, stack: str
+) -> None:
+    nodes = gpu_nodes() if stack.startswith("v100") else lab_nodes()
+    nodes = tuple(replace(node, stack=stack, frameworks=()) for node in nodes)
+    with pytest.raises(UserError, match=f"{workload} does not run on the stack {stack}"):
+        plan(catalog, nodes, workload=workload, source=source)
+
+
+def test_the_runs_environment_prepares_the_nodes(catalog: Catalog, tmp_path: Path) -> None:
+    entry = catalog.workload("mxnet-arcface")
+    assert entry.sources.builtin
+    preparation = Preparation(argv=("{python}", "{directory}/x.py"), creates="/opt/x")
+    builtin = entry.sources.builtin.model_copy(update={"prepare": (preparation,)})
+    sources = entry.sources.model_copy(update={"builtin": builtin})
+    workload = entry.model_copy(update={"sources": sources})
+    changed = replace(catalog, workloads={"mxnet-arcface": workload})
+    for environment, name in (("mxnet-mkl", "mxnet-mkl"), (None, "mxnet")):
+        made = prepare_source(
+            changed, "mxnet-arcface", "builtin", None, tmp_path, environment=environment
+        )
+        (command,) = made.prepare
+        assert command.argv == (
+            f"/opt/dlperf/envs/{name}/bin/python",
+            f"{SRC}/mxnet-arcface-builtin/x.py",
+        )
+
+
+# ---- stand-ins
+
+
+def added(catalog: Catalog, workload: str, name: str) -> dict[str, Any]:
+    """What the stand-in defines."""
+    (content,) = (
+        file.content
+        for file in upstream(catalog, workload).added_files
+        if PurePosixPath(file.file).name == name
+    )
+    namespace: dict[str, Any] = {}
+    exec(content, namespace)  # noqa: S102  this project's own text
+    return namespace
+
+
+def test_the_stand_in_for_dllogger_prints_what_is_read(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dllogger = added(catalog, "tensorflow-resnet50v1.5", "dllogger.py")
+    verbosity = dllogger["Verbosity"].VERBOSE
+    dllogger["init"](
+        backends=[
+            dllogger["JSONStreamBackend"](verbosity=verbosity, filename="/nowhere/log.json"),
+            dllogger["StdOutBackend"](verbosity=verbosity),
+        ]
+    )
+    dllogger["log"](data={"total_ips": 4.25}, step=(0, 7))
+    dllogger["log"](data={"train_throughput": 4.5}, step=())
+    dllogger["init"](backends=[])
+    dllogger["log"](data={"total_ips": 1.0}, step=(0, 8))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    found = list(parse(enumerate(lines, start=1)))
+    assert any(getattr(item, "samples_per_second", None) == 4.25 for item in found)
+
+
+def test_the_stand_in_for_easydict_is_a_dictionary_with_attributes(catalog: Catalog) -> None:
+    config = added(catalog, "mxnet-arcface", "easydict.py")["EasyDict"]()
+    config.emb_size = 512
+    config["net_se"] = 0
+    assert (config["emb_size"], config.net_se) == (512, 0)
+    assert not hasattr(config, "spherenet")
