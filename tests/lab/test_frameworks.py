@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import FRAMEWORKS, Lab
 
 pytestmark = pytest.mark.lab
 
@@ -71,9 +71,7 @@ def check_campaign(lab: Lab, campaign: Path, topologies: dict[str, list[str]]) -
 def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Two nodes with three frameworks, made as a user makes them."""
     lab = Lab(tmp_path_factory.mktemp("frameworks") / "lab")
-    lab.play(
-        "playbooks/lab.yml", "-e", "lab_nodes=2", "-e", "lab_frameworks=mxnet,tensorflow,paddle"
-    )
+    lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", f"lab_frameworks={FRAMEWORKS}")
     lab.play("provision.yml")
     yield lab
     lab.down()

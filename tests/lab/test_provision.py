@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import FRAMEWORKS, Lab
 
 pytestmark = pytest.mark.lab
 
@@ -24,7 +24,7 @@ RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four bare nodes of this module's own, and the mirror that they install from."""
     made = Lab(tmp_path_factory.mktemp("provision") / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", "mxnet")
+    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
     mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
     assert mirrored.returncode == 0, mirrored.stdout
     made.up()
