@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from . import logs
 from .entries import Framework, Stack, Workload
 from .entry_types import listed, show
 from .errors import UserError
@@ -60,6 +61,7 @@ def load_catalog(root: Path = CATALOG) -> Catalog:
     for workload in workloads.values():
         path = root / "workloads" / f"{workload.name}.yml"
         of = lookup("framework", workload.framework, frameworks, f"{_shown(path)}: framework")
+        lookup("log format", workload.log_format, logs.formats(), f"{_shown(path)}: log_format")
         for source_name, source in workload.sources.items():
             if source.flavor is not None:
                 where = f"{_shown(path)}: sources.{source_name}.flavor"

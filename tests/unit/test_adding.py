@@ -1,0 +1,171 @@
+"""docs/adding-a-workload.md, done: its files beside a copy of the project, planned, trained for
+real, and summarised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "adding-a-workload.md").read_text(encoding="utf-8")
+ENTRY = "dlperf_runner/catalog/workloads/numpy-perceptron.yml"
+SCRIPT = "dlperf_runner/workloads/numpy_perceptron.py"
+# **`path`**, an empty line, and the file.
+FILES = dict(
+    re.findall(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+)
+NODES = {
+    "nodes": {
+        "hosts": {
+            "node1": {
+                "ansible_host": "10.11.0.2",
+                "dlperf_devices_per_node": 2,
+                "dlperf_accelerator": "cpu",
+                "dlperf_stack": "cpu",
+                "dlperf_matrix": "smoke",
+                "dlperf_frameworks": ["numpy"],
+            }
+        }
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with the page's files; nothing that was there is touched."""
+    root = tmp_path_factory.mktemp("project")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "dlperf_runner", root / "dlperf_runner", ignore=ignored)
+    shutil.copy(ROOT / "ansible.cfg", root)
+    for name, content in FILES.items():
+        assert not (root / name).exists(), name
+        (root / name).write_text(content, encoding="utf-8")
+    (root / "hosts.json").write_text(json.dumps(NODES))
+    return root
+
+
+def dlperf_runner(project: Path, *argv: str) -> str:
+    finished = subprocess.run(
+        [sys.executable, "-m", "dlperf_runner", *argv],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": "", "ANSIBLE_CONFIG": str(project / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_the_page_has_a_yaml_a_script_a_parser_and_a_framework() -> None:
+    assert list(FILES) == [
+        ENTRY,
+        SCRIPT,
+        "dlperf_runner/logs/perceptron.py",
+        "dlperf_runner/catalog/frameworks/numpy.yml",
+    ]
+    assert PAGE.count("\n```") == 2 * len(FILES)  # no block is missed
+
+
+def test_it_is_listed(project: Path) -> None:
+    text = dlperf_runner(project, "list")
+    assert "  numpy-perceptron: NumPy perceptron of two layers\n" in text
+    assert "  numpy-perceptron published: 3 cases, 9 runs\n" in text
+    assert "  numpy-perceptron smoke: 2 cases, 2 runs\n" in text
+    assert "requirements/numpy-cpu.txt" in text
+
+
+def trained(project: Path, argv: list[str], **options: Any) -> str:
+    """The output of the script, run by this Python in place of the nodes'."""
+    finished = subprocess.run(
+        [sys.executable, *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+        **options,
+    )
+    assert finished.returncode == 0, finished.stdout
+    return finished.stdout
+
+
+def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
+    campaign = tmp_path / "campaign"
+    options = ("--model", "perceptron", "-i", "hosts.json", "--campaign", str(campaign))
+    plan = json.loads(dlperf_runner(project, "plan", *options, "--json"))
+    assert [run["id"] for run in plan["runs"]] == [
+        "numpy-perceptron-builtin_fp32_b16_1n1g/r1",
+        "numpy-perceptron-builtin_fp32_b16_1n2g/r1",
+    ]
+    source = json.loads(
+        dlperf_runner(project, "source", "--workload", "numpy-perceptron", "--json")
+    )
+    node = tmp_path / "node"
+    with tarfile.open(source["path"]) as archive:
+        archive.extractall(node, filter="data")
+    for run in plan["runs"]:
+        (command,) = run["commands"]
+        assert command["argv"][0] == "/opt/dlperf/envs/numpy/bin/python"
+        (script,) = node.rglob("numpy_perceptron.py")
+        log = trained(
+            project,
+            command["argv"][1:],
+            cwd=script.parent,
+            env={"PATH": os.environ["PATH"], **command["env"]},
+        )
+        place = campaign / "runs" / run["id"]
+        (place / run["log_name"]).write_text(log)
+        # As the role records a run that went well.
+        record = json.loads((place / "run.json").read_text())
+        record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {"numpy": "2.0.2"}}
+        (place / "run.json").write_text(json.dumps(record))
+    text = dlperf_runner(project, "summarize", str(campaign))
+    assert text.startswith("numpy-perceptron builtin, fp32, batch size 16 per device, version")
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| 1 ")]
+    assert [(cells[2].strip(), cells[6].strip()) for cells in lines] == [("1", "1"), ("2", "1")]
+    assert lines[0][4].strip() == "1.00"
+    result = json.loads((campaign / "bz16_result.json").read_text())
+    assert list(result["mlp"]) == ["1n1g", "1n2g"]
+    measured = (campaign / "measurements.csv").read_text()
+    assert measured.count(",loss_last,") == 2
+
+
+def test_logs_by_hand_as_the_page_says(project: Path, tmp_path: Path) -> None:
+    assert "1n${devices}g/mlp_b256_fp32_1.log" in PAGE
+    for devices in (1, 2):
+        log = trained(project, [str(project / SCRIPT), "--devices", str(devices)])
+        path = tmp_path / f"1n{devices}g" / "mlp_b256_fp32_1.log"
+        path.parent.mkdir()
+        path.write_text(log)
+    text = dlperf_runner(project, "summarize", str(tmp_path))
+    assert "numpy-perceptron, fp32, batch size 256 per device" in text
+    assert text.count("\n| 1 ") == 2
+
+
+def test_log_that_contradicts_the_plan_is_refused(project: Path, tmp_path: Path) -> None:
+    path = tmp_path / "1n2g" / "mlp_b256_fp32_1.log"
+    path.parent.mkdir()
+    path.write_text(trained(project, [str(project / SCRIPT)]))  # on one device
+    with pytest.raises(AssertionError, match="the world size contradicts the name of the file"):
+        dlperf_runner(project, "summarize", str(tmp_path))
+
+
+def test_workload_with_a_format_that_nobody_reads(project: Path, tmp_path: Path) -> None:
+    entry = project / ENTRY
+    entry.write_text(FILES[ENTRY].replace("log_format: perceptron", "log_format: percepton"))
+    try:
+        with pytest.raises(AssertionError, match=r"unknown log format 'percepton' .*perceptron"):
+            dlperf_runner(project, "list")
+    finally:
+        entry.write_text(FILES[ENTRY])
