@@ -40,7 +40,8 @@ _CHUNK = 2**20
 
 @dataclass(frozen=True)
 class Known:
-    """What the catalogue knows of a model: how its logs are called, read and computed."""
+    """What the catalogue knows of a model: how its logs are called, read and computed. `rule` is
+    the published one, `rules` are those of its matrices."""
 
     workload: str
     framework: str
@@ -48,6 +49,22 @@ class Known:
     short_name: str
     log_format: str
     rule: Rule
+    rules: tuple[Rule, ...] = ()
+
+    def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
+        """The rule of a run with these steps: its matrix's, or else the published one, which drops
+        values in proportion."""
+        for rule in self.rules:
+            if (rule.total_steps, rule.warmup_steps) == (total_steps, warmup_steps):
+                return rule
+        usual = self.rule.total_steps - self.rule.warmup_steps
+        dropped = self.rule.drop_first_values * max(total_steps - warmup_steps, 0) // usual
+        return replace(
+            self.rule,
+            total_steps=total_steps,
+            warmup_steps=warmup_steps,
+            drop_first_values=dropped,
+        )
 
 
 @dataclass(frozen=True)
@@ -278,9 +295,7 @@ def _planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         batch_size_per_device=number("batch_size_per_device"),
         topology=Topology(number("nodes"), number("gpus_per_node")),
         repeat=number("repeat"),
-        rule=replace(entries[0].rule, total_steps=window[0], warmup_steps=window[1])
-        if entries
-        else None,
+        rule=entries[0].rule_of(*window) if entries else None,
         log_format=text("log_format"),
         expected_by="the plan",
         source=text("source"),

@@ -112,6 +112,7 @@ def catalogued() -> Iterator[Known]:
                 short_name=short_name,
                 log_format=workload.log_format,
                 rule=Rule(**workload.rule.model_dump()),
+                rules=tuple(Rule(**workload.rule_of(m).model_dump()) for m in workload.matrices),
             )
 
 

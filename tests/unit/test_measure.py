@@ -319,6 +319,38 @@ def test_real_log_of_four_processes_confirms_all_of_the_plan() -> None:
     assert found.confirmed == {"batch size", "world size", "precision", "number of steps"}
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "topology", "batch", "value"),
+    [
+        # (41.1 + 41.0 + 41.8 + 40.4) / 4
+        (
+            "mxnet_speedometer/arcface_y1_b4_1n2g_builtin_cpu",
+            replace(ARCFACE, total_steps=10, warmup_steps=2, log_every=2),
+            *("1n2g", 4, 41.08),
+        ),
+        # 4.976528 + 5.341662 + 7.302606 + 5.623811 + 5.938023 + 5.278616 = 34.461246, of six
+        (
+            "dllogger/tf_rn50_b2_2n2g_builtin_cpu",
+            Rule(total_steps=8, warmup_steps=2),
+            *("2n2g", 2, 5.74),
+        ),
+        # 6.66 + 6.52 + 6.64 + 8.40 + 8.34 + 7.34 = 43.90, of six
+        (
+            "plsc/r50_b4_2n2g_builtin_cpu",
+            replace(PLSC, total_steps=8, warmup_steps=2),
+            *("2n2g", 4, 7.32),
+        ),
+    ],
+)
+def test_real_logs_of_the_lab_confirm_all_of_the_plan(
+    name: str, rule: Rule, topology: str, batch: int, value: float
+) -> None:
+    data = (FIXTURES / f"{name}.log").read_bytes()
+    found = run(name.partition("/")[0], data, rule, topology, batch=batch)
+    assert values(found)["samples_per_second mean_of_rates"] == value
+    assert found.confirmed == {"batch size", "world size", "precision", "number of steps"}
+
+
 def test_no_step_at_all() -> None:
     with pytest.raises(UserError, match="no line of the log has the rate of a step"):
         run("gluoncv_horovod", "nothing\n", RESNET)

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from make_logs import (
     write,
 )
 
+from dlperf_runner.catalog import load_catalog
 from dlperf_runner.errors import UserError
+from dlperf_runner.measure import Rule
 from dlperf_runner.summarize import Known, SummaryResult, catalogued
 from dlperf_runner.summarize import summarize as summarize_directory
 
@@ -138,7 +141,7 @@ def test_results_go_beside_the_logs_and_can_be_made_again(tmp_path: Path) -> Non
 
 def test_catalogue_has_what_is_needed(tmp_path: Path) -> None:
     (entry,) = [known for known in catalogued() if known.workload == "mxnet-resnet50v1b"]
-    assert entry == RESNET
+    assert replace(entry, rules=()) == RESNET
     write(log_of(tmp_path), gluoncv(5.0))
     assert summarize_directory(tmp_path).problems == []
 
@@ -283,6 +286,21 @@ def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
     assert "not pooled, because the runs differ in accelerator (Tesla V100, cpu) and stack" in text
     names = set(json.loads((tmp_path / "bz128_result.json").read_text()))
     assert names == {"rn50_cpu_cpu", "rn50_Tesla V100_v100"}
+
+
+def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
+    """TensorFlow's drops five values of thirty as published, and none of the six of smoke."""
+    (entry,) = [known for known in catalogued() if known.log_format == "dllogger"]
+    assert entry.rule_of(500, 200) == entry.rule
+    assert entry.rule.drop_first_values == 5
+    smoke = load_catalog().workload(entry.workload).rule_of("smoke")
+    window = (smoke.total_steps, smoke.warmup_steps)
+    assert entry.rule_of(*window) == Rule(**smoke.model_dump())
+    assert entry.rule_of(*window).drop_first_values == 0
+    # Of no matrix: 120 of 300 steps are measured, so 2 of 5 values are dropped.
+    assert entry.rule_of(200, 80) == replace(
+        entry.rule, total_steps=200, warmup_steps=80, drop_first_values=2
+    )
 
 
 def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
