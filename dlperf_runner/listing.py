@@ -148,6 +148,8 @@ def _environment(environment: Environment) -> str:
         f"Python {values['python']}" if values.get("python") else "",
         values.get("requirements") or "",
         f"Horovod {environment.horovod.version}" if environment.horovod else "",
+        *(f"the operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
+        f"image {values['container']['image']}" if "container" in values else "",
     ]
     return ", ".join(part for part in parts if part)
 

@@ -13,6 +13,14 @@ from typing import Any
 import pytest
 
 MODULE = Path(__file__).parents[2] / "library" / "benchmark_job.py"
+MODULE_UTILS = Path(__file__).parents[2] / "module_utils"
+# As Ansible packs them: the project's module_utils beside Ansible's own.
+RUN = """
+import runpy, sys, ansible.module_utils
+ansible.module_utils.__path__.append(sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
@@ -25,7 +33,7 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
         "wait_s": 10,
     } | options
     finished = subprocess.run(
-        [sys.executable, MODULE],
+        [sys.executable, "-c", RUN, MODULE_UTILS, MODULE],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True,
         text=True,

@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from test_gpu_sampler import TWO, prints, stand_in
+
+from dlperf_runner.case import Command, Run
 
 ROOT = Path(__file__).parents[2]
 HOSTS = ["node1", "node2", "node3"]
@@ -24,6 +26,10 @@ def programs(tmp_path: Path) -> str:
     smi = prints(tmp_path / "bin", TWO.format(10, 20))
     ssh = stand_in(tmp_path / "ssh", "ssh", 'while [ "$1" != -- ]; do shift; done\nexec sh -c "$3"')
     return f"{ssh}:{smi}:/usr/bin:/bin"
+
+
+def command(host: str, path: str, *argv: str) -> dict[str, Any]:
+    return asdict(Command(host, argv, {"PATH": path}))
 
 
 def run_role(directory: Path, path: str, launched_on: list[str], **changes: Any) -> Path:
@@ -42,16 +48,11 @@ def run_role(directory: Path, path: str, launched_on: list[str], **changes: Any)
         **{"nodes": 3, "gpus_per_node": 1, "world_size": 3, "total_steps": 3, "warmup_steps": 1},
         **{"stack": "s", "accelerator": "a GPU", "environment": "f", "log_format": "x"},
         **{"log_name": "train.log", "timeout_s": 60, "hosts": HOSTS, "parameters": {}},
-        "commands": [
-            {"host": host, "argv": ["sh", "-c", train], "env": {"PATH": path}, "cwd": ""}
-            for host in launched_on
-        ],
+        "commands": [command(host, path, "sh", "-c", train) for host in launched_on],
         **changes,
     }
     # Further keys of the run do not matter here.
-    specs = yaml.safe_load((ROOT / "roles/benchmark_run/meta/argument_specs.yml").read_text())
-    known = specs["argument_specs"]["main"]["options"]["benchmark_run_run"]["options"]
-    document |= {name: "" for name in known if name not in document}
+    document |= {field.name: "" for field in fields(Run) if field.name not in document}
     play = {
         "hosts": "all",
         "gather_facts": False,
@@ -103,7 +104,7 @@ def test_gpu_memory_of_every_node_comes_home(
 
 
 def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
-    commands = [{"host": "node1", "argv": ["sleep", "1"], "env": {"PATH": programs}, "cwd": ""}]
+    commands = [command("node1", programs, "sleep", "1")]
     run = run_role(tmp_path, programs, HOSTS[:1], accelerator="cpu", commands=commands)
     assert "gpu_memory_mib" not in outcome(run)
     assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
