@@ -140,6 +140,17 @@ def test_plsc_by_time_stamps_as_its_second_script() -> None:
     assert found["samples_per_second_time_stamps time_stamps"] == 137.55
 
 
+def test_plsc_real_log_of_150_batches() -> None:
+    path = FIXTURES / "plsc" / "r50_b2_1n1g_upstream_cpu.log"
+    measured = run("plsc", path.read_bytes(), PLSC, batch=2)
+    found = values(measured)
+    # awk over the lines of batches 50 to 149: 487.87 / 100.
+    assert found["samples_per_second mean_of_rates"] == 4.88
+    # From 07:19:48,433 to 07:20:35,044: 99 * 2 / 46.611 = 4.24792.
+    assert found["samples_per_second_time_stamps time_stamps"] == 4.25
+    assert measured.confirmed == {"batch size", "world size"}
+
+
 def test_plsc_prints_one_batch_more_than_it_measures() -> None:
     assert "batch:150 " in plsc(5.0)[-1]
     run("plsc", plsc(5.0), PLSC)

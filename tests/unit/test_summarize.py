@@ -303,6 +303,16 @@ def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
     )
 
 
+def test_logs_of_other_nodes_beside_the_first_are_not_counted_again(tmp_path: Path) -> None:
+    folder = campaign_run(tmp_path / "campaign", "2n2g", 1, gluoncv(50.0))
+    for log in (*folder.glob("*.log"), write(log_of(tmp_path / "tree"), gluoncv(50.0))):
+        write(log.with_name(log.name + ".node2"), gluoncv(70.0))
+    for directory in ("campaign", "tree"):
+        assert summarize(tmp_path / directory).problems == []
+        (row,) = table(tmp_path / directory / "summary.csv")
+        assert (row["samples_per_second_median"], row["repeats"]) == ("50.0", "1")
+
+
 def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
     image = "podman image@sha256:" + 64 * "0"
     for repeat, container in enumerate((None, "", image), start=1):
