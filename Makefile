@@ -14,7 +14,7 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
           gpg:gpg gpgv:gpgv apt-ftparchive:apt-utils git:git unshare:util-linux
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-.PHONY: help setup system demo test test-all unit lint lab-up lab-down lock clean
+.PHONY: help setup system demo test test-all unit lint lab-up lab-down docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -72,6 +72,9 @@ test: system .venv/.dev lint ## Every test that fits into half an hour
 
 test-all: system .venv/.dev lint ## Every test
 	pytest -q
+
+docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
+	$(BIN)/python tests/contract/role_readme.py
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do

@@ -324,7 +324,17 @@ def bundle(
     from .choice import parse_choice
     from .report.text import counted, table
 
-    suite = suite or next(iter(_catalog().stack(stack, "--stack").suites), "")
+    chosen = _catalog().stack(stack, "--stack")
+    suite = suite or next(iter(chosen.suites), "")
+    if list_only and chosen.accelerator == "gpu":
+        from .bundle import vendor
+
+        items = vendor.listing(_catalog(), chosen, suite)
+        if as_json:
+            _print_json([dict(zip(vendor.COLUMNS, item, strict=True)) for item in items])
+        else:
+            print(vendor.as_text(items), end="")
+        return
     needs, settings = choose(
         stack,
         suite,

@@ -91,7 +91,7 @@ from ansible.module_utils.deb_family import (
 )
 from ansible.module_utils.deb_undo import Undo, read_bytes
 from ansible.module_utils.dpkg_locks import wait_for_locks
-from ansible.module_utils.openpgp_key import dearmored, fingerprints
+from ansible.module_utils.openpgp_key import dearmored, key_problem
 from ansible.module_utils.urls import fetch_url
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none"}
@@ -157,20 +157,9 @@ class Family(object):
         return found
 
     def keyring_is_right(self):
-        try:
-            return self.key_problem(read_bytes(self.keyring()) or b"") is None
-        except ValueError:
-            return False
+        return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
 
     # The key
-
-    def key_problem(self, data):
-        """What is wrong with the keys of a binary key file; None where they are those that were named."""
-        wanted = set(name.replace(" ", "").upper() for name in self.repository["fingerprints"])
-        found = fingerprints(data)
-        if set(found) <= wanted:
-            return None
-        return "fingerprint %s was expected, found %s" % (" or ".join(sorted(wanted)), ", ".join(found))
 
     def fetched_key(self):
         address = self.repository["key"]
@@ -189,15 +178,11 @@ class Family(object):
         if wanted and digest != wanted:
             self.fail("its repository's key %s is another file: sha256 %s was expected, found %s" % (address, wanted, digest),
                       "compare it with what the vendor publishes")
-        try:
-            binary = dearmored(data)
-            problem = self.key_problem(binary)
-        except ValueError as error:
-            problem = "this is no public key: %s" % error
+        problem = key_problem(data, self.repository["fingerprints"])
         if problem:
             self.fail("its repository's key %s is not the one: %s" % (address, problem),
                       "compare the fingerprint with what the vendor publishes; nothing was changed")
-        return binary
+        return dearmored(data)
 
     # Present
 
@@ -224,7 +209,8 @@ class Family(object):
         binary = None
         if self.repository and not self.keyring_is_right():
             binary = self.fetched_key()
-        self.undo.begin(self.definition(), self.snapshot, self.holds, self.autos, repository=self.repository_name())
+        definition = {"packages": self.packages, "pins": self.pins}
+        self.undo.begin(definition, self.snapshot, self.holds, self.autos, repository=self.repository_name())
         self.place(files, stale, binary)
         if wrong or drop or interrupted(before):
             self.install(wrong, drop)
@@ -236,9 +222,6 @@ class Family(object):
             self.fail("apt succeeded, but these are not as they were asked for: " + ", ".join(sorted(left)), "see apt-cache policy")
         versions = dict((base(name), version) for name, (version, _hold) in after.items())
         self.module.exit_json(changed=True, diff=diff, versions=versions, removed=drop)
-
-    def definition(self):
-        return {"packages": self.packages, "pins": self.pins}
 
     def repository_name(self):
         return self.repository["name"] if self.repository else None
@@ -326,9 +309,7 @@ class Family(object):
         if not record:
             self.module.exit_json(changed=False, versions={}, removed=[], kept=[], diff=[])
         now = self.snapshot()
-        unfinished = record.get("unfinished")
-        if unfinished:
-            record = self.undo.settled(now)
+        record = self.undo.settled(now)
         ours = sorted(name for name in record.get("installed") or {} if name in now)
         back = dict(record.get("changed") or {}, **(record.get("removed") or {}))
         back = dict((name, version) for name, version in back.items() if now.get(name) != version)
@@ -343,7 +324,7 @@ class Family(object):
         held = sorted((set(record.get("held") or []) & set(self.holds())) - set(record["before"]["holds"]))
         if held:
             self.run(["apt-mark", "unhold"] + held, "releasing its packages")
-        ours, kept = self.removable(ours, [p for p in (record.get("definition") or {}).get("packages") or {}])
+        ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
         self.undo.give_back_preferences()
         if ours:
             self.run(APT + ["purge"] + ours, "taking off " + ", ".join(ours))

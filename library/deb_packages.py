@@ -10,6 +10,7 @@ description:
   - Differs from C(ansible.builtin.apt) in three points that a bare cluster needs. It needs no python-apt on the node,
     so check mode works on a fresh one; where everything is installed it costs one C(dpkg-query) instead of
     an apt cache; it refreshes the package lists exactly when it is about to install.
+  - What it installs is recorded in C(/var/lib/dlperf/undo/packages.json), by which C(apt_family) takes it off again.
 options:
   names:
     description: Packages, C(name) or C(name=version).
@@ -40,7 +41,10 @@ versions:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_family import QUERY_FORMAT, installed
+from ansible.module_utils.deb_undo import Undo
 
+UNDO = "/var/lib/dlperf/undo"
 
 def installed_versions(module, names):
     """Versions that dpkg has installed, by name (packages that it does not know make it return 1)."""
@@ -54,6 +58,29 @@ def installed_versions(module, names):
         if status.endswith(" ok installed"):
             versions[name] = version
     return versions
+
+
+def everything(module):
+    """{name: (version, on hold)} of all packages of the node."""
+    argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT]
+    return installed(module.run_command(argv, environ_update={"LC_ALL": "C"})[1])
+
+
+def snapshot(module):
+    return dict((name, version) for name, (version, _hold) in everything(module).items())
+
+
+def begin(module):
+    """Note what is there before the change."""
+    undo = Undo(UNDO, "packages")
+    undo.begin(
+        {},
+        lambda: snapshot(module),
+        lambda: sorted(name for name, (_version, hold) in everything(module).items() if hold),
+        lambda: module.run_command(["apt-mark", "showauto"])[1].split(),
+        repository=None,
+    )
+    return undo
 
 
 def listing(versions):
@@ -98,6 +125,7 @@ def main():
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
     downgrade = ["--allow-downgrades"] if any("=" in name for name in names) else []
     said = ""
+    undo = begin(module)
     for argv in (
         # What an interrupted run left half installed.
         ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
@@ -107,12 +135,14 @@ def main():
         code, output, errors = module.run_command(argv, environ_update=environment)
         said = (said + errors)[-3000:]
         if code != 0:
+            undo.settle(snapshot(module))
             module.fail_json(
                 msg="installing %s: %s failed: %s"
                 % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip()),
                 rc=code,
                 stdout=output,
             )
+    undo.finish(snapshot(module))
     after = installed_versions(module, sorted(wanted))
     absent = [name for name in missing if name not in after]
     if absent:

@@ -29,6 +29,7 @@ EXAMPLES = r"""
 
 RETURN = r""" # """
 
+import copy
 import json
 import os
 
@@ -46,7 +47,7 @@ def merged(value, settings):
         if isinstance(wanted, dict) and isinstance(found, dict):
             new[key], before[key] = merged(found, wanted)
         else:
-            new[key], before[key] = wanted, found
+            new[key], before[key] = copy.deepcopy(wanted), found
     return new, before
 
 
@@ -97,14 +98,16 @@ def main():
         new = given_back(value, record["settings"], record["before"])
         changed = True
     text = json.dumps(new, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"
-    gone = module.params["state"] == "absent" and not new and not record["existed"]
+    gone = module.params["state"] == "absent" and not new and record["text"] is None
+    if module.params["state"] == "absent" and (record["text"] or "").strip() and json.loads(record["text"]) == new:
+        text = record["text"]  # as it was formatted
     diff = {"before_header": path, "after_header": path, "before": (content or b"").decode("utf-8"), "after": "" if gone else text}
     if not changed or module.check_mode:
         module.exit_json(changed=changed, diff=diff)
     if module.params["state"] == "present":
         if record is None:
             made = not os.path.isdir(os.path.dirname(path))
-            record = {"before": before, "existed": content is not None, "made_folder": made}
+            record = {"before": before, "text": content and content.decode("utf-8"), "made_folder": made}
             record["settings"] = {}
         # What is merged now for the first time was somebody else's until now.
         record["before"] = merged(before, record["before"])[0]

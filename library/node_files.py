@@ -22,11 +22,12 @@ options:
         description:
           - C(file) has exactly O(entries[].content), C(block) contains it between two marker lines and keeps the rest,
             C(directory) and C(absent) say it all.
+          - C(blank) removes a file of nothing but white space and a directory without files, and leaves every other one.
           - C(limits) is a file of pam_limits. A node that is a container cannot raise a limit above its own, and pam_limits
             would then refuse every login of the user. So each limit is tried first (in a child process), and one
             that cannot be raised is written as high as the node allows, with a warning.
         type: str
-        choices: [file, block, directory, absent, limits]
+        choices: [file, block, directory, absent, blank, limits]
         default: file
       content: {description: Text of the file or block; an empty block is removed., type: str, default: ""}
       marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
@@ -138,6 +139,13 @@ def with_block(text, block, marker):
     return u"\n".join(lines) + u"\n" if lines else u""
 
 
+def is_blank(path):
+    """Whether there is nothing in a file or directory."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        return not any(files for _folder, _folders, files in os.walk(path))
+    return not read(path).strip()
+
+
 class Node(object):
     """The paths of this node, and what was done to them."""
 
@@ -209,8 +217,8 @@ class Node(object):
     def bring(self, entry):
         path, state, really = entry["path"], entry["state"], not self.module.check_mode
         existed = os.path.lexists(path)
-        if state == "absent":
-            if existed:
+        if state in ("absent", "blank"):
+            if existed and (state == "absent" or is_blank(path)):
                 self.note(path, u"present\n", u"absent\n")
                 if really:
                     shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
@@ -253,7 +261,7 @@ def main():
                     "state": {
                         "type": "str",
                         "default": "file",
-                        "choices": ["file", "block", "directory", "absent", "limits"],
+                        "choices": ["file", "block", "directory", "absent", "blank", "limits"],
                     },
                     "content": {"type": "str", "default": ""},
                     "marker": {"type": "str", "default": "dlperf_runner"},

@@ -17,7 +17,7 @@ options:
     description: A folder that holds the content of the file, a Debian package, afterwards. What it is unpacked from is known by the checksum.
     type: path
   mode: {description: Mode., type: str, default: "0644"}
-  remedy: {description: What messages say that one can do., type: str, default: ""}
+  remedy: {description: What the message about another checksum says that one can do., type: str, default: ""}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
@@ -62,7 +62,6 @@ class VendorFile(object):
         self.unpack = module.params["unpack"]
 
     def fail(self, problem, remedy):
-        remedy = self.module.params["remedy"] or remedy
         self.module.fail_json(msg="%s: %s. %s." % (os.path.basename(self.path), problem, remedy[:1].upper() + remedy[1:]))
 
     def is_unpacked(self):
@@ -99,10 +98,12 @@ class VendorFile(object):
                 os.fsync(new.fileno())
             size = os.path.getsize(temporary)
             if digest.hexdigest() != self.sha256:
+                if self.source == self.path:
+                    os.unlink(self.path)
                 self.fail(
                     "sha256 %s was expected, found %s (%d bytes of %s): it was cut off, or it is another file"
                     % (self.sha256, digest.hexdigest(), size, self.source),
-                    "compare both with what the vendor publishes, and fetch the file anew",
+                    self.module.params["remedy"] or "compare both with what the vendor publishes, and fetch the file anew",
                 )
             os.rename(temporary, self.path)
         except (IOError, OSError) as error:

@@ -169,7 +169,8 @@ class Undo(object):
             return
         match = re.search(r"(?m)^URIs: (\S+)", (read_bytes(path) or b"").decode("utf-8"))
         if match:
-            prefix = re.sub(r"^[a-z]+:(//)?", "", match.group(1)).replace("/", "_").rstrip("_")
+            # As apt names them: http://host/x86_64/ as host_x86%5f64_
+            prefix = re.sub(r"^[a-z]+:(//)?", "", match.group(1)).rstrip("/").replace("_", "%5f").replace("/", "_")
             for found in glob.glob("/var/lib/apt/lists/%s_*" % prefix):
                 os.unlink(found)
 

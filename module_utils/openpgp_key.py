@@ -101,3 +101,15 @@ def fingerprints(data):
     if not found:
         raise ValueError("it holds no public key")
     return found
+
+
+def key_problem(data, wanted):
+    """Why a key file, armoured or not, is not one of the keys with these fingerprints alone; None where it is."""
+    wanted = set(name.replace(" ", "").upper() for name in wanted)
+    try:
+        found = fingerprints(dearmored(data))
+    except ValueError as error:
+        return "this is no public key: %s" % error
+    if set(found) <= wanted:
+        return None
+    return "fingerprint %s was expected, found %s" % (" or ".join(sorted(wanted)), ", ".join(found))

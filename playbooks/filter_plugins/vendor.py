@@ -21,7 +21,7 @@ def listed(names: list[str]) -> str:
 
 
 def newest_first(versions: list[str]) -> list[str]:
-    return sorted(versions, key=lambda v: [int(n) for n in re.findall(r"\d+", v)], reverse=True)
+    return sorted(versions, key=numbers, reverse=True)
 
 
 def release(
@@ -50,7 +50,8 @@ def release(
         )
     own = systems[system] if isinstance(systems, Mapping) else {}
     found = {**entry, **own, "version": version, "system": system}
-    return substituted(found, names_of(system) | {"version": version})
+    own_names = {key: text for key, text in found.items() if isinstance(text, str)}
+    return substituted(found, own_names | names_of(system))
 
 
 def names_of(system: str) -> dict[str, str]:
@@ -70,6 +71,40 @@ def refusal(*arguments: Any) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
+    """Why a release of CUDA cannot run on a driver; empty where it can, or nothing is known."""
+    wanted = str(entry["minimum_driver"])
+    if not driver or numbers(driver) >= numbers(wanted):
+        return ""
+    return (
+        f"CUDA {entry['version']} needs driver {wanted} or newer, and the stack has {driver};"
+        f" change {variable}"
+    )
+
+
+def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
+    """Why a vendor's file cannot be had; empty where its source and checksum are given.
+
+    `variables` are those that give them, as `nccl_archive nccl_archive_sha256`.
+    """
+    of_source, of_sum = variables.split()
+    if not source:
+        return (
+            f"{name} cannot be fetched from its vendor without a login. Fetch it yourself, and name"
+            f" it in {of_source} (a path or an address), or put it into the mirror."
+        )
+    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        return (
+            f"{name} has no known checksum, and nothing is installed without one. Give its sha256"
+            f" (64 hexadecimal digits, as sha256sum says it of a file that you trust) in {of_sum}."
+        )
+    return ""
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def substituted(value: Any, names: Mapping[str, str]) -> Any:
@@ -124,7 +159,9 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "vendor_address": address,
+            "vendor_file_refusal": file_refusal,
             "vendor_refusal": refusal,
             "vendor_release": release,
             "vendor_repository": repository,
+            "vendor_too_old": too_old,
         }

@@ -61,13 +61,17 @@ def driver_580(version: str) -> list[Standin]:
     ]
 
 
-def cuda(name: str, version: str, blas: Iterable[Standin], parts: str) -> list[Standin]:
-    series = name.removeprefix("cuda-toolkit-").replace("-", ".")
+def cuda(
+    series: str, version: str, compiler: str, blas: Iterable[Standin], parts: str
+) -> list[Standin]:
+    """The toolkit is a name for its parts, which have versions of their own."""
+    dashed = series.replace(".", "-")
     nvcc = f"/usr/local/cuda-{series}/bin/nvcc"
-    compiler = name.replace("toolkit", "nvcc")
+    wants = f"cuda-nvcc-{dashed} (>= {compiler.split('-')[0]}), {parts}"
+    program = {"files": {nvcc: DRIVER}, "executables": frozenset({nvcc})}
     return [
-        one(name, version, f"{compiler} (>= {version.split('-')[0]}), {parts}"),
-        one(compiler, version, files={nvcc: DRIVER}, executables=frozenset({nvcc})),
+        one(f"cuda-toolkit-{dashed}", version, wants),
+        one(f"cuda-nvcc-{dashed}", compiler, **program),
         *blas,
     ]
 
@@ -148,7 +152,7 @@ def make_vendors(mirror: Path, scratch: Path) -> Vendors:
         [
             *driver_440("440.33.01"),
             *driver_440("440.118.02"),
-            *cuda("cuda-toolkit-10-2", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
+            *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
             *cublas("10.2.3.254-1"),
         ],
         new,
@@ -159,9 +163,9 @@ def make_vendors(mirror: Path, scratch: Path) -> Vendors:
         [
             *driver_580("580.105.08"),
             *driver_580("580.178.04"),
-            *cuda("cuda-toolkit-12-9", "12.9.1-1", (), "libcublas-12-9"),
+            *cuda("12.9", "12.9.1-1", "12.9.86-1", (), "libcublas-12-9"),
+            one("cuda-toolkit-12-9", "12.9.2-1"),
             one("libcublas-12-9", "12.9.1.4-1"),
-            one("cuda-nvcc-12-9", "12.9.86-1"),
             *cudnn_9("9.10.2.21-1"),
             *cudnn_9("9.15.0.57-1"),
             *nccl("2.29.7-1+cuda12.9"),

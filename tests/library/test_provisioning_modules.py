@@ -15,6 +15,14 @@ from typing import Any
 import pytest
 
 LIBRARY = Path(__file__).parents[2] / "library"
+MODULE_UTILS = LIBRARY.with_name("module_utils")
+# As Ansible packs them: the project's module_utils beside Ansible's own.
+RUN = """
+import runpy, sys, ansible.module_utils
+ansible.module_utils.__path__.append(sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 ME = getpass.getuser()
 HAVE_RUNUSER = os.geteuid() == 0
 
@@ -25,7 +33,7 @@ def call(
     """One execution of a module; returns what it returns."""
     given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
     finished = subprocess.run(
-        [*prefix, sys.executable, LIBRARY / f"{module}.py"],
+        [*prefix, sys.executable, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
         input=json.dumps(given),
         capture_output=True,
         text=True,

@@ -1,0 +1,455 @@
+"""The roles of GPU nodes on two bare nodes, against signed repositories of stand-in packages.
+
+No payload here is NVIDIA's or Docker's: apt, dpkg, keys, pins, holds, order, idempotence, errors
+and undo are real, and so are names, versions and dependencies. node1 is a Debian 12; node2 says in
+its /etc/os-release that it is Ubuntu 18.04, which it is not.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gpu_standins import LEARNING, Vendors, cublas, make_vendors, nccl
+from lab_under_test import Lab
+from standin_repository import flat_repository
+
+pytestmark = pytest.mark.lab
+
+V100, H100 = "v100-cuda10.2", "h100-cuda12.9"
+OF_STACK = {"cuda": "10.2.89", "cudnn": "7.6.5.32", "nccl": "2.7.3"}
+VERSIONS = {
+    "cuda-drivers": "440.33.01-1",
+    "nvidia-driver-440": "440.33.01-0ubuntu1",
+    "libnvidia-compute-440": "440.33.01-0ubuntu1",
+    "nvidia-modprobe": "440.33.01-0ubuntu1",
+    "cuda-toolkit-10-2": "10.2.89-1",
+    "cuda-nvcc-10-2": "10.2.89-1",
+    "libcublas10": "10.2.2.89-1",
+    "libcudnn7": "7.6.5.32-1+cuda10.2",
+    "libnccl2": "2.7.3-1+cuda10.2",
+    "libnccl-dev": "2.7.3-1+cuda10.2",
+    "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
+    "nvidia-container-toolkit": "1.13.5-1",
+}
+# What the node is, to compare: packages, and the files of the system with their modes and content.
+STATE = r"""
+dpkg-query -W -f '${binary:Package} ${Version} ${Status}\n'; apt-mark showauto | sed 's/^/auto /'
+find /etc /opt /var/lib/dlperf /usr/local /home \( -type f -o -type d \) 2>/dev/null |
+  grep -vE '^/etc/(passwd|group|shadow|gshadow|subuid|subgid)-$|^/etc/ld.so.cache$' | sort |
+  while read -r path; do
+    echo "$(stat -c '%A %U:%G %n' "$path") $(test -d "$path" || sha256sum < "$path")"
+  done
+"""
+UBUNTU = (
+    r"sed -i 's/^NAME=.*/NAME=Ubuntu/; s/^ID=.*/ID=ubuntu/; s/^VERSION_ID=.*/VERSION_ID=\"{0}\"/;"
+    r" s/^VERSION_CODENAME=.*/VERSION_CODENAME={1}/' /etc/os-release"
+)
+
+
+class Cluster:
+    """The lab, its vendors' mirror, and the play that is under test."""
+
+    def __init__(self, lab: Lab, vendors: Vendors, scratch: Path) -> None:
+        self.lab, self.vendors, self.scratch = lab, vendors, scratch
+        self.variables = scratch / "variables.json"
+        self.variables.write_text(json.dumps(vendors.variables))
+
+    def play(
+        self, book: str, *options: str, stack: str = V100, **changed: object
+    ) -> tuple[int, str]:
+        argv = [
+            book,
+            "-e",
+            f"@{self.variables}",
+            "-e",
+            json.dumps({"dlperf_stack": stack, **changed}),
+        ]
+        done = self.lab.command("ansible-playbook", *argv, *options)
+        # As one line each: messages are wrapped.
+        return done.returncode, re.sub(r"\s+", " ", done.stdout)
+
+    def provision(
+        self,
+        *options: str,
+        node: str = "node2",
+        tags: str = "gpu",
+        stack: str = V100,
+        **more: object,
+    ) -> tuple[int, str]:
+        return self.play(
+            "provision.yml", "--limit", node, "--tags", tags, *options, stack=stack, **more
+        )
+
+    def alone(self, role: str, node: str = "node2", **changed: object) -> tuple[int, str]:
+        """Run one role on a node, outside of provision.yml."""
+        version = {f"{role}_version": OF_STACK.get(role), "role": role}
+        return self.play("tests/lab/plays/role.yml", "--limit", node, **(version | changed))
+
+    def refused(self, role: str, *said: str, **changed: object) -> None:
+        """The role fails, and says why."""
+        status, output = self.alone(role, **changed)
+        assert status == 2, output
+        assert "fatal: [node2]" in output
+        for text in said:
+            assert text in output, output
+
+    def state(self, node: str = "node2") -> list[str]:
+        return [line.rstrip() for line in self.lab.said(node, STATE).splitlines()]
+
+    def versions(self, *names: str) -> dict[str, str]:
+        query = rf"dpkg-query -W -f '${{Package}} ${{Version}}\n' {' '.join(names)}"
+        lines = self.lab.ssh("node2", query).stdout.splitlines()
+        return dict(line.split(" ") for line in lines)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    mirror, scratch = tmp_path_factory.mktemp("mirror"), tmp_path_factory.mktemp("vendors")
+    lab = Lab(tmp_path_factory.mktemp("gpu") / "lab")
+    vendors = make_vendors(mirror, scratch)
+    # The site's own repository has another NCCL, which node2 had before anybody provisioned it.
+    site = [*nccl("2.8.4-1+cuda10.2"), *cublas("10.2.3.254-1")]
+    flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
+    lab.up(lab_nodes=2, lab_mirror_dir=mirror)
+    lab.said("node1", "mkdir -p /etc/modprobe.d")
+    lab.said("node2", "mkdir -p /etc/modprobe.d /etc/docker; " + UBUNTU.format("18.04", "bionic"))
+    lab.said(
+        "node2",
+        """
+        echo '{"log-driver": "local"}' > /etc/docker/daemon.json
+        echo 'deb [trusted=yes] http://10.11.0.1:8010/site /' > /etc/apt/sources.list.d/site.list
+        apt-get update && apt-get install -y libnccl2 && apt-mark hold libnccl2 """,
+    )
+    yield Cluster(lab, vendors, scratch)
+    lab.down()
+
+
+@pytest.fixture(scope="module")
+def before(cluster: Cluster) -> list[str]:
+    return cluster.state()
+
+
+def unheld(state: list[str]) -> list[str]:
+    """The state without the hold that a test has released."""
+    held = "libnccl2 2.8.4-1+cuda10.2 hold"
+    assert any(line.startswith(held) for line in state)
+    return [line.replace(held, held.replace("hold", "install")) for line in state]
+
+
+def test_what_a_system_does_not_take_is_refused_before_anything_changes(cluster: Cluster) -> None:
+    was = cluster.state("node1")
+    status, output = cluster.provision(node="node1")
+    assert status == 2
+    assert "440.33.01 is not for Debian 12" in output
+    assert "it is for Ubuntu 16.04 or Ubuntu 18.04" in output
+    assert cluster.state("node1") == was
+    status, output = cluster.provision(node="node1", stack=H100)
+    assert status == 2
+    assert "580.105.08 is not for Debian 12" in output
+    assert "driver.method runfile serves more" in output
+
+
+def test_a_hold_of_somebody_else_is_not_overridden(cluster: Cluster, before: list[str]) -> None:
+    cluster.refused(
+        "nccl", "nccl: somebody holds another version of libnccl2", "apt-mark unhold libnccl2"
+    )
+    # The archive lies there unpacked; nothing else has changed.
+    assert [line for line in cluster.state() if "/var/lib/dlperf" not in line] == before
+    cluster.lab.said("node2", "apt-mark unhold libnccl2; rm -r /var/lib/dlperf")
+
+
+def test_check_mode_passes_on_a_fresh_node_and_changes_nothing(
+    cluster: Cluster, before: list[str]
+) -> None:
+    status, output = cluster.provision("--check", "--diff")
+    assert status == 0, output
+    assert "+libnccl2 2.7.3-1+cuda10.2 held" in output
+    assert "+Pin-Priority: 1001" in output
+    assert cluster.state() == unheld(before)
+
+
+def test_a_file_without_a_checksum_or_with_another_one_is_refused(cluster: Cluster) -> None:
+    cluster.refused(
+        "nccl", "has no known checksum", "in nccl_archive_sha256", nccl_archive_sha256=""
+    )
+    cluster.refused(
+        "nccl",
+        "sha256 "
+        + "0" * 64
+        + " was expected, found "
+        + cluster.vendors.variables["nccl_archive_sha256"],
+        "Compare it with nccl_archive_sha256",
+        nccl_archive_sha256="0" * 64,
+    )
+    assert cluster.lab.ssh("node2", "ls /var/lib/dlperf/files").stdout == ""
+
+
+def test_a_file_of_the_controller_serves_too(cluster: Cluster) -> None:
+    """And one that was cut off does not."""
+    cut = cluster.scratch / "cut.deb"
+    cut.write_bytes(cluster.vendors.nccl_archive.read_bytes()[:-100])
+    cluster.refused("nccl", "it was cut off, or it is another file", nccl_archive=str(cut))
+    whole = cluster.scratch / "whole.deb"
+    whole.write_bytes(cluster.vendors.nccl_archive.read_bytes())
+    status, output = cluster.alone("nccl", nccl_archive=str(whole))
+    assert status == 0, output
+    assert cluster.versions("libnccl2") == {"libnccl2": VERSIONS["libnccl2"]}
+
+
+def test_another_key_is_refused_and_leaves_nothing(cluster: Cluster) -> None:
+    keys = cluster.vendors.variables["dlperf_vendor_keys"]
+    wrong = {**keys, "nvidia-machine-learning": ["A" * 40]}
+    cluster.refused(
+        "cudnn",
+        "fingerprint " + "A" * 40 + " was expected, found " + keys["nvidia-machine-learning"][0],
+        "Compare the fingerprint with what the vendor publishes",
+        dlperf_vendor_keys=wrong,
+    )
+    assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
+
+
+def test_a_repository_that_another_key_signs_is_refused_and_leaves_nothing(
+    cluster: Cluster,
+) -> None:
+    folder = cluster.vendors.mirror / LEARNING / "repos/ubuntu1804/x86_64"
+    true = {name: (folder / name).read_bytes() for name in ("InRelease", "Release.gpg")}
+    other = cluster.vendors.mirror / "site"
+    for name in true:
+        (folder / name).write_bytes((other / name).read_bytes())
+    cluster.refused(
+        "cudnn",
+        "cudnn: repository http://10.11.0.1:8010/vendor/developer",
+        "is signed with another key than the one that was given for it",
+    )
+    assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
+    for name, content in true.items():
+        (folder / name).write_bytes(content)
+
+
+def test_a_repository_that_is_not_there_is_named(cluster: Cluster) -> None:
+    nothing = "http://10.11.0.1:8010/nothing"
+    cluster.refused(
+        "cudnn",
+        f"key cannot be fetched from {nothing}/developer",
+        "404",
+        "dlperf_mirror and dlperf_vendor_mirror",
+        dlperf_vendor_mirror=nothing,
+    )
+
+
+def test_a_download_that_was_cut_off_is_said(cluster: Cluster) -> None:
+    folder = cluster.vendors.mirror / LEARNING / "repos/ubuntu1804/x86_64"
+    (deb,) = folder.glob("libcudnn7_7.6.5.32*")
+    whole = deb.read_bytes()
+    deb.write_bytes(whole[:-500])
+    cluster.refused(
+        "cudnn", "a download was cut off, or is not what the repository's signed index says"
+    )
+    deb.write_bytes(whole)
+
+
+def test_a_full_disk_is_said(cluster: Cluster) -> None:
+    folder = "/var/cache/apt/archives"
+    mount = f"mount -t tmpfs -o size=16k tmpfs {folder} && mkdir {folder}/partial"
+    cluster.lab.said("node2", mount)
+    cluster.refused("cudnn", "the node's disk is full", "Make room")
+    cluster.lab.said("node2", "umount /var/cache/apt/archives")
+
+
+def test_a_lock_that_somebody_holds_is_waited_for_and_named(cluster: Cluster) -> None:
+    holder = (
+        "import fcntl, os, time;"
+        " lock = os.open('/var/lib/dpkg/lock-frontend', os.O_RDWR | os.O_CREAT);"
+        " fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); time.sleep(600)"
+    )
+    argv = cluster.lab.ssh_argv("node2", f'python3 -c "{holder}"')
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "held\n"
+        cluster.refused(
+            "cudnn",
+            "cudnn: python3, process ",
+            "has held /var/lib/dpkg/lock-frontend for 2 s",
+        )
+        cluster.lab.said(
+            "node2", "kill $(sed -n 's/.*POSIX.*WRITE \\([0-9]*\\).*/\\1/p' /proc/locks)"
+        )
+
+
+def test_what_dpkg_was_interrupted_at_is_finished(cluster: Cluster) -> None:
+    """Unpacked and not configured: what a power cut leaves."""
+    folder = f"http://10.11.0.1:8010/{LEARNING}/repos/ubuntu1804/x86_64"
+    deb = "libcudnn7_7.6.5.32-1+cuda10.2_amd64.deb"
+    fetch = f"import urllib.request as r; r.urlretrieve('{folder}/{deb}', '/root/{deb}')"
+    cluster.lab.said("node2", f'python3 -c "{fetch}"; dpkg --unpack /root/{deb}; rm /root/{deb}')
+    status, output = cluster.alone("cudnn")
+    assert status == 0, output
+    state = cluster.lab.said("node2", "dpkg-query -W -f '${Status}' libcudnn7")
+    assert state == "hold ok installed"
+
+
+def test_a_node_that_is_lost_in_the_middle_is_repaired_by_the_next_run(cluster: Cluster) -> None:
+    """Before dpkg can start, apt, the module that called it and the connection are gone."""
+    die = r"""
+    end() {
+      for p in /proc/[0-9]*; do
+        case "$(tr '\0' ' ' < $p/cmdline)" in $1) kill -9 ${p#/proc/} ;; esac
+      done
+    }
+    end "sshd: root*"; end "*AnsiballZ*"; end "/usr/bin/python3*"; end "apt-get*"
+    """
+    cluster.lab.said("node2", f"cat > /root/die <<'EOF'\n{die}\nEOF")
+    hook = """echo 'DPkg::Pre-Invoke {"sh /root/die";};' > /etc/apt/apt.conf.d/99die"""
+    cluster.lab.said("node2", hook)
+    status, output = cluster.alone("cuda")
+    assert status == 4, output
+    assert re.search(r"node2 : ok=\d+ changed=\d+ unreachable=1", output)
+    cluster.lab.said("node2", "rm /etc/apt/apt.conf.d/99die /root/die")
+    status, output = cluster.alone("cuda")
+    assert status == 0, output
+    assert cluster.versions("libcublas10") == {"libcublas10": VERSIONS["libcublas10"]}
+
+
+def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
+    status, output = cluster.provision()
+    assert status == 0, output
+    assert "driver 440.33.01 is installed, none is running" in output
+    status, output = cluster.provision("--diff")
+    assert status == 0, output
+    assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
+
+
+def test_versions_holds_pins_keys_and_modes_are_as_they_shall_be(cluster: Cluster) -> None:
+    lab = cluster.lab
+    assert cluster.versions(*VERSIONS) == VERSIONS
+    assert set(VERSIONS) <= set(lab.said("node2", "apt-mark showhold").split())
+    for name, version in VERSIONS.items():
+        policy = lab.said("node2", f"apt-cache policy {name}")
+        assert f"Candidate: {version}\n" in policy
+        assert f"*** {version} 1001\n" in policy
+    keys = cluster.vendors.variables["dlperf_vendor_keys"]
+    for name in ("nvidia-cuda", "nvidia-machine-learning", "docker", "nccl-2.7.3"):
+        ring = cluster.scratch / "ring.gpg"
+        content = lab.said("node2", f"base64 /etc/apt/keyrings/dlperf-{name}.gpg")
+        ring.write_bytes(subprocess.check_output(["base64", "-d"], input=content.encode()))
+        shown = ["gpg", "--homedir", cluster.scratch, "--with-colons", "--show-keys", ring]
+        listing = subprocess.check_output(shown, text=True, stderr=subprocess.DEVNULL)
+        assert re.findall(r"^fpr:+(\w{40}):", listing, re.MULTILINE) == keys[name]
+        signed = lab.said("node2", f"grep Signed-By /etc/apt/sources.list.d/dlperf-{name}.sources")
+        assert signed == f"Signed-By: /etc/apt/keyrings/dlperf-{name}.gpg"
+    modes = (
+        "stat -c '%a %U' /etc/apt/*.d/dlperf-* /etc/apt/keyrings/dlperf-* /etc/docker/daemon.json"
+    )
+    assert set(lab.said("node2", modes).splitlines()) == {"644 root"}
+    assert set(lab.said("node2", "stat -c %a /var/lib/dlperf/undo/*").split()) == {"600"}
+    assert lab.ssh("node2", "ls /etc/apt/trusted.gpg.d | grep -v debian").stdout == ""
+    daemon = json.loads(lab.said("node2", "cat /etc/docker/daemon.json"))
+    assert daemon["log-driver"] == "local"
+    assert daemon["runtimes"]["nvidia"]["path"] == "nvidia-container-runtime"
+
+
+def test_an_upgrade_of_the_node_does_not_take_the_newer_versions(cluster: Cluster) -> None:
+    upgrade = "DEBIAN_FRONTEND=noninteractive apt-get -y --allow-change-held-packages dist-upgrade"
+    newest = cluster.lab.said("node2", "apt-get update >/dev/null; apt-cache madison libcudnn7")
+    assert "7.6.5.33-1+cuda10.2" in newest
+    cluster.lab.said("node2", f"{upgrade} && apt-get -y install cuda-drivers docker-ce")
+    assert cluster.versions(*VERSIONS) == VERSIONS
+
+
+def test_no_secret_is_in_argv_logs_or_on_the_node(cluster: Cluster) -> None:
+    secret = "planted-" + hashlib.sha256(b"planted").hexdigest()
+    password, vault = cluster.scratch / "password", cluster.scratch / "vault.yml"
+    password.write_text("open sesame\n")
+    vault.write_text(json.dumps({"container_runtime_registry_token": secret}))
+    sealed = ["ansible-vault", "encrypt", "--vault-password-file", str(password), str(vault)]
+    assert cluster.lab.command(*sealed).returncode == 0
+    image = "registry.example/tensorflow@sha256:" + "1" * 64
+    options = ("-vvv", "-e", f"@{vault}", "--vault-password-file", str(password))
+    status, output = cluster.provision(
+        *options,
+        tags="container_runtime",
+        container_runtime_registry="registry.example",
+        container_runtime_images=[image],
+    )
+    assert status == 0, output
+    log = cluster.lab.said("node2", "cat /var/log/standin-docker.log")
+    assert "argv: login --username $oauthtoken --password-stdin registry.example\n" in log
+    assert f"stdin: {hashlib.sha256(secret.encode()).hexdigest()}" in log
+    assert f"argv: pull {image}\n" in log
+    assert log.splitlines()[-1] == "argv: logout registry.example"
+    assert secret not in output
+    assert secret not in log
+    found = cluster.lab.ssh("node2", f"grep -rlF {secret} /etc /root /home /tmp /var /opt /run")
+    assert found.stdout == ""
+
+
+def test_another_stack_and_back(cluster: Cluster) -> None:
+    """The node says that it is Ubuntu 22.04 now: no system takes both stacks."""
+    cluster.lab.said("node2", UBUNTU.format("22.04", "jammy"))
+    status, output = cluster.provision(stack=H100)
+    assert status == 0, output
+    new = {
+        "nvidia-driver-580-open": "580.105.08-0ubuntu1",
+        "cuda-toolkit-12-9": "12.9.1-1",
+        "libcudnn9-cuda-12": "9.10.2.21-1",
+        "libnccl2": "2.29.7-1+cuda12.9",
+        "docker-ce": "5:28.2.2-1~ubuntu.22.04~jammy",
+        "nvidia-container-toolkit": "1.18.2-1",
+    }
+    old = ("nvidia-driver-440", "cuda-drivers", "cuda-toolkit-10-2", "libcudnn7", "libcublas10")
+    assert cluster.versions(*new) == new
+    assert cluster.lab.ssh("node2", f"dpkg-query -W {' '.join(old)} | grep .").stdout == ""
+    cluster.lab.said("node2", UBUNTU.format("18.04", "bionic"))
+    status, output = cluster.provision()
+    assert status == 0, output
+    assert cluster.versions(*VERSIONS) == VERSIONS
+    gone = " ".join(set(new) - set(VERSIONS))
+    assert cluster.lab.ssh("node2", f"dpkg-query -W {gone} | grep .").stdout == ""
+
+
+def test_decommissioning_leaves_the_node_as_it_was(cluster: Cluster, before: list[str]) -> None:
+    there = cluster.state()
+    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2", "--check")
+    assert status == 0, output
+    assert cluster.state() == there
+    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
+    assert status == 0, output
+    assert cluster.state() == unheld(before)
+
+
+def test_the_run_file_serves_a_system_without_packages(cluster: Cluster) -> None:
+    run = cluster.scratch / "driver.run"
+    run.write_text(
+        "#!/bin/sh\n# stand-in\necho $* > /var/log/nvidia-installer.log\n"
+        "printf '#!/bin/sh\\nrm /usr/bin/nvidia-*\\n' > /usr/bin/nvidia-uninstall\n"
+        "echo '#!/bin/sh' > /usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-*\n"
+    )
+    was = cluster.state("node1")
+    given: dict[str, object] = {
+        "nvidia_driver_version": "580.105.08",
+        "nvidia_driver_method": "runfile",
+        "nvidia_driver_runfile": str(run),
+    }
+    status, output = cluster.alone("nvidia_driver", "node1", **given)
+    assert status == 2
+    assert "has no known checksum" in output
+    assert "in nvidia_driver_sha256" in output
+    given["nvidia_driver_sha256"] = hashlib.sha256(run.read_bytes()).hexdigest()
+    status, output = cluster.alone("nvidia_driver", "node1", **given)
+    assert status == 0, output
+    assert "--silent" in cluster.lab.said("node1", "cat /var/log/nvidia-installer.log")
+    status, output = cluster.alone("nvidia_driver", "node1", **given)
+    assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+    status, output = cluster.alone("nvidia_driver", "node1", part="absent", **given)
+    assert status == 0, output
+    cluster.lab.said("node1", "rm -r /var/lib/dlperf/files && rmdir /var/lib/dlperf")
+    assert cluster.state("node1") == was
+    assert cluster.lab.ssh("node1", "ls /usr/bin/nvidia-smi").returncode != 0

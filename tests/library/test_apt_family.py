@@ -1,0 +1,329 @@
+"""The pure parts of the module apt_family, and the small modules beside it."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import runpy
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PROJECT = Path(__file__).parents[2]
+ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
+
+from ansible.module_utils import deb_family, deb_undo, openpgp_key  # noqa: E402
+
+SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
+
+
+json_settings = runpy.run_path(str(PROJECT / "library/json_settings.py"))
+driver_state = runpy.run_path(str(PROJECT / "library/driver_state.py"))
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Two keys as gpg makes and exports them, and their fingerprints as gpg says them."""
+    home = tmp_path_factory.mktemp("g")
+    home.chmod(0o700)
+
+    def gpg(*arguments: str) -> bytes:
+        options = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
+        command = ["gpg", "--homedir", str(home), *options, *arguments]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    for name in ("one", "two"):
+        gpg("--quick-generate-key", name, "ed25519", "sign", "never")
+    listing = gpg("--with-colons", "--list-keys").decode()
+    found = {
+        "fingerprints": [line.split(":")[9] for line in listing.splitlines() if line[:4] == "fpr:"],
+        "one": gpg("--export", "one"),
+        "both": gpg("--export"),
+        "armoured": gpg("--armor", "--export", "one"),
+        "secret": gpg("--export-secret-keys", "one"),
+    }
+    subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False)
+    return found
+
+
+class TestOpenpgpKey:
+    def test_fingerprints_are_those_that_gpg_says(self, keys: dict[str, Any]) -> None:
+        assert openpgp_key.fingerprints(keys["one"]) == keys["fingerprints"][:1]
+
+    def test_every_key_of_a_keyring_counts(self, keys: dict[str, Any]) -> None:
+        assert sorted(openpgp_key.fingerprints(keys["both"])) == sorted(keys["fingerprints"])
+
+    def test_armour_is_taken_off(self, keys: dict[str, Any]) -> None:
+        assert openpgp_key.dearmored(keys["armoured"]) == keys["one"]
+        assert openpgp_key.dearmored(keys["one"]) == keys["one"]
+
+    def test_two_armoured_blocks_are_both_read(self, keys: dict[str, Any]) -> None:
+        assert openpgp_key.dearmored(keys["armoured"] * 2) == keys["one"] * 2
+
+    @pytest.mark.parametrize(
+        ("damage", "said"),
+        [
+            (lambda keys: keys["one"][:-5], "cut off"),
+            (lambda _: b"<html>not found</html>", "something else"),
+            (lambda _: b"", "no public key"),
+            (lambda keys: keys["secret"], "secret key"),
+        ],
+    )
+    def test_what_is_no_public_key_is_refused(
+        self, keys: dict[str, Any], damage: Any, said: str
+    ) -> None:
+        with pytest.raises(ValueError, match=said):
+            openpgp_key.fingerprints(damage(keys))
+
+    def test_damaged_armour_is_refused(self, keys: dict[str, Any]) -> None:
+        with pytest.raises(ValueError, match="cut off"):
+            openpgp_key.dearmored(keys["armoured"][:-60])
+        lines = keys["armoured"].split(b"\n")
+        lines[3] = lines[3][:5] + (b"A" if lines[3][5:6] != b"A" else b"B") + lines[3][6:]
+        with pytest.raises(ValueError, match="checksum"):
+            openpgp_key.dearmored(b"\n".join(lines))
+
+    def test_a_key_beside_the_right_one_is_refused(self, keys: dict[str, Any]) -> None:
+        one, two = keys["fingerprints"]
+        assert openpgp_key.key_problem(keys["armoured"], [one.lower()]) is None
+        assert openpgp_key.key_problem(keys["both"], [one, two]) is None
+        problem = openpgp_key.key_problem(keys["both"], [one])
+        assert problem.startswith(f"fingerprint {one} was expected, found ")
+        assert two in problem
+
+
+class TestRecord:
+    @settings(deadline=None)
+    @given(st.lists(SNAPSHOTS, min_size=1, max_size=5))
+    def test_many_changes_are_recorded_as_the_one_that_they_are(
+        self, snapshots: list[dict[str, str]]
+    ) -> None:
+        record: dict[str, Any] = {}
+        for before, now in pairwise(snapshots):
+            record = deb_family.merged(record, before, now)
+        first, last = snapshots[0], snapshots[-1]
+        ours = record.get("installed", {})
+        assert ours == {name: last[name] for name in last if name not in first}
+        changed = {n: first[n] for n in first if n in last and first[n] != last[n]}
+        assert record.get("changed", {}) == changed
+        assert record.get("removed", {}) == {n: first[n] for n in first if n not in last}
+
+    def test_what_the_new_definition_has_no_use_for_goes(self) -> None:
+        record = {
+            "definition": {
+                "packages": {"cuda-toolkit-10-2": "10.2.89-1", "libcublas10": "10.2.2.89-1"},
+                "pins": [{"packages": ["cuda-*-10-2"], "version": "10.2.89-*"}],
+            },
+            "installed": dict.fromkeys(
+                ("cuda-toolkit-10-2", "cuda-nvcc-10-2", "libcublas10", "gcc"), "1"
+            ),
+        }
+        new = {"cuda-toolkit-12-9": "12.9.1-1"}
+        gone = ["cuda-nvcc-10-2", "cuda-toolkit-10-2", "libcublas10"]
+        assert deb_family.obsolete(record, new, []) == gone
+        assert deb_family.obsolete(record, record["definition"]["packages"], []) == gone[:1]
+
+    def test_a_file_that_two_families_share_goes_with_the_last(self, tmp_path: Path) -> None:
+        path, folder = tmp_path / "nvidia.sources", tmp_path / "undo"
+        families = [deb_undo.Undo(str(folder), name) for name in ("cuda", "cudnn")]
+        for undo in families:
+            undo.begin({}, dict, list, list, None)
+            undo.write(str(path), b"URIs: https://vendor.example/\n")
+        families[0].give_back_all()
+        families[0].forget()
+        assert path.exists()
+        families[1].give_back_all()
+        families[1].forget()
+        assert not path.exists()
+        assert not folder.exists()
+
+    def test_a_file_of_somebody_else_comes_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "site.pref"
+        path.write_text("theirs")
+        path.chmod(0o640)
+        undo = deb_undo.Undo(str(tmp_path / "undo"), "cuda")
+        undo.begin({}, dict, list, list, None)
+        undo.write(str(path), b"ours")
+        again = deb_undo.Undo(str(tmp_path / "undo"), "cuda")
+        again.give_back_all()
+        assert path.read_text() == "theirs"
+        assert path.stat().st_mode & 0o777 == 0o640
+
+
+class TestWhatDpkgSays:
+    OUTPUT = (
+        "libnccl2\t2.7.3-1+cuda10.2\thold ok installed\n"
+        "libnvidia-gl-440:amd64\t440.118.02-0ubuntu1\tinstall ok installed\n"
+        "libcudnn7\t7.6.5.32-1+cuda10.2\tinstall ok unpacked\n"
+        "old\t1\tdeinstall ok config-files\n"
+    )
+
+    def test_only_what_is_whole_is_installed(self) -> None:
+        assert deb_family.installed(self.OUTPUT) == {
+            "libnccl2": ("2.7.3-1+cuda10.2", True),
+            "libnvidia-gl-440:amd64": ("440.118.02-0ubuntu1", False),
+        }
+        assert deb_family.interrupted(self.OUTPUT) == ["libcudnn7"]
+
+    def test_a_member_that_only_a_glob_names_is_held_to_its_version_too(self) -> None:
+        there = deb_family.installed(self.OUTPUT)
+        pins = [{"packages": ["libnvidia-*-440"], "version": "440.33.01-*"}]
+        wrong = deb_family.wrong_versions(there, {"libnccl2": "2.7.3-1+cuda10.2"}, pins)
+        assert wrong == {"libnvidia-gl-440": None}
+
+    def test_a_simulation_is_read(self) -> None:
+        said = (
+            "Remv nvidia-driver-440 [440.33.01-0ubuntu1]\n"
+            "Inst libnccl2 [2.29.7-1+cuda12.9] (2.7.3-1+cuda10.2 stand-in [amd64])\n"
+            "Inst libnccl-dev (2.7.3-1+cuda10.2 stand-in [amd64])\n"
+            "Conf libnccl2 (2.7.3-1+cuda10.2 stand-in [amd64])\n"
+        )
+        installs, removes = deb_family.simulated(said)
+        assert installs == dict.fromkeys(("libnccl2", "libnccl-dev"), "2.7.3-1+cuda10.2")
+        assert removes == {"nvidia-driver-440": "440.33.01-0ubuntu1"}
+
+    # apt's own words, of apt 2.6
+    @pytest.mark.parametrize(
+        ("said", "meaning"),
+        [
+            ("E: You don't have enough free space in /var/cache/apt/archives/.", "disk is full"),
+            (
+                "W: GPG error: http://x InRelease: The following signatures couldn't be verified"
+                " because the public key is not available: NO_PUBKEY 1112223334445556",
+                "signed with another key",
+            ),
+            ("E: Failed to fetch http://x/y.deb  404  Not Found [IP: 1.2.3.4 80]", "(404)"),
+            (
+                "E: Failed to fetch http://x/y.deb  File has unexpected size (3 != 5)."
+                " Mirror sync in progress?",
+                "cut off",
+            ),
+            ("E: Version '9' for 'libnccl2' was not found", "does not have the version"),
+            ("W: Failed to fetch http://x/InRelease  Could not resolve 'x'", "cannot be reached"),
+        ],
+    )
+    def test_what_apt_says_is_explained(self, said: str, meaning: str) -> None:
+        explained = deb_family.explanation(f"Reading package lists...\n{said}\n")
+        assert explained is not None
+        assert meaning in explained[0]
+        assert said in explained[0]
+
+    def test_what_nobody_knows_is_not_explained(self) -> None:
+        assert deb_family.explanation("E: something new") is None
+
+
+class TestFiles:
+    def test_preferences_pin_the_family_by_name_and_glob(self) -> None:
+        pins = [{"packages": ["nvidia-*-440", "libxnvctrl0"], "version": "440.33.01-*"}]
+        assert deb_family.preferences_text({"cuda-drivers": "440.33.01-1"}, pins) == (
+            "# Made by dlperf_runner\n"
+            "Package: cuda-drivers\nPin: version 440.33.01-1\nPin-Priority: 1001\n"
+            "\n"
+            "Package: nvidia-*-440 libxnvctrl0\nPin: version 440.33.01-*\nPin-Priority: 1001\n"
+        )
+
+    def test_a_source_names_its_own_keyring(self) -> None:
+        repository = {"uri": "https://x/y/", "suite": "bionic", "components": ["stable"]}
+        assert deb_family.source_text(repository, "/etc/apt/keyrings/dlperf-docker.gpg") == (
+            "# Made by dlperf_runner\n"
+            "Types: deb\nURIs: https://x/y/\nSuites: bionic\nComponents: stable\n"
+            "Signed-By: /etc/apt/keyrings/dlperf-docker.gpg\n"
+        )
+
+
+class TestJsonSettings:
+    VALUES = st.recursive(
+        st.integers(0, 3),
+        lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        max_leaves=6,
+    )
+    OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
+
+    @settings(deadline=None)
+    @given(OBJECTS, OBJECTS)
+    def test_what_is_merged_can_be_given_back(self, value: Any, wanted: Any) -> None:
+        new, before = json_settings["merged"](value, wanted)
+        assert json_settings["given_back"](new, wanted, before) == value
+
+    def test_what_others_have_changed_since_stays(self) -> None:
+        wanted = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
+        new, before = json_settings["merged"]({"log-driver": "local"}, wanted)
+        new["runtimes"]["kata"] = {"path": "kata"}
+        new["log-driver"] = "journald"
+        assert json_settings["given_back"](new, wanted, before) == {
+            "log-driver": "journald",
+            "runtimes": {"kata": {"path": "kata"}},
+        }
+
+
+class TestDriverState:
+    def test_the_module_that_runs_says_its_version(self, tmp_path: Path) -> None:
+        version = tmp_path / "proc/driver/nvidia/version"
+        version.parent.mkdir(parents=True)
+        running = driver_state["running"]
+        assert running(str(tmp_path)) is None
+        version.write_text(
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01"
+            "  Wed Nov 13 00:00:22 UTC 2019\n"
+        )
+        assert running(str(tmp_path)) == "440.33.01"
+        version.write_text(
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build\n"
+        )
+        assert running(str(tmp_path)) == "580.105.08"
+
+
+def execute(module: str, **arguments: Any) -> dict[str, Any]:
+    finished = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import runpy, sys, ansible.module_utils as m; m.__path__.append(sys.argv[1]);"
+            "sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+            PROJECT / "module_utils",
+            PROJECT / f"library/{module}.py",
+        ],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert finished.stdout, finished.stderr
+    return json.loads(finished.stdout)
+
+
+class TestVendorFile:
+    def test_it_lies_there_whole_or_not_at_all(self, tmp_path: Path) -> None:
+        source, path = tmp_path / "source.run", tmp_path / "files/driver.run"
+        source.write_bytes(b"stand-in")
+        digest = hashlib.sha256(b"stand-in").hexdigest()
+        wrong = execute("vendor_file", path=str(path), source=str(source), sha256="0" * 64)
+        assert f"sha256 {'0' * 64} was expected, found {digest}" in wrong["msg"]
+        assert list(path.parent.iterdir()) == []
+        given = {"path": str(path), "source": str(source), "sha256": digest, "mode": "0755"}
+        assert execute("vendor_file", **given)["changed"]
+        assert path.stat().st_mode & 0o777 == 0o755
+        assert not execute("vendor_file", **given)["changed"]
+        path.write_bytes(b"damaged")
+        assert execute("vendor_file", **given)["changed"]
+        assert path.read_bytes() == b"stand-in"
+
+    def test_a_source_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        gone = str(tmp_path / "gone.run")
+        result = execute("vendor_file", path=str(tmp_path / "x"), source=gone, sha256="0" * 64)
+        assert f"{gone} is not there" in result["msg"]
+
+
+def test_apts_globs_are_pythons() -> None:
+    """libnvidia-container1 is no part of a driver's family, whose globs end in the branch."""
+    assert not fnmatch.fnmatchcase("libnvidia-container1", "libnvidia-*-440")
+    assert fnmatch.fnmatchcase("libnvidia-compute-440", "libnvidia-*-440")

@@ -1,0 +1,151 @@
+"""The release tables of the GPU roles: complete, of one mind, read by everybody the same way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dlperf_runner.bundle import vendor
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.entry_stack import Driver, Stack
+
+PROJECT = Path(__file__).parents[2]
+ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
+GPU_STACKS = [name for name, stack in load_catalog().stacks.items() if stack.accelerator == "gpu"]
+rules = vendor._rules()
+
+
+def variables(role: str) -> dict[str, Any]:
+    return yaml.safe_load((PROJECT / f"roles/{role}/vars/main.yml").read_text())
+
+
+def test_roles_that_share_a_repository_say_the_same_of_it() -> None:
+    """They share its files on the node, too."""
+    said: dict[str, list[Any]] = {}
+    for role in ROLES:
+        for name, entry in variables(role)[f"__{role}_repositories"].items():
+            said.setdefault(name, []).append(entry)
+    assert len(said["nvidia-cuda"]) == 4
+    for entries in said.values():
+        assert all(entry == entries[0] for entry in entries)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_repository_has_a_key_with_its_whole_fingerprint(role: str) -> None:
+    for entry in variables(role)[f"__{role}_repositories"].values():
+        assert entry["key"]["fingerprints"]
+        for fingerprint in entry["key"]["fingerprints"]:
+            assert re.fullmatch("[0-9A-F]{40}", str(fingerprint))
+        assert entry["url"].startswith("https://")
+        assert entry["key"]["url"].startswith("https://")
+
+
+@pytest.mark.parametrize("name", GPU_STACKS)
+def test_every_version_of_a_stack_can_be_had_on_one_of_its_systems_at_least(name: str) -> None:
+    stack = load_catalog().stack(name)
+    whole = [suite for suite in stack.suites if not vendor.refusals(stack, suite)]
+    assert whole, {suite: vendor.refusals(stack, suite) for suite in stack.suites}
+    for suite in whole:
+        items = vendor.vendor_items(stack, suite)
+        assert {item.wanted_by for item in items} == set(ROLES)
+        for item in items:
+            assert "{" not in item.name + item.source
+            assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
+
+
+def test_what_the_published_cluster_needs() -> None:
+    items = vendor.vendor_items(load_catalog().stack("v100-cuda10.2"), "bionic")
+    assert {item.wanted_by: item.name.split(" ")[0] for item in reversed(items)} == {
+        "nvidia_driver": "cuda-drivers=440.33.01-1",
+        "cuda": "cuda-toolkit-10-2=10.2.89-1",
+        "cudnn": "libcudnn7=7.6.5.32-1+cuda10.2",
+        "nccl": "nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb",
+        "container_runtime": "docker-ce=5:20.10.7~3-0~ubuntu-bionic",
+    }
+    (nccl,) = (item for item in items if item.wanted_by == "nccl")
+    assert nccl.known_by == "sha256 in nccl_archive_sha256"
+
+
+def test_the_run_file_is_a_file() -> None:
+    driver = Driver(version="580.105.08", method="runfile")
+    stack = Stack(name="x", title="x", accelerator="gpu", driver=driver)
+    (item,) = vendor.vendor_items(stack, "bookworm")
+    assert item.kind == "file"
+    assert item.source.endswith("/580.105.08/NVIDIA-Linux-x86_64-580.105.08.run")
+    assert item.known_by == "sha256 in nvidia_driver_sha256"
+
+
+@pytest.mark.parametrize(
+    ("version", "system", "said"),
+    [
+        ("9.9", "ubuntu18.04", "NCCL 9.9 is not known (nccl.version); known is 2.29.7 or 2.7.3"),
+        (
+            "2.7.3",
+            "ubuntu22.04",
+            "NCCL 2.7.3 is not for Ubuntu 22.04 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
+            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.29.7 (nccl.version)",
+        ),
+        (
+            "2.7.3",
+            "centos7",
+            "NCCL 2.7.3 is not for centos 7 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
+            " Ubuntu 18.04; for centos 7, no other NCCL here is (nccl.version)",
+        ),
+        ("2.7.3", "ubuntu18.04", ""),
+    ],
+)
+def test_a_refusal_says_the_reason_and_the_nearest_that_works(
+    version: str, system: str, said: str
+) -> None:
+    releases = variables("nccl")["__nccl_releases"]
+    assert rules.refusal(releases, version, system, "NCCL", "nccl.version") == said
+
+
+def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
+    entry = {"version": "12.9.1", "minimum_driver": "525.60"}
+    assert "needs driver 525.60 or newer, and the stack has 440.33.01" in rules.too_old(
+        entry, "440.33.01", "driver.version"
+    )
+    assert rules.too_old(entry, "580.105.08", "driver.version") == ""
+    assert rules.too_old(entry, "", "driver.version") == ""
+
+
+@pytest.mark.parametrize(
+    ("mirror", "address"),
+    [
+        (None, "https://vendor.example/a/b.run"),
+        ("", "https://vendor.example/a/b.run"),
+        ("http://10.0.0.1:8010/vendor/", "http://10.0.0.1:8010/vendor/vendor.example/a/b.run"),
+        ("/srv/mirror/vendor", "file:/srv/mirror/vendor/vendor.example/a/b.run"),
+    ],
+)
+def test_every_address_is_found_behind_the_mirror(mirror: str | None, address: str) -> None:
+    assert rules.address("https://vendor.example/a/b.run", mirror) == address
+
+
+def test_keys_of_a_mirror_that_signs_anew_are_the_sites() -> None:
+    repositories = {
+        "r": {
+            "url": "https://v.example/{system}/",
+            "key": {"url": "https://v.example/k", "fingerprints": ["A" * 40], "sha256": "0" * 64},
+        }
+    }
+    own = rules.repository(repositories, "r", "ubuntu18.04", None, {})
+    assert own["uri"] == "https://v.example/ubuntu1804/"
+    assert own["key_sha256"] == "0" * 64
+    sites = rules.repository(repositories, "r", "ubuntu18.04", None, {"r": ["B" * 40]})
+    assert sites["fingerprints"] == ["B" * 40]
+    assert "key_sha256" not in sites
+
+
+def test_the_listing_names_what_has_to_give_each_checksum() -> None:
+    catalog = load_catalog()
+    rows = vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "bionic")
+    text = vendor.as_text(rows)
+    assert "sha256 in nccl_archive_sha256" in text
+    assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
+    assert all(len(row) == len(vendor.COLUMNS) and all(row) for row in rows)
