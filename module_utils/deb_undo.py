@@ -114,7 +114,8 @@ class Undo(object):
         if os.path.exists(self.path):
             os.unlink(self.path)
         remove_if_empty(self.folder)
-        remove_if_empty(os.path.dirname(self.folder))
+        if os.path.basename(os.path.dirname(self.folder)) == "dlperf":  # /var/lib/dlperf
+            remove_if_empty(os.path.dirname(self.folder))
 
     # Files
 

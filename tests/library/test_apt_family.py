@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import hashlib
 import json
@@ -16,6 +17,7 @@ import ansible.module_utils
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from standins import ansible_standin, interpreter
 
 PROJECT = Path(__file__).parents[2]
 ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
@@ -327,3 +329,97 @@ def test_apts_globs_are_pythons() -> None:
     """libnvidia-container1 is no part of a driver's family, whose globs end in the branch."""
     assert not fnmatch.fnmatchcase("libnvidia-container1", "libnvidia-*-440")
     assert fnmatch.fnmatchcase("libnvidia-compute-440", "libnvidia-*-440")
+
+
+# What the nodes' interpreters make of it: everything that is computed, and files that come and go.
+COMPUTE = """
+import base64, json, os, sys
+from ansible.module_utils import deb_family, deb_undo, dpkg_locks, openpgp_key
+given = json.load(sys.stdin)
+folder = sys.argv[1]
+undo = deb_undo.Undo(os.path.join(folder, "dlperf", "undo"), "cuda")
+undo.begin({"packages": {}}, lambda: {"a": "1", "b": "1"}, list, list, None)
+undo.directory(os.path.join(folder, "etc"))
+path = os.path.join(folder, "etc", "x.pref")
+undo.write(path, deb_family.preferences_text(given["packages"], given["pins"]).encode("utf-8"))
+undo.finish({"a": "2", "c": "1"})
+record = undo.record
+again = deb_undo.Undo(os.path.join(folder, "dlperf", "undo"), "cuda")
+with open(path) as stream:
+    text = stream.read()
+again.give_back_all()
+again.forget()
+key = base64.b64decode(given["key"])
+there = deb_family.installed(given["dpkg"])
+print(json.dumps({
+    "text": text,
+    "record": [record[name] for name in ("installed", "changed", "removed")],
+    "left": sorted(os.listdir(folder)),
+    "fingerprints": openpgp_key.fingerprints(openpgp_key.dearmored(key)),
+    "installed": there,
+    "wrong": deb_family.wrong_versions(there, given["packages"], given["pins"]),
+    "locked": dpkg_locks.is_locked(os.path.join(folder, "no-lock")),
+}, sort_keys=True))
+"""
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
+def test_old_and_new_interpreters_compute_the_same(
+    keys: dict[str, Any], tmp_path: Path, version: str
+) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    ansible_standin(tmp_path / "path")
+    given = {
+        "key": base64.b64encode(keys["armoured"]).decode(),
+        "packages": {"libnccl2": "2.7.3-1+cuda10.2"},
+        "pins": [{"packages": ["libnvidia-*-440"], "version": "440.33.01-*"}],
+        "dpkg": TestWhatDpkgSays.OUTPUT,
+    }
+    told = []
+    for number, each in enumerate((python, sys.executable)):
+        (folder := tmp_path / str(number)).mkdir()
+        finished = subprocess.run(
+            [each, "-c", COMPUTE, folder],
+            input=json.dumps(given),
+            env={"PYTHONPATH": str(tmp_path / "path")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert finished.returncode == 0, finished.stderr
+        told.append(json.loads(finished.stdout))
+    assert told[0] == told[1]
+    assert told[0]["fingerprints"] == keys["fingerprints"][:1]
+    assert told[0]["record"] == [{"c": "1"}, {"a": "1"}, {"b": "1"}]
+    assert told[0]["left"] == []
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
+def test_old_interpreters_merge_settings(tmp_path: Path, version: str) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    path = tmp_path / "daemon.json"
+    path.write_text('{"log-driver":   "local"}')
+    given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
+    ansible_standin(tmp_path / "path")
+
+    def settle(state: str) -> bool:
+        finished = subprocess.run(
+            [python, PROJECT / "library/json_settings.py"],
+            input=json.dumps({"ANSIBLE_MODULE_ARGS": given | {"state": state}}),
+            env={"PYTHONPATH": str(tmp_path / "path"), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(finished.stdout)["changed"]
+
+    assert settle("present")
+    assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
+    assert not settle("present")
+    assert settle("absent")
+    assert path.read_text() == '{"log-driver":   "local"}'
+    assert not (tmp_path / "undo").exists()
