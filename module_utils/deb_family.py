@@ -94,12 +94,19 @@ def source_text(repository, keyring):
 
 
 def preferences_text(packages, pins):
-    """Priority 1001: apt keeps to these versions, and goes down to them, whatever newer ones there are."""
-    entries = [([name], version) for name, version in sorted(packages.items())]
-    entries += [(pin["packages"], pin["version"]) for pin in pins]
+    """Priority 1001: apt keeps to these versions, and goes down to them, whatever newer ones there are.
+
+    The first record that matches a version counts. A package that is named, and that a glob names too, gets no version but its own.
+    """
+    entries = []
+    for name, version in sorted(packages.items()):
+        entries.append(([name], version, 1001))
+        if any(is_member(name, pin["packages"]) for pin in pins):
+            entries.append(([name], "*", -1))
+    entries += [(pin["packages"], pin["version"], 1001) for pin in pins]
     return HEADER + "\n".join(
-        "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(names), version)
-        for names, version in entries
+        "Package: %s\nPin: version %s\nPin-Priority: %d\n" % (" ".join(names), version, priority)
+        for names, version, priority in entries
     )
 
 

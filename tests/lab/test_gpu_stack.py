@@ -406,6 +406,9 @@ def test_another_stack_and_back(cluster: Cluster) -> None:
     }
     old = ("nvidia-driver-440", "cuda-drivers", "cuda-toolkit-10-2", "libcudnn7", "libcublas10")
     assert cluster.versions(*new) == new
+    upgrade = "apt-get update >/dev/null; apt-get -y dist-upgrade && apt-get -y install"
+    cluster.lab.said("node2", f"{upgrade} {' '.join(new)}")
+    assert cluster.versions(*new) == new
     assert cluster.lab.ssh("node2", f"dpkg-query -W {' '.join(old)} | grep .").stdout == ""
     cluster.lab.said("node2", UBUNTU.format("18.04", "bionic"))
     status, output = cluster.provision()

@@ -232,6 +232,17 @@ class TestFiles:
             "Package: nvidia-*-440 libxnvctrl0\nPin: version 440.33.01-*\nPin-Priority: 1001\n"
         )
 
+    def test_a_glob_lets_no_other_version_of_a_named_package_in(self) -> None:
+        """12.9.* is 12.9.2 too, which is not the toolkit that was asked for."""
+        pins = [{"packages": ["cuda-*-12-9"], "version": "12.9.*"}]
+        text = deb_family.preferences_text({"cuda-toolkit-12-9": "12.9.1-1"}, pins)
+        records = [block.splitlines()[-3:] for block in text.split("\n\n")]
+        assert records == [
+            ["Package: cuda-toolkit-12-9", "Pin: version 12.9.1-1", "Pin-Priority: 1001"],
+            ["Package: cuda-toolkit-12-9", "Pin: version *", "Pin-Priority: -1"],
+            ["Package: cuda-*-12-9", "Pin: version 12.9.*", "Pin-Priority: 1001"],
+        ]
+
     def test_a_source_names_its_own_keyring(self) -> None:
         repository = {"uri": "https://x/y/", "suite": "bionic", "components": ["stable"]}
         assert deb_family.source_text(repository, "/etc/apt/keyrings/dlperf-docker.gpg") == (
