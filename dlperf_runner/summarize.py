@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import logs
 from .errors import UserError
-from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME, FoundRun, Known, find_runs, format_of, open_log
+from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME, find_runs, format_of, open_log
 from .frame import Row, make_frame
 from .measure import SAMPLES_PER_SECOND, Expected, Measured, Measurement, Rule, measure
+from .recorded import FoundRun, Known
 from .stats import GPU_MEMORY
 
 if TYPE_CHECKING:
