@@ -112,7 +112,7 @@ def test_oneflow_trains_on_two_nodes(tmp_path: Path) -> None:
     try:
         lab.play("provision.yml")
         campaign = tmp_path / "campaign"
-        lab.play("bench.yml", "-e", "model=resnet50v1.5", "-e", f"campaign={campaign}")
+        lab.play("bench.yml", "-e", "framework=oneflow", "-e", f"campaign={campaign}")
         check_campaign(lab, campaign, {"oneflow-resnet50v1.5": ["1n1g", "1n2g", "2n2g"]})
     finally:
         lab.down()
