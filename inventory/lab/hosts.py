@@ -22,6 +22,14 @@ def process_start(pid):
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def images(directory):
+    """Digests of the images that were made on this lab's nodes."""
+    try:
+        return json.loads((directory / "container_images.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
 def inventory(directory):
     try:
         lab = json.loads((directory / "lab.json").read_text())
@@ -38,6 +46,7 @@ def inventory(directory):
                 "dlperf_lab_dir": str(directory),
                 "dlperf_lab_is_up": is_up,
                 "dlperf_frameworks": frameworks,
+                "dlperf_container_images": images(directory) if is_up else {},
                 # A link where the directory's path is too long for a socket.
                 "ansible_control_path_dir": os.path.realpath(directory / "cm"),
             },

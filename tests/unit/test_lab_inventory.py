@@ -70,3 +70,13 @@ def test_the_local_inventory_is_this_machine_by_its_own_name() -> None:
     script = str(PROJECT / "inventory/local/hosts.py")
     done = subprocess.run([script, "--list"], check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["nodes"]["hosts"] == [os.uname().nodename]
+
+
+def test_images_that_were_made_on_the_nodes_are_known_by_digest_while_the_lab_is_up(
+    tmp_path: Path,
+) -> None:
+    images = {"localhost/dlperf-mxnet": "sha256:" + "0" * 64}
+    (tmp_path / "container_images.json").write_text(json.dumps(images))
+    assert listing(tmp_path)["nodes"]["vars"]["dlperf_container_images"] == {}
+    write_state(tmp_path, nodes=1, pid=os.getpid(), started=started(os.getpid()))
+    assert listing(tmp_path)["nodes"]["vars"]["dlperf_container_images"] == images

@@ -49,7 +49,15 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # What a lab's directory may hold; nothing else is ever removed from it, and nothing at all from a
 # directory without the mark.
 MARK = ".dlperf-lab"
-STATE = ("lab.json", "ssh_config", "known_hosts", "id_ed25519", "id_ed25519.pub", "holder.log")
+STATE = (
+    "lab.json",
+    "ssh_config",
+    "known_hosts",
+    "id_ed25519",
+    "id_ed25519.pub",
+    "holder.log",
+    "container_images.json",
+)
 STATE_DIRECTORIES = ("host_keys", "log", "cm", "root")
 
 # Tried in fresh namespaces before anything is made, so that a machine that forbids one says which.

@@ -106,6 +106,7 @@ class Node:
         self.changes = Path(f"nodes/{number}/upper")
         self.work = Path(f"nodes/{number}/work")
         self.root = Path(f"nodes/{number}/root")
+        self.images = Path(f"nodes/{number}/images")
         self.keys = Path(lab["directory"]) / "host_keys"
         self.log = Path(lab["directory"]) / "log" / f"{self.name}.log"
 
@@ -146,12 +147,33 @@ def mount_kernel(node):
         (root / "dev" / name).symlink_to(target)
     (root / "dev/pts").mkdir()
     mount("devpts", root / "dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
+    (root / "dev/mqueue").mkdir()
     (root / "dev/shm").mkdir()
     mount("tmpfs", root / "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
     mount("tmpfs", root / "run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755")
     for name, mode in (("lock", 0o1777), ("sshd", 0o755)):
         (root / "run" / name).mkdir()
         (root / "run" / name).chmod(mode)
+
+
+def mount_for_containers(node):
+    """What container engines of ordinary users need on a node.
+
+    A /proc that nothing covers is somewhere (the kernel lets a container have one of its own only
+    then, and /proc/sys is covered above), a folder that is no cgroup is where one would be, and
+    images lie on no overlay.
+    """
+    uncovered = node.root / "run/lab/proc"
+    uncovered.mkdir(parents=True)
+    uncovered.parent.chmod(0o700)
+    mount("proc", uncovered, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    cgroup = node.root / "sys/fs/cgroup"
+    if cgroup.is_dir():
+        mount("tmpfs", cgroup, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=755,size=64k")
+    images = node.root / "var/lib/containers"
+    for directory in (images, node.images):
+        directory.mkdir(parents=True, exist_ok=True)
+    bind(node.images, images)
 
 
 def write_identity(node):
@@ -205,6 +227,7 @@ def run_node(node, ready, gate, started):
     os.close(started)
     mount_root(node)
     mount_kernel(node)
+    mount_for_containers(node)
     write_identity(node)
     with node.log.open("ab") as log:
         os.dup2(log.fileno(), 1)
