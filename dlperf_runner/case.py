@@ -62,22 +62,26 @@ class Case:
     topology: Topology
     window: Window
     variant: str = ""  # the network, where a workload has several
+    container: str = ""  # the engine, where it does not run bare
 
     @property
     def id(self) -> str:
         batch = self.batch
-        name = f"{self.workload}-{self.source}" + (f"_{self.variant}" if self.variant else "")
+        name = f"{self.workload}-{self.source}" + (f"-{self.container}" if self.container else "")
+        name += f"_{self.variant}" if self.variant else ""
         return f"{name}_{batch.precision}_b{batch.batch_size_per_device}_{self.topology}"
 
 
 @dataclass(frozen=True)
 class Command:
-    """What is executed on one host, by the benchmark user: an argv list, never a shell line."""
+    """What is executed on one host, by the benchmark user: an argv list, never a shell line.
+    `cleanup` is executed there before it, and when it has ended, however that was."""
 
     host: str
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    cleanup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class Run:
     stack: str
     accelerator: str
     environment: str
+    container: str  # engine and image by digest, as `podman name@sha256:...`; empty: bare
     log_format: str
     log_name: str
     timeout_s: int

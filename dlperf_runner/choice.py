@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
+from .containers import ENGINES
 from .errors import UserError
 
 SOURCE_NAMES = ("builtin", "upstream")
@@ -26,6 +27,7 @@ class Choice:
     source: tuple[str, ...] = ()
     iterations: int | None = None
     warmup: int | None = None
+    container: str | None = None
     parameters: dict[str, str] = field(default_factory=dict)
 
 
@@ -43,6 +45,13 @@ def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) 
                 where=option_name("source"),
                 expected=f"one of {', '.join(SOURCE_NAMES)}",
             )
+    container = texts.get("container") or None
+    if container not in (None, *ENGINES):
+        raise UserError(
+            f"unknown container engine {container!r}",
+            where=option_name("container"),
+            expected=f"one of {', '.join(ENGINES)}; none for no container",
+        )
     return Choice(
         model=_names(texts, "model"),
         framework=_names(texts, "framework"),
@@ -56,6 +65,7 @@ def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) 
         source=source,
         iterations=_number(texts, "iterations"),
         warmup=_number(texts, "warmup", least=0),
+        container=container,
         parameters=_parameters(parameters),
     )
 

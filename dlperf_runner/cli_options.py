@@ -24,6 +24,7 @@ CHOICE = (
     ("source", "NAME[,NAME]", "builtin (default) or upstream."),
     ("iterations", "N", "Steps of each run."),
     ("warmup", "N", "First steps, which are not measured; default: in the published proportion."),
+    ("container", "ENGINE", "docker or podman: in containers; default: bare where that can be."),
 )
 ParameterTexts = Annotated[
     list[str] | None,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from .entry_types import Entry, Name, RelativePath
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from .entry_types import Entry, Name, RelativePath, wrong
 
 
 class Horovod(Entry):
@@ -25,17 +29,40 @@ class OperatorWheel(Entry):
     reason: str
 
 
-class Environment(Entry):
-    """A framework's virtual environment on the nodes of one stack."""
+class Container(Entry):
+    """An image that holds the environment, by the name that its registry knows it by. It is run by
+    the digest that the inventory gives for that name. `python` and `mpirun` are those inside."""
 
-    python: str
-    requirements: RelativePath
+    image: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._:/-]*[a-z0-9]$")]
+    python: str = "python"
+    mpirun: str = "mpirun"
+
+
+class Environment(Entry):
+    """A framework's virtual environment on the nodes of one stack, or the image that holds it.
+
+    Without requirements there is the image only; without `container`, the image is made of a
+    node's own environment.
+    """
+
+    python: str | None = None
+    requirements: RelativePath | None = None
+    container: Container | None = None
     distribution: str | None = None  # the framework's own among the requirements; None: its name
     sdists: tuple[str, ...] = ()  # those of the requirements that have no wheel; pure Python
     horovod: Horovod | None = None
     operator_wheels: tuple[OperatorWheel, ...] = ()
     tensor: str | None = None  # where it is not the framework's
     eager: str | None = None  # what old versions must call first, that tensors hold numbers
+
+    @model_validator(mode="after")
+    def _there_is_something(self) -> Environment:
+        if (self.python is None) != (self.requirements is None):
+            missing = "python" if self.python is None else "requirements"
+            raise wrong("an environment has an interpreter and requirements", missing, None)
+        if self.requirements is None and self.container is None:
+            raise wrong("this environment is empty", "python and requirements, or container", {})
+        return self
 
 
 class Framework(Entry):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .containers import ENGINES
 from .errors import UserError
 
 GROUP = "nodes"
@@ -32,6 +33,8 @@ class Node:
 
     `address` is the node's address on `interface`, the network that the benchmark uses;
     `interface` is empty where the inventory names none. `env` is exported to every rank.
+    `container_images` is digests by the images' names, `container_data` directories that
+    containers see, read-only.
     """
 
     name: str
@@ -46,6 +49,10 @@ class Node:
     env: dict[str, str] = field(default_factory=dict)
     mpirun: str = "/usr/bin/mpirun"
     mpirun_args: tuple[str, ...] = ()
+    container_engine: str = ""
+    container_images: dict[str, str] = field(default_factory=dict)
+    container_data: tuple[str, ...] = ()
+    container_args: tuple[str, ...] = ()
 
 
 def read_inventory(
@@ -172,6 +179,25 @@ def _absolute_path(value: Any) -> str | None:
     return value if _text(value) and value.startswith("/") else None
 
 
+def _absolute_paths(value: Any) -> tuple[str, ...] | None:
+    # The engines separate source and target by a colon.
+    paths = _texts(value)
+    if paths is None or not all(path.startswith("/") and ":" not in path for path in paths):
+        return None
+    return paths
+
+
+def _digests(value: Any) -> dict[str, str] | None:
+    # What a digest is, is checked where one is used, with the image's name in the message.
+    if isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items()):
+        return dict(value)
+    return None
+
+
+def _engine(value: Any) -> str | None:
+    return value if value in ("", *ENGINES) else None
+
+
 def _interface(value: Any) -> str | None:
     # A value that begins with a dash would be an option of mpirun, a comma a second interface.
     known = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*|", value)
@@ -199,6 +225,10 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_env": ("env", _environment, "variable names, each with a text or a number"),
     "dlperf_mpirun": ("mpirun", _absolute_path, "an absolute path"),
     "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
+    "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
+    "dlperf_container_images": ("container_images", _digests, "digests by the images' names"),
+    "dlperf_container_data": ("container_data", _absolute_paths, "a list of absolute paths"),
+    "dlperf_container_args": ("container_args", _texts, "a list of options of the engine"),
 }
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from . import launchers
+from . import containers, launchers
 from .case import Case, Run, Window
 from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
 from .choice import Choice
@@ -135,6 +135,9 @@ def _runs(
     source = _source(workload, case)
     on_gpu = _on_gpu(catalog, first)
     environment = _environment(catalog, workload, source, first)
+    python = f"{ENVIRONMENTS}/{environment}/bin/python"
+    image = _image(choice, catalog, workload, environment, python, hosts)
+    case = replace(case, container=image.engine if image else "")
     parameters = _merged_parameters(choice, workload, matrix, case.variant)
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
@@ -143,7 +146,7 @@ def _runs(
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
         values: dict[str, object] = {
             **parameters,
-            "python": f"{ENVIRONMENTS}/{environment}/bin/python",
+            "python": image.python if image else python,
             "workload": workload.name,
             "framework": workload.framework,
             "model": case.model,
@@ -161,6 +164,21 @@ def _runs(
             "repeat": repeat,
         }
         program = _program(workload, source, case, values, on_gpu)
+        launched = containers.inside(hosts, image) if image else hosts
+        commands = launchers.launch(source.launcher or workload.launcher, program, launched)
+        if image:
+            commands = tuple(
+                containers.enclose(
+                    command,
+                    image,
+                    hosts,
+                    f"{case.id}/r{repeat}",
+                    source=f"{SOURCES}/{workload.name}-{case.source}",
+                    on_gpu=on_gpu,
+                    has_fabric=catalog.stacks[first.stack].infiniband is not None,
+                )
+                for command in commands
+            )
         runs.append(
             Run(
                 id=f"{case.id}/r{repeat}",
@@ -180,13 +198,14 @@ def _runs(
                 stack=first.stack,
                 accelerator=first.accelerator,
                 environment=environment,
+                container=str(image or ""),
                 log_format=workload.log_format,
                 log_name=f"{short_name}_b{batch.batch_size_per_device}"
                 f"_{batch.precision}_{repeat}.log",
                 timeout_s=_timeout(workload, matrix_name, window),
                 hosts=tuple(host.name for host in hosts),
                 parameters=parameters,
-                commands=launchers.launch(source.launcher or workload.launcher, program, hosts),
+                commands=commands,
             )
         )
     return runs
@@ -263,6 +282,21 @@ def _environment(catalog: Catalog, workload: Workload, source: Source, node: Nod
             expected=f"one of {', '.join(framework.stacks)}",
         )
     return name
+
+
+def _image(
+    choice: Choice,
+    catalog: Catalog,
+    workload: Workload,
+    name: str,
+    python: str,
+    hosts: tuple[Node, ...],
+) -> containers.Image | None:
+    """The image that the runs are made in, where they do not run bare."""
+    stack = hosts[0].stack
+    environment = catalog.framework(workload.framework).environments_on(stack)[name]
+    engine = containers.engine_for(choice.container, environment, catalog.stacks[stack], hosts[0])
+    return containers.image_for(engine, name, python, environment, hosts) if engine else None
 
 
 def _merged_parameters(

@@ -24,6 +24,13 @@ options:
   argv: {description: "The command.", type: list, elements: str, required: true}
   env: {description: "Environment variables besides HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
   cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
+  cleanup:
+    description: >-
+      A command that removes what O(argv) may leave outside of its process group (a container, which its engine holds). It runs before it
+      and when it has ended, however that was; whether it succeeds is not asked.
+    type: list
+    elements: str
+    default: []
   log: {description: "File name of the log inside O(directory).", type: str, required: true}
   timeout_s: {description: "Seconds after which the command is ended.", type: int, default: 3600}
   lease_s: {description: "Seconds without a call after which the command is ended.", type: int, default: 90}
@@ -83,6 +90,7 @@ from ansible.module_utils.gpu_memory import Sampler, signal_group
 
 POLL_S = 0.05
 GRACE_S = 10
+CLEANUP_S = 60
 
 
 def write_whole(path, data):
@@ -123,6 +131,30 @@ def end_group(process):
     return process.wait()
 
 
+def clean_up(params):
+    if not params["cleanup"]:
+        return
+    with open(os.devnull, "r+b") as nothing:
+        try:
+            child = subprocess.Popen(
+                params["cleanup"],
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                cwd="/",
+                env=environment(params["env"]),
+                preexec_fn=os.setsid,
+                close_fds=True,
+            )
+        except (IOError, OSError):
+            return  # what it would remove cannot have been started either
+    deadline = time.time() + CLEANUP_S
+    while child.poll() is None and time.time() < deadline:
+        time.sleep(POLL_S)
+    signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+
+
 def environment(extra):
     user = pwd.getpwuid(os.getuid())
     base = {
@@ -138,6 +170,7 @@ def environment(extra):
 
 def supervise(params, state_file, lease_file, log_file):
     """Run the command to its end, its time-out, or the end of the lease. Never returns."""
+    clean_up(params)  # what a launch left whose supervisor was killed
     state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
     reason = ""
     try:
@@ -173,7 +206,9 @@ def supervise(params, state_file, lease_file, log_file):
         with open(log_file, "ab") as log:
             log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
         state.update(exit_status=127)
-    state.update(ended=time.time(), reason=reason, finished=True)
+    state.update(ended=time.time(), reason=reason)
+    clean_up(params)
+    state.update(finished=True)
     write_whole(state_file, state)
     os._exit(0)
 
@@ -215,6 +250,7 @@ def main():
             "argv": {"type": "list", "elements": "str", "required": True},
             "env": {"type": "dict", "default": {}},
             "cwd": {"type": "str", "default": ""},
+            "cleanup": {"type": "list", "elements": "str", "default": []},
             "log": {"type": "str", "required": True},
             "timeout_s": {"type": "int", "default": 3600},
             "lease_s": {"type": "int", "default": 90},

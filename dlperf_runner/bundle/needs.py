@@ -89,6 +89,9 @@ def of_stack(
     requirements = [UV]
     skipped = []
     for name, environment in _environments(catalog, stack.name, frameworks).items():
+        if environment.python is None or environment.requirements is None:
+            skipped.append(Skipped(name, "it is an image, which nodes pull from its registry"))
+            continue
         if not SpecifierSet(environment.python).contains(suite.python):
             reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
             skipped.append(Skipped(name, reason))

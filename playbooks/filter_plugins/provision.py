@@ -37,6 +37,7 @@ def environments(
     """One environment per name (a framework's, or `<framework>-<flavor>`), as the roles take it;
     its files get `root` in front.
 
+    One that is an image only is left out: there is nothing to be installed.
     One that is not there for the stack is refused, with the stacks that it has, and so is one that
     needs a wheel of the operator's which `operator_wheels` (the inventory's variable) lacks.
     """
@@ -47,6 +48,8 @@ def environments(
             known = ", ".join(stacks)
             raise ValueError(f"{name} has no environment for the stack {stack}, only for: {known}")
         entry = stacks[stack]
+        if "requirements" not in entry:
+            continue
         environment = {
             "name": name,
             "path": f"{directory}/envs/{name}",
@@ -68,6 +71,16 @@ def environments(
             }
         found.append(environment)
     return found
+
+
+def images(names: Sequence[str], stack: str, root: str) -> list[str]:
+    """Images that are all there is of an environment, by the names of their registry."""
+    entries = (_framework(name, root)[1].get(stack, {}) for name in names)
+    return [
+        entry["container"]["image"]
+        for entry in entries
+        if "container" in entry and "requirements" not in entry
+    ]
 
 
 def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -162,5 +175,6 @@ class FilterModule:
             "provision_complete": complete,
             "provision_document": document,
             "provision_environments": environments,
+            "provision_images": images,
             "provision_only": only,
         }

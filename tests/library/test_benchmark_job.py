@@ -165,3 +165,30 @@ def test_check_mode_starts_nothing(tmp_path: Path) -> None:
     result = call(tmp_path / "r1", "/bin/true", _ansible_check_mode=True)
     assert result["changed"]
     assert not (tmp_path / "r1").exists()
+
+
+@pytest.mark.parametrize("ends", ["by itself", "by its time-out"])
+def test_what_outlives_the_group_is_removed(tmp_path: Path, ends: str) -> None:
+    """As a container does, which its engine holds: the command's group ends, and it does not."""
+    notes, pids = tmp_path / "notes", tmp_path / "pids"
+    marker = f"dlperf-outlives-{os.getpid()}-{ends.replace(' ', '')}"
+    code = (
+        "import subprocess, sys, time\n"
+        f"open({str(notes)!r}, 'a').write('command\\n')\n"
+        "child = [sys.executable, '-c', 'import time; time.sleep(60)', sys.argv[1]]\n"
+        "pid = subprocess.Popen(child, start_new_session=True).pid\n"
+        f"open({str(pids)!r}, 'w').write(str(pid))\n"
+        f"time.sleep({0 if ends == 'by itself' else 60})"
+    )
+    cleanup = f"echo cleanup >> {notes}; test ! -e {pids} || kill -9 $(cat {pids})"
+    argv = (sys.executable, "-c", code, marker)
+    result = call(tmp_path, *argv, cleanup=["/bin/sh", "-c", cleanup], timeout_s=2, wait_s=30)
+    assert (result["finished"], result["reason"]) == (True, "timeout" if "out" in ends else "")
+    assert until_gone(marker)
+    # Before it too: an earlier launch may have left something under the same name.
+    assert notes.read_text().splitlines() == ["cleanup", "command", "cleanup"]
+
+
+def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
+    result = call(tmp_path, "/bin/true", cleanup=["/nowhere/podman"])
+    assert (result["exit_status"], result["tail"]) == (0, "")

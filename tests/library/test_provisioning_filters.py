@@ -232,3 +232,14 @@ def test_an_environment_is_as_pinned_only_by_its_python_and_every_version() -> N
     assert not provision.as_pinned(PINS, environment(alpha="1.0", beta_x="2"), "3.11.2")
     assert not provision.as_pinned(PINS, environment(alpha="1.0"), "3.11.2")
     assert not provision.as_pinned(PINS, None, "3.11.2")
+
+
+def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: str) -> None:
+    image = "registry.example/net:1"
+    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path.write_text(
+        path.read_text().replace("  cpu:", f"  big: {{container: {{image: '{image}'}}}}\n  cpu:")
+    )
+    assert provision.environments(["net"], "big", root) == []
+    assert provision.images(["net"], "big", root) == [image]
+    assert provision.images(["net"], "cpu", root) == []

@@ -94,6 +94,7 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "stack": "cpu",
         "accelerator": "cpu",
         "environment": "mxnet",
+        "container": "",
         "log_format": "gluoncv_horovod",
         "log_name": "rn50_b2_fp32_1.log",
         "timeout_s": 900,

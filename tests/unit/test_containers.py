@@ -1,0 +1,293 @@
+"""Launches inside containers, as whole command lines: what runs bare, with an engine around it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from plan_examples import gpu_nodes, lab_nodes
+
+from dlperf_runner.case import Command
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.choice import Choice
+from dlperf_runner.containers import Image, container_name, enclose, inside
+from dlperf_runner.errors import UserError
+from dlperf_runner.inventory import Node
+from dlperf_runner.launchers import Program, launch
+from dlperf_runner.plan import make_plan
+
+NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
+DIGEST = "sha256:" + "5f" * 32
+SOURCE = "/opt/dlperf/src/tensorflow-resnet50v1.5-builtin"
+REMOTE_SHELL = Path(__file__).parents[2] / "roles/container/files/remote_shell.sh"
+
+
+def v100_nodes(count: int = 4, **changes: object) -> tuple[Node, ...]:
+    """The cluster of the published tests, whose inventory gives the image's digest."""
+    changes = {"container_images": {NGC: DIGEST}, **changes}
+    return tuple(
+        replace(node, stack="v100-cuda10.2", frameworks=("tensorflow",), **changes)  # type: ignore[arg-type]
+        for node in gpu_nodes(count)
+    )
+
+
+def planned(inventory: tuple[Node, ...], **choice: object) -> list[Command]:
+    chosen = Choice(framework=("tensorflow",), **choice)  # type: ignore[arg-type]
+    return [run.commands[0] for run in make_plan(chosen, load_catalog(), inventory)]
+
+
+# ---- the NGC image, docker
+
+
+ON_FOUR_NODES = "dlperf-tensorflow-resnet50v1.5-builtin-docker_{precision}_b256_4n8g-r1"
+
+
+def docker_options(name: str) -> tuple[str, ...]:
+    """What the containers of all nodes are started with."""
+    return (
+        "--rm",
+        *("--name", name),
+        *("--pull", "never"),
+        *("--log-driver", "none"),
+        *("--network", "host"),
+        *("--uts", "host"),
+        *("--ipc", "host"),
+        *("--gpus", "all"),
+        *("--ulimit", "memlock=-1"),
+        *("--ulimit", "stack=67108864"),
+        *("--device", "/dev/infiniband"),
+        *("--cap-add", "IPC_LOCK"),
+        *("--volume", f"{SOURCE}:{SOURCE}:ro"),
+        *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
+        *("--volume", "/datasets:/datasets:ro"),
+        *("--workdir", SOURCE),
+        *("--env", "HOME=/tmp"),
+        *("--volume", "/opt/dlperf/container:/opt/dlperf/container:ro"),
+    )
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp"])
+def test_the_published_case_on_four_nodes_in_nvidias_image(precision: str) -> None:
+    nodes = v100_nodes(container_data=("/datasets",), container_args=("--shm-size=1g",))
+    (command,) = planned(nodes, precision=(precision,), nodes=(4,))
+    name = ON_FOUR_NODES.format(precision=precision)
+    image = f"nvcr.io/nvidia/tensorflow@{DIGEST}"
+    user = (
+        'exec docker run --user "$(id -u):$(id -g)" --volume /etc/passwd:/etc/passwd:ro'
+        " --volume /etc/group:/etc/group:ro"
+    )
+    assert command.argv == (
+        *("/bin/sh", "-c", user + ' --volume "$HOME/.ssh:$HOME/.ssh:ro" "$@"', "docker"),
+        *docker_options(name),
+        *("--volume", "/etc/ssh/ssh_known_hosts:/etc/ssh/ssh_known_hosts:ro"),
+        *("--env", "OMP_NUM_THREADS"),
+        *("--env", "NCCL_SOCKET_IFNAME"),
+        *("--env", "DLPERF_REMOTE_CONTAINER"),
+        *("--env", "DLPERF_REMOTE_USER"),
+        "--shm-size=1g",
+        image,
+        "mpirun",
+        *("--host", "node1:8,node2:8,node3:8,node4:8"),
+        *("-np", "32"),
+        *("--bind-to", "none"),
+        *("--map-by", "slot"),
+        *("--mca", "btl_tcp_if_include", "ib0"),
+        *("--mca", "oob_tcp_if_include", "ib0"),
+        *("--mca", "pml", "ob1"),
+        *("--mca", "btl", "^openib"),
+        *("--wdir", SOURCE),
+        *("-x", "OMP_NUM_THREADS"),
+        *("-x", "NCCL_SOCKET_IFNAME"),
+        *("--mca", "plm_rsh_agent", "/opt/dlperf/container/remote_shell"),
+        *("--mca", "plm_rsh_no_tree_spawn", "1"),
+        "--leave-session-attached",
+        *("python", "-u", "tensorflow_resnet50.py"),
+        *("--batch-size", "256"),
+        *("--precision", precision),
+        *("--iterations", "500"),
+        *("--warmup-steps", "200"),
+        *("--display-every", "10"),
+        *("--image-size", "224"),
+        *("--classes", "1001"),
+        "--xla",
+        *("--inter-op-threads", "4"),
+    )
+    assert command.cwd == SOURCE
+    assert command.cleanup == ("docker", "rm", "--force", name)
+    assert command.env == {
+        "OMP_NUM_THREADS": "1",
+        "NCCL_SOCKET_IFNAME": "ib0",
+        "DLPERF_REMOTE_USER": "dlperf",
+        "DLPERF_REMOTE_CONTAINER": command.env["DLPERF_REMOTE_CONTAINER"],
+    }
+    # What the other nodes' shells are given: the same container, without the user's key.
+    assert tuple(shlex.split(command.env["DLPERF_REMOTE_CONTAINER"])) == (
+        *("/bin/sh", "-c", user + ' "$@"', "docker"),
+        *docker_options(name),
+        "--shm-size=1g",
+        image,
+    )
+
+
+def test_one_node_needs_no_way_to_others() -> None:
+    command = planned(v100_nodes(), precision=("fp32",), nodes=(1,), gpus_per_node=(8,))[0]
+    assert not {"plm_rsh_agent", "--leave-session-attached"} & set(command.argv)
+    assert "ssh" not in " ".join(command.argv)
+    assert command.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+
+
+def test_the_run_says_in_what_it_was_made() -> None:
+    run = make_plan(Choice(framework=("tensorflow",)), load_catalog(), v100_nodes())[0]
+    assert run.container == f"docker nvcr.io/nvidia/tensorflow@{DIGEST}"
+    assert run.case == "tensorflow-resnet50v1.5-builtin-docker_fp32_b256_1n1g"
+
+
+def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
+    nodes = v100_nodes(container_engine="podman")
+    argv = planned(nodes, precision=("fp32",), nodes=(1,), gpus_per_node=(1,))[0].argv
+    gpus = argv.index("nvidia.com/gpu=all")
+    assert argv[gpus - 1 : gpus + 3] == ("--device", "nvidia.com/gpu=all", "--ulimit", "host")
+    assert "--gpus" not in argv
+
+
+@pytest.mark.parametrize(
+    ("images", "said"),
+    [
+        ({}, ("host node1: dlperf_container_images", "is not run by its tag", f"{NGC}: sha256:")),
+        ({NGC: "20.12-tf1-py3"}, ("no digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
+        ({NGC: DIGEST[:-1]}, ("no digest",)),
+        ({NGC.split(":")[0]: DIGEST}, ("found nvcr.io/nvidia/tensorflow)",)),
+    ],
+)
+def test_an_image_without_a_digest_is_not_run(
+    images: dict[str, str], said: tuple[str, ...]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        planned(v100_nodes(container_images=images))
+    for text in said:
+        assert text in str(caught.value)
+
+
+def test_nodes_with_different_images_are_refused() -> None:
+    first, second, *_ = v100_nodes()
+    other = replace(second, container_images={NGC: "sha256:" + "60" * 32})
+    with pytest.raises(UserError, match=r"host node2: dlperf_container_images: nodes of one run"):
+        planned((first, other), nodes=(2,), gpus_per_node=(8,))
+
+
+# ---- an environment in an image made of a node, podman
+
+
+def made(count: int) -> tuple[Node, ...]:
+    images = {"localhost/dlperf-mxnet": DIGEST}
+    return tuple(replace(node, container_images=images) for node in lab_nodes(count))
+
+
+def test_the_lab_in_podman() -> None:
+    chosen = Choice(model=("resnet50v1b",), nodes=(2,), container="podman")
+    (run,) = make_plan(chosen, load_catalog(), made(2))
+    (command,) = run.commands
+    name = "dlperf-mxnet-resnet50v1b-builtin-podman_fp32_b2_2n2g-r1"
+    source = "/opt/dlperf/src/mxnet-resnet50v1b-builtin"
+    end = command.argv.index("/usr/bin/mpirun")
+    assert command.argv[:end] == (
+        *("/bin/sh", "-c", 'exec podman run --volume "$HOME/.ssh:/root/.ssh:ro" "$@"', "podman"),
+        "--rm",
+        *("--name", name),
+        *("--pull", "never"),
+        *("--log-driver", "none"),
+        *("--network", "host"),
+        *("--uts", "host"),
+        *("--ipc", "host"),
+        *("--volume", f"{source}:{source}:ro"),
+        *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
+        *("--workdir", source),
+        *("--env", "HOME=/tmp"),
+        *("--volume", "/opt/dlperf/container:/opt/dlperf/container:ro"),
+        *("--volume", "/etc/ssh/ssh_known_hosts:/etc/ssh/ssh_known_hosts:ro"),
+        *("--env", "OMP_NUM_THREADS"),
+        *("--env", "OMPI_ALLOW_RUN_AS_ROOT"),
+        *("--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
+        *("--env", "DLPERF_REMOTE_CONTAINER"),
+        *("--env", "DLPERF_REMOTE_USER"),
+        f"localhost/dlperf-mxnet@{DIGEST}",
+    )
+    assert "/opt/dlperf/envs/mxnet/bin/python" in command.argv[end:]
+    assert command.cleanup == ("podman", "rm", "--force", "--ignore", "--time", "0", name)
+
+
+def test_bare_is_bare_whatever_images_there_are() -> None:
+    (run,) = make_plan(Choice(model=("resnet50v1b",), nodes=(2,)), load_catalog(), made(2))
+    assert (run.container, run.commands[0].cleanup) == ("", ())
+    assert run.commands[0].argv[0] == "/usr/bin/mpirun"
+
+
+def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
+    """Without mpirun the other nodes' commands are containers of their own."""
+    image = Image(
+        "podman", f"localhost/dlperf-paddle@{DIGEST}", "/opt/dlperf/envs/paddle/bin/python"
+    )
+    nodes = lab_nodes(2)
+    program = Program((image.python, "-u", "train.py"), 2, on_gpu=False, cwd="/opt/dlperf/src/p")
+    commands = launch("paddle_launch", program, inside(nodes, image))
+    for command in commands:
+        enclosed = enclose(command, image, nodes, "p/r1", source="/opt/dlperf/src/p")
+        assert enclosed.host == command.host
+        assert enclosed.argv[2] == ('exec podman run --volume "$PWD:$PWD" --workdir "$PWD" "$@"')
+        assert enclosed.argv[-len(command.argv) :] == command.argv
+        assert "--workdir" not in enclosed.argv
+        assert "DLPERF_REMOTE_CONTAINER" not in enclosed.env
+
+
+def test_names_of_containers_are_of_characters_that_engines_allow() -> None:
+    assert container_name("a-b_c/r 1") == "dlperf-a-b_c-r-1"
+
+
+# ---- the remote shell, with a stand-in for ssh that has a real shell execute what it is given
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\necho "$1 $2 $3 $4 $5"\nshift 5\nexec /bin/sh -c "$*"\n')
+    ssh.chmod(0o755)
+    return tmp_path
+
+
+def remote_shell(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    # The container is a program here that shows its arguments, one a line.
+    container = shlex.join(["/usr/bin/printf", "<%s>\n", "it's", "two words"])
+    return subprocess.run(
+        ["/bin/sh", REMOTE_SHELL, *argv], check=False, capture_output=True, text=True,
+        env={
+            "PATH": f"{path}:/usr/bin:/bin",
+            "DLPERF_REMOTE_CONTAINER": container,
+            "DLPERF_REMOTE_USER": "bench",
+        },
+    )  # fmt: skip
+
+
+def test_the_remote_shell_brings_a_command_through_two_shells(stand_in: Path) -> None:
+    """mpirun's own command line: it quotes for one shell, pieces and all."""
+    command = ["PATH=/opt/mpi/bin:$PATH ; export PATH ;", "orted", "-mca", "a", '"it\'s; $HOME"']
+    done = remote_shell(stand_in, "node2", *command)
+    assert done.stdout.splitlines() == [
+        "-o BatchMode=yes -l bench node2",
+        "<it's>",
+        "<two words>",
+        "</bin/sh>",
+        "<-c>",
+        '<PATH=/opt/mpi/bin:$PATH ; export PATH ; orted -mca a "it\'s; $HOME">',
+    ]
+
+
+def test_an_image_without_ssh_is_said(tmp_path: Path) -> None:
+    (tmp_path / "sed").symlink_to("/bin/sed")
+    done = subprocess.run(
+        ["/bin/sh", REMOTE_SHELL, "node2", "orted"], check=False, capture_output=True, text=True,
+        env={"PATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, "the image has no ssh" in done.stderr) == (127, True)
