@@ -1,0 +1,236 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: fabric_facts
+short_description: What a node's InfiniBand and RoCE ports are, and whether they are up
+description:
+  - Reads C(/sys/class/infiniband), the network interfaces that belong to it, the kernel's modules, and C(ip), C(ibstat) and C(ofed_info) where
+    they are. Changes nothing, and never fails because of a port.
+options:
+  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
+  user: {description: Whose limit of locked memory is asked for; without one it is that of the module's own process., type: str}
+  interface: {description: A network interface that is told about, whether it belongs to RDMA or not., type: str}
+  timeout: {description: Seconds that a program may take., type: int, default: 20}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Look at the fabric
+  fabric_facts:
+    user: dlperf
+    interface: ib0
+  register: node_fabric
+"""
+
+RETURN = r"""
+devices:
+  description: >-
+    By name, C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps speed width link_layer
+    lid sm_lid gids interface). A C(gid) has C(index gid type interface); those that are all zeros are left out.
+  returned: always
+  type: list
+  elements: dict
+interfaces:
+  description: By name, C(state mtu mode speed_mbps addresses) of the interfaces of the devices, and of the one that was named.
+  returned: always
+  type: dict
+modules: {description: Versions of the loaded kernel modules of RDMA and of peer memory., returned: always, type: dict}
+ofed: {description: Version of MLNX_OFED as ofed_info says it; null without it., returned: always, type: str}
+ibstat: {description: C(state rate_gbps) by device and port as ibstat says them; null without it., returned: always, type: dict}
+memlock_kib: {description: How much memory the user may lock; null where there is no limit, or it could not be asked for., returned: always, type: int}
+memlock_unlimited: {description: Whether there is no limit; null where it could not be asked for., returned: always, type: bool}
+"""
+
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+
+MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
+NOTHING = re.compile(r"^[0:]*$")
+
+
+def number(value):
+    """100 as 100, 2.5 as 2.5; None for anything else."""
+    match = re.match(r"([0-9]{1,7})(\.[0-9]{1,4})?\Z", value or "")
+    if not match:
+        return None
+    rate = float(match.group())
+    return int(rate) if rate == int(rate) else rate
+
+
+def worded(value):
+    """`4: ACTIVE` as ACTIVE."""
+    match = re.match(r"\d+: (\S.*)\Z", value or "")
+    return match.group(1) if match else None
+
+
+def rate(value):
+    """`100 Gb/sec (4X EDR)` as (100, EDR, 4X)."""
+    match = re.match(r"(\S+) Gb/sec(?: \((\d+X)(?: (\w+))?\))?\Z", value or "")
+    return (number(match.group(1)), match.group(3), match.group(2)) if match else (None, None, None)
+
+
+def lid(value):
+    """0x1c as 28; 0 is none."""
+    return (int(value, 16) or None) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", value or "") else None
+
+
+def gids(port):
+    found = []
+    for name in sorted((n for n in names(port, "gids") if n.isdigit()), key=int):
+        gid = text(port, "gids", name)
+        if gid and not NOTHING.match(gid):
+            # `IB/RoCE v1` is both; the port's link_layer says which.
+            kind = text(port, "gid_attrs/types", name)
+            found.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
+    return found
+
+
+def interface_of(device, port):
+    """The network interface of a port; IPoIB says which port by dev_id, Ethernet by dev_port."""
+    found = names(device, "device/net")
+    if len(found) <= 1:
+        return found[0] if found else None
+    for name in found:
+        where = os.path.join(device, "device/net", name)
+        number_of_port = whole(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
+        if number_of_port + 1 == port:
+            return name
+    return None
+
+
+def port_of(device, name):
+    port = os.path.join(device, "ports", name)
+    rate_gbps, speed, width = rate(text(port, "rate"))
+    return {
+        "port": int(name),
+        "state": worded(text(port, "state")),
+        "physical_state": worded(text(port, "phys_state")),
+        "rate_gbps": rate_gbps,
+        "speed": speed,
+        "width": width,
+        "link_layer": text(port, "link_layer") or None,
+        "lid": lid(text(port, "lid")),
+        "sm_lid": lid(text(port, "sm_lid")),
+        "gids": gids(port),
+        "interface": interface_of(device, int(name)),
+    }
+
+
+def device_of(folder, name):
+    device = os.path.join(folder, name)
+    where = os.path.join(device, "device")
+    return {
+        "name": name,
+        "type": text(device, "hca_type") or None,
+        "firmware": text(device, "fw_ver") or None,
+        "board": text(device, "board_id") or None,
+        "pci": os.path.basename(os.readlink(where)) if os.path.islink(where) else None,
+        "numa_node": whole(text(where, "numa_node")),
+        "ports": [port_of(device, port) for port in sorted(n for n in names(device, "ports") if n.isdigit())],
+    }
+
+
+def addresses(output):
+    """`4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\ ...` as [10.11.0.2/24]."""
+    return re.findall(r"(?m)^\d+: \S+\s+inet6? ([0-9a-fA-F.:]+/\d+)\b(?!.*\bscope link\b)", output)
+
+
+def interface(root, name, timeout):
+    where = os.path.join(root, "sys/class/net", name)
+    if not os.path.isdir(where):
+        return None
+    ip = program("ip", ["/sbin", "/usr/sbin"])
+    told = bounded([ip, "-o", "addr", "show", "dev", name], timeout) if ip else None
+    speed = whole(text(where, "speed"))
+    return {
+        "state": text(where, "operstate") or None,
+        "mtu": whole(text(where, "mtu")),
+        "mode": text(where, "mode") or None,
+        "speed_mbps": speed or None,
+        "addresses": addresses(told["output"]) if told and told["code"] == 0 else None,
+    }
+
+
+def ibstat(output):
+    """{mlx5_0: {1: {state, rate_gbps}}} of ibstat."""
+    found, ports, port = {}, None, None
+    for line in output.splitlines():
+        match = re.match(r"\s*(CA) '(\S+)'\s*\Z", line) or re.match(r"\s*(Port) (\d+):\s*\Z", line)
+        match = match or re.match(r"\s*(State|Rate): (\S+)\s*\Z", line)
+        if not match:
+            continue
+        key, value = match.groups()
+        if key == "CA":
+            ports, port = found.setdefault(value, {}), None
+        elif key == "Port" and ports is not None:
+            port = ports.setdefault(value, {"state": None, "rate_gbps": None})
+        elif key == "State" and port is not None:
+            port["state"] = value
+        elif key == "Rate" and port is not None:
+            port["rate_gbps"] = number(value)
+    return found
+
+
+def memlock(root, user, timeout):
+    """(KiB, whether unlimited); (None, None) where it cannot be asked for."""
+    if user:
+        runuser = program("runuser", ["/sbin", "/usr/sbin"])
+        # runuser opens a session, so the user's limits are those of a login.
+        told = bounded([runuser, "-u", user, "--", "sh", "-c", "ulimit -l"], timeout) if runuser else None
+        limit = told["output"].strip() if told and told["code"] == 0 else ""
+        factor = 1
+    else:
+        # Max locked memory         65536                65536                bytes
+        match = re.search(r"(?m)^Max locked memory\s+(\S+)", text(root, "proc/self/limits") or "")
+        limit, factor = (match.group(1) if match else ""), 1024
+    if limit == "unlimited":
+        return None, True
+    return (whole(limit) // factor, False) if whole(limit) is not None else (None, None)
+
+
+def facts(root, user, named, timeout):
+    folder = os.path.join(root, "sys/class/infiniband")
+    devices = [device_of(folder, name) for name in names(folder)]
+    used = [port["interface"] for device in devices for port in device["ports"]] + [named]
+    told = dict((name, interface(root, name, timeout)) for name in used if name)
+    ofed = program("ofed_info")
+    # MLNX_OFED_LINUX-5.0-2.1.8.0:
+    version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", bounded([ofed, "-s"], timeout)["output"]) if ofed else None
+    program_ibstat = program("ibstat", ["/usr/sbin", "/sbin"])
+    state = bounded([program_ibstat], timeout) if program_ibstat else None
+    limit, is_unlimited = memlock(root, user, timeout)
+    return {
+        "devices": devices,
+        "interfaces": told,
+        "modules": dict((name, known) for name, known in modules(root).items() if MODULES.match(name)),
+        "ofed": version.group(1) if version else None,
+        "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
+        "memlock_kib": limit,
+        "memlock_unlimited": is_unlimited,
+    }
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/"},
+            "user": {"type": "str"},
+            "interface": {"type": "str"},
+            "timeout": {"type": "int", "default": 20},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    module.exit_json(changed=False, **facts(given["root"], given["user"], given["interface"], given["timeout"]))
+
+
+if __name__ == "__main__":
+    main()

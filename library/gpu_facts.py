@@ -1,0 +1,200 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: gpu_facts
+short_description: What a node's GPUs are, how they are, and what runs on them
+description:
+  - Reads nvidia-smi, C(/proc), C(/sys), the headers and libraries of CUDA, and the kernel's log. Changes nothing, and never fails because of
+    a GPU - a driver that does not answer, or a GPU that is gone, is a fact in C(error).
+  - What a GPU or its driver does not have is null, never 0. What stood there instead of a value, such as C(ERR!), is in the GPU's C(errors).
+options:
+  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
+  timeout: {description: Seconds that nvidia-smi may take for each of its answers., type: int, default: 30}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Look at the GPUs
+  gpu_facts:
+  register: node_gpu
+"""
+
+RETURN = r"""
+error:
+  description: >-
+    What keeps nvidia-smi from telling; null where it does. C(kind) is no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
+    gpu_lost, no_devices, no_permission, failed or unreadable, C(message) what it said, C(exit_status) its own.
+  returned: always
+  type: dict
+gpus:
+  description: >-
+    By index, C(index uuid bus_id model vbios memory_mib memory_used_mib persistence mig performance_state temperature_c power_limit_w
+    power_default_limit_w), C(clocks_mhz) (now, application, max; graphics and memory), C(throttle_reasons) (those that hold now),
+    C(ecc) (enabled, pending, and volatile and aggregate counts, corrected and uncorrected), C(retired_pages), C(remapped_rows),
+    C(processes) (pid, name, type, memory_mib), C(numa_node), and C(errors), what could not be read by its name.
+  returned: always
+  type: list
+  elements: dict
+pci: {description: Addresses of NVIDIA's GPUs on the bus, whether the driver has them or not; null where there is no such list., returned: always, type: list}
+driver: {description: Version of the driver as nvidia-smi says it., returned: always, type: str}
+driver_running: {description: Version of the kernel's module., returned: always, type: str}
+driver_cuda: {description: The newest CUDA that the driver runs., returned: always, type: str}
+cuda: {description: Version of the toolkit., returned: always, type: str}
+cudnn: {description: Version of cuDNN., returned: always, type: str}
+nccl: {description: Version of NCCL., returned: always, type: str}
+modules: {description: Versions of the loaded kernel modules that have to do with GPUs., returned: always, type: dict}
+topology: {description: C(devices links nics cpu_affinity numa) of C(nvidia-smi topo -m); null where there is none., returned: always, type: dict}
+xid: {description: C(bus_id xid message count) of errors since boot; null where the kernel's log cannot be read., returned: always, type: list}
+"""
+
+import glob
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
+
+QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
+MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
+
+
+def pci_gpus(root):
+    """Addresses of display and 3D controllers of NVIDIA on the bus."""
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    if not os.path.isdir(folder):
+        return None
+    found = []
+    for name in names(folder):
+        kind = text(folder, name, "class") or ""
+        if text(folder, name, "vendor") == "0x10de" and kind[:6] in ("0x0300", "0x0302"):
+            found.append(name)
+    return found
+
+
+def numa_node(root, bus):
+    """The kernel says -1 where it knows none."""
+    return whole(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
+
+
+def driver_running(root):
+    """NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"""
+    match = re.search(r"Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)\s", text(root, "proc/driver/nvidia/version") or "")
+    return match.group(1) if match else text(root, "sys/module/nvidia/version") or None
+
+
+def defined(content, *macros):
+    """Values of macros of a header, joined by dots; None where one is missing."""
+    values = [re.search(r"(?m)^#define\s+%s\s+(\d+)\s*(?:/.*)?$" % macro, content or "") for macro in macros]
+    return ".".join(value.group(1) for value in values) if all(values) else None
+
+
+def header(root, patterns, *macros):
+    for pattern in patterns:
+        for path in sorted(glob.glob(os.path.join(root, pattern))):
+            version = defined(text(path), *macros)
+            if version:
+                return version
+    return None
+
+
+def library(root, name):
+    """Version that the name of a library's file carries: libnccl.so.2.7.3"""
+    patterns = ["usr/lib/*/", "usr/lib64/", "usr/local/cuda/lib64/", "usr/local/cuda/targets/*/lib/"]
+    for pattern in patterns:
+        for path in sorted(glob.glob(os.path.join(root, pattern, name + ".so.*"))):
+            match = re.search(r"\.so\.(\d+\.\d+\.\d+)$", path)
+            if match:
+                return match.group(1)
+    return None
+
+
+def cuda_version(root, timeout):
+    """Of nvcc, as 10.2.89 (`Cuda compilation tools, release 10.2, V10.2.89`); else as the toolkit's own file says it."""
+    nvcc = os.path.join(root, "usr/local/cuda/bin/nvcc")
+    if not os.access(nvcc, os.X_OK):
+        nvcc = program("nvcc") if root == "/" else None
+    if nvcc:
+        match = re.search(r"release \S+, V(\d+(?:\.\d+)+)", bounded([nvcc, "--version"], timeout)["output"])
+        if match:
+            return match.group(1)
+    match = re.search(r'"cuda"\s*:\s*{[^}]*"version"\s*:\s*"([\d.]+)"', text(root, "usr/local/cuda/version.json") or "")
+    match = match or re.match(r"CUDA Version (\d+(?:\.\d+)+)", text(root, "usr/local/cuda/version.txt") or "")
+    return match.group(1) if match else None
+
+
+def kernel_log(root, timeout):
+    """The kernel's messages since boot; None where this user may not see them."""
+    if root != "/":
+        return text(root, "var/log/dmesg")
+    for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM"]):
+        path = program(argv[0], ["/bin", "/usr/bin", "/sbin"])
+        if path:
+            result = bounded([path] + argv[1:], timeout)
+            if result["code"] == 0 and result["output"].strip():
+                return result["output"]
+    return None
+
+
+def facts(root, timeout):
+    found = {
+        "error": None,
+        "gpus": [],
+        "pci": pci_gpus(root),
+        "driver": None,
+        "driver_running": driver_running(root),
+        "driver_cuda": None,
+        "cuda": cuda_version(root, timeout),
+        "cudnn": header(
+            root,
+            ["usr/include/cudnn_version.h", "usr/include/*/cudnn_version*.h", "usr/include/cudnn.h", "usr/include/*/cudnn*.h", "usr/local/cuda/include/cudnn*.h"],
+            "CUDNN_MAJOR",
+            "CUDNN_MINOR",
+            "CUDNN_PATCHLEVEL",
+        )
+        or library(root, "libcudnn"),
+        "nccl": header(
+            root, ["usr/include/nccl.h", "usr/include/*/nccl.h", "usr/local/cuda/include/nccl.h"], "NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"
+        )
+        or library(root, "libnccl"),
+        "modules": dict((name, version) for name, version in modules(root).items() if MODULES.match(name)),
+        "topology": None,
+    }
+    log = kernel_log(root, timeout)
+    found["xid"] = None if log is None else xid_errors(log)
+    smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])
+    if not smi:
+        found["error"] = {"kind": "no_nvidia_smi", "message": "there is no nvidia-smi", "exit_status": None}
+        return found
+    result = bounded([smi, "-q", "-x"], timeout)
+    found["error"] = trouble(result)
+    # One lost GPU makes nvidia-smi fail after it has told of others.
+    document = read_xml(result["output"])
+    if document is None:
+        found["error"] = found["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
+        return found
+    found.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
+    order = indices(bounded([smi] + QUERY, timeout)["output"])
+    for item in found["gpus"]:
+        item["index"] = order.get(item["uuid"])
+        item["numa_node"] = numa_node(root, item["bus_id"])
+    found["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
+    found["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
+    return found
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"root": {"type": "path", "default": "/"}, "timeout": {"type": "int", "default": 30}},
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, **facts(module.params["root"], module.params["timeout"]))
+
+
+if __name__ == "__main__":
+    main()

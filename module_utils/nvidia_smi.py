@@ -1,0 +1,285 @@
+"""nvidia-smi's words as facts, of drivers from 418 on: text in, facts out. Python 2.7 and 3.6+.
+
+What a GPU does not have, or the driver does not say, is null and never 0; what could not be read is null, and what stood
+there instead is told in `errors`.
+"""
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+# Absent by nature; anything else that is no value is an error.
+ABSENT = ("n/a", "not supported", "not available", "none", "", "requested functionality has been deprecated")
+MESSAGES = (
+    # Failed to initialize NVML: Driver/library version mismatch
+    ("version_mismatch", re.compile(r"driver/library version mismatch", re.I)),
+    # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest ...
+    ("no_driver", re.compile(r"couldn't communicate with the NVIDIA driver|driver not loaded", re.I)),
+    # Unable to determine the device handle for GPU 0000:B3:00.0: GPU is lost.  Reboot the system to recover this GPU
+    ("gpu_lost", re.compile(r"unable to determine the device handle|gpu is lost|fallen off the bus", re.I)),
+    ("no_devices", re.compile(r"no devices (were )?found", re.I)),
+    ("no_permission", re.compile(r"insufficient permissions|permission denied", re.I)),
+)
+LINK = re.compile(r"(X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC)\Z")
+# NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?")
+
+
+def trouble(result):
+    """What kept a program from telling anything: {kind, message, exit_status}; None where nothing did."""
+    said = (re.sub(r"(?s)<.*>", "", result["output"]).strip() or result["errors"].strip())[-500:]
+    if result["late"]:
+        return {"kind": "timeout", "message": said or "no answer", "exit_status": None}
+    if result["code"] is None:
+        return {"kind": "cannot_start", "message": result["errors"], "exit_status": None}
+    if result["code"] == 0 and "<gpu " in result["output"]:
+        return None
+    # It may have told of other GPUs before; names of processes, which anybody chooses, stand in what it told.
+    words = re.sub(r"(?s)<nvidia_smi_log>.*</nvidia_smi_log>", "", result["output"]) + result["errors"]
+    for kind, pattern in MESSAGES:
+        if pattern.search(words):
+            return {"kind": kind, "message": said, "exit_status": result["code"]}
+    if result["code"] != 0:
+        return {"kind": "failed", "message": said or "nothing", "exit_status": result["code"]}
+    return None
+
+
+def bare(value):
+    """`[N/A]` as N/A."""
+    value = (value or "").strip()
+    return value[1:-1].strip() if value.startswith("[") and value.endswith("]") else value
+
+
+class Reader:
+    """Reads values below an element, and keeps what it could not read."""
+
+    def __init__(self, element, errors=None):
+        self.element = element
+        self.errors = {} if errors is None else errors
+
+    def text(self, *paths):
+        """The first of these that tells something; old drivers have other names than new ones."""
+        for path in paths:
+            value = bare(self.element.findtext(path))
+            if value.lower() in ABSENT:
+                continue
+            if re.search(r"\berr(or)?\b|unknown|lost|insufficient|blocked", value, re.I):
+                self.errors[path] = value
+                continue
+            return value
+        return None
+
+    def number(self, unit, *paths):
+        """`16160 MiB` as 16160, `1530 MHz`, `300.00 W`; with another unit it is not that number."""
+        value = self.text(*paths)
+        if value is None:
+            return None
+        match = re.match(r"([0-9]{1,15})(\.[0-9]{1,6})?(?: (\S+))?\Z", value)
+        if not match or (match.group(3) or "") != unit:
+            self.errors[paths[0]] = value
+            return None
+        return float(match.group(1) + match.group(2)) if match.group(2) else int(match.group(1))
+
+    def switch(self, *paths):
+        """Enabled and Yes are true, Disabled and No false; null where there is no such switch."""
+        value = self.text(*paths)
+        if value is None:
+            return None
+        known = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False}
+        if value.lower() not in known:
+            self.errors[paths[0]] = value
+        return known.get(value.lower())
+
+
+def total(reader, *paths):
+    """Sum of the counters that there are; null where there is none of them."""
+    counts = [count for count in (reader.number("", path) for path in paths) if count is not None]
+    return sum(counts) if counts else None
+
+
+def ecc_counts(reader, period):
+    """Since Turing by kind of memory, before that by the number of bits with a total."""
+    where = "ecc_errors/%s/" % period
+    corrected = reader.number("", where + "single_bit/total")
+    uncorrected = reader.number("", where + "double_bit/total")
+    if corrected is None:
+        corrected = total(reader, where + "sram_correctable", where + "dram_correctable")
+    if uncorrected is None:
+        kinds = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+        uncorrected = total(reader, *[where + kind for kind in kinds])
+    return {"corrected": corrected, "uncorrected": uncorrected}
+
+
+def throttle_reasons(element):
+    """The reasons that hold now, without their prefix; null where the driver tells none."""
+    # Since 545 clocks_event_reasons; display_clocks_setting has a prefix with and without an s.
+    parent = element.find("clocks_event_reasons")
+    if parent is None:
+        parent = element.find("clocks_throttle_reasons")
+    if parent is None or not len(parent):
+        return None
+    told = [item for item in parent if bare(item.text).lower() in ("active", "not active")]
+    if not told:
+        return None
+    active = [item.tag for item in told if bare(item.text).lower() == "active"]
+    return sorted(re.sub(r"^clocks_(event|throttle)_reasons?_", "", tag) for tag in active)
+
+
+def processes(element):
+    parent = element.find("processes")
+    if parent is None or bare(parent.text).lower() not in ("", "n/a"):
+        return None
+    if bare(parent.text).lower() == "n/a":
+        return None
+    found = []
+    for item in parent.findall("process_info"):
+        reader = Reader(item)
+        found.append(
+            {
+                "pid": reader.number("", "pid"),
+                "name": bare(item.findtext("process_name")) or None,
+                "type": reader.text("type"),
+                "memory_mib": reader.number("MiB", "used_memory"),
+            }
+        )
+    return found
+
+
+def gpu(element):
+    """A <gpu> of nvidia-smi -q -x."""
+    reader = Reader(element)
+    remapped = element.find("remapped_rows")
+    has_remapped = remapped is not None and len(remapped)
+    facts = {
+        "bus_id": bus_id(element.get("id")),
+        "uuid": reader.text("uuid"),
+        "model": reader.text("product_name"),
+        "vbios": reader.text("vbios_version"),
+        "memory_mib": reader.number("MiB", "fb_memory_usage/total"),
+        "memory_used_mib": reader.number("MiB", "fb_memory_usage/used"),
+        "persistence": reader.switch("persistence_mode"),
+        "mig": reader.switch("mig_mode/current_mig"),
+        "performance_state": reader.text("performance_state"),
+        "throttle_reasons": throttle_reasons(element),
+        "temperature_c": reader.number("C", "temperature/gpu_temp"),
+        "power_limit_w": reader.number("W", "gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit"),
+        "power_default_limit_w": reader.number("W", "gpu_power_readings/default_power_limit", "power_readings/default_power_limit"),
+        "ecc": {
+            "enabled": reader.switch("ecc_mode/current_ecc"),
+            "pending": reader.switch("ecc_mode/pending_ecc"),
+            "volatile": ecc_counts(reader, "volatile"),
+            "aggregate": ecc_counts(reader, "aggregate"),
+        },
+        "retired_pages": {
+            "single_bit": reader.number("", "retired_pages/multiple_single_bit_retirement/retired_count"),
+            "double_bit": reader.number("", "retired_pages/double_bit_retirement/retired_count"),
+            "pending": reader.switch("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
+        },
+        "remapped_rows": {
+            "corrected": reader.number("", "remapped_rows/remapped_row_corr"),
+            "uncorrected": reader.number("", "remapped_rows/remapped_row_unc"),
+            "pending": reader.switch("remapped_rows/remapped_row_pending"),
+            "failure": reader.switch("remapped_rows/remapped_row_failure"),
+        }
+        if has_remapped
+        else None,
+        "processes": processes(element),
+    }
+    for name, parent in (("now", "clocks"), ("application", "applications_clocks"), ("max", "max_clocks")):
+        facts.setdefault("clocks_mhz", {})[name] = {
+            "graphics": reader.number("MHz", parent + "/graphics_clock"),
+            "memory": reader.number("MHz", parent + "/mem_clock"),
+        }
+    facts["errors"] = dict((path, value[:200]) for path, value in reader.errors.items())
+    return facts
+
+
+def read_xml(output):
+    """{driver, cuda, gpus} of nvidia-smi -q -x; None where it is no such document."""
+    match = re.search(r"(?s)<nvidia_smi_log>.*</nvidia_smi_log>", output)
+    if not match:
+        return None
+    try:
+        # Without the declaration: ElementTree of Python 2 wants bytes for it, that of Python 3 text or bytes.
+        document = ElementTree.fromstring(match.group().encode("utf-8"))
+    except (ElementTree.ParseError, ValueError):
+        return None
+    reader = Reader(document)
+    return {
+        "driver": reader.text("driver_version"),
+        "cuda": reader.text("cuda_version"),
+        "attached": reader.number("", "attached_gpus"),
+        "gpus": [gpu(element) for element in document.findall("gpu")],
+    }
+
+
+def bus_id(value):
+    """00000000:3B:00.0 as sysfs names it, 0000:3b:00.0; null where it is none."""
+    match = re.match(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", (value or "").strip().lower())
+    return match.group(1) if match else None
+
+
+def indices(output):
+    """Index by uuid, of nvidia-smi --query-gpu=index,uuid --format=csv,noheader."""
+    pairs = (re.match(r"\s*([0-9]{1,4}),\s*(\S+)\s*\Z", line) for line in output.splitlines())
+    return dict((match.group(2), int(match.group(1))) for match in pairs if match)
+
+
+def topology(output):
+    """{devices, links, nics, cpu_affinity, numa} of nvidia-smi topo -m; None where there is no such table.
+
+    `links` is {GPU0: {GPU1: NV2, mlx5_0: NODE}}. New drivers underline the head by escapes, separate by tabs and leave a cell
+    empty where nothing is known; reports carry the table with blanks.
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", output).splitlines()
+    head = next((line for line in lines if re.match(r"\s+GPU\d+\b", line)), None)
+    if head is None:
+        return None
+    devices = re.findall(r"\S+", re.split(r"CPU Affinity|NUMA Affinity|GPU NUMA ID", head)[0])
+    tail = re.findall(r"CPU Affinity|NUMA Affinity|GPU NUMA ID", head)
+    nics = dict(re.findall(r"(?m)^\s+(NIC\d+): (\S+)\s*$", "\n".join(lines)))
+    links, affinity, numa = {}, {}, {}
+    for line in lines[lines.index(head) + 1 :]:
+        if not re.match(r"\S", line):
+            if line.strip():
+                break
+            continue
+        has_tabs = "\t" in line
+        cells = [cell.strip() for cell in line.split("\t")] if has_tabs else line.split()
+        if cells[0] not in devices:
+            break
+        row = cells[1 : len(devices) + 1]
+        if len(row) != len(devices) or not all(LINK.match(cell) for cell in row):
+            return None
+        links[cells[0]] = dict((name, cell) for name, cell in zip(devices, row) if name != cells[0])
+        if not cells[0].startswith("GPU"):
+            continue
+        rest = cells[len(devices) + 1 :]
+        cpus = rest[0] if rest and (has_tabs or len(rest) == len(tail)) and "CPU Affinity" in tail else ""
+        affinity[cells[0]] = cpus if re.match(r"[0-9]+([-,][0-9]+)*\Z", cpus) else None
+        others = [cell for cell in rest[1:] if cell]
+        known = others[0] if "NUMA Affinity" in tail and len(others) == len(tail) - 1 else ""
+        numa[cells[0]] = int(known) if re.match(r"[0-9]{1,4}\Z", known) else None
+    if set(links) != set(devices):
+        return None
+    return {
+        "devices": devices,
+        "links": links,
+        "nics": nics,
+        "cpu_affinity": affinity,
+        "numa": numa,
+    }
+
+
+def xid_errors(output):
+    """What the kernel has logged of the GPUs' errors: {bus_id, xid, message, count}, each once."""
+    found = {}
+    for line in output.splitlines():
+        match = XID.search(line)
+        if match:
+            key = (match.group(1).lower(), int(match.group(2)))
+            entry = found.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
+            entry["count"] += 1
+    return [found[key] for key in sorted(found)]

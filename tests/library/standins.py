@@ -1,0 +1,152 @@
+"""Stand-ins for programs, recorded trees, and the interpreters that nodes may have."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).parents[2]
+LIBRARY, MODULE_UTILS = PROJECT / "library", PROJECT / "module_utils"
+FIXTURES = PROJECT / "tests/fixtures"
+
+# ansible-core 2.19 brings its part of a module for Python 3.8 and newer only, 2.16 for 2.7 and
+# 3.6. This stands in for it, so that an old interpreter runs the module itself.
+BASIC = """
+import json, sys
+class AnsibleModule(object):
+    def __init__(self, argument_spec, supports_check_mode=False):
+        given = json.load(sys.stdin)["ANSIBLE_MODULE_ARGS"]
+        self.check_mode = given.pop("_ansible_check_mode", False)
+        unknown = set(given) - set(argument_spec)
+        assert not unknown, unknown
+        self.params = dict((k, given.get(k, v.get("default"))) for k, v in argument_spec.items())
+    def exit_json(self, **result):
+        print(json.dumps(result))
+        sys.exit(0)
+"""
+
+
+@cache
+def interpreter(version: str) -> str | None:
+    """A Python of that version, on PATH or of pyenv; None where this machine has none."""
+    candidates = [shutil.which(f"python{version}")]
+    pyenv = shutil.which("pyenv")
+    if pyenv:
+        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False)
+        versions = Path(root.stdout.strip()) / "versions"
+        candidates += [str(path) for path in versions.glob(f"{version}.*/bin/python")]
+    for candidate in filter(None, candidates):
+        test = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        told = subprocess.run(test, capture_output=True, text=True, check=False)
+        if told.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def ansible_standin(folder: Path) -> Path:
+    """A folder with a package `ansible` that has what a module imports, and nothing else."""
+    utils = folder / "ansible/module_utils"
+    utils.mkdir(parents=True)
+    (folder / "ansible/__init__.py").touch()
+    (utils / "__init__.py").touch()
+    (utils / "basic.py").write_text(BASIC)
+    for path in MODULE_UTILS.glob("*.py"):
+        shutil.copy(path, utils)
+    return folder
+
+
+def call(
+    module: str,
+    folder: Path,
+    path: Sequence[Path] = (),
+    python: str | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """One execution of a module that finds programs in the folders of `path` only."""
+    ansible = folder / "ansible-standin"
+    if not ansible.exists():
+        ansible_standin(ansible)
+    finished = subprocess.run(
+        [python or sys.executable, str(LIBRARY / f"{module}.py")],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        env={
+            "PATH": os.pathsep.join(map(str, path)),
+            "PYTHONPATH": str(ansible),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    found: dict[str, Any] = json.loads(finished.stdout)
+    assert found.pop("changed") is False
+    return found
+
+
+def program(folder: Path, name: str, script: str) -> Path:
+    """A stand-in for a program, alone in its folder; returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def nvidia_smi(
+    folder: Path, xml: str, topology: str = "", index: str = "", status: int = 0
+) -> Path:
+    """A stand-in for nvidia-smi that replays output; 16 is the status of an unknown option."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("xml", xml), ("topology", topology), ("index", index)):
+        (folder / name).write_text(text)
+    script = (
+        # PATH holds stand-ins only, so there is no cat.
+        'say() { while IFS= read -r line || [ -n "$line" ]; do printf "%s\\n" "$line"; done'
+        f' < "{folder}/$1"; }}\n'
+        'case "$*" in\n'
+        f'"-q -x") say xml; exit {status};;\n'
+        '"topo -m") say topology;;\n'
+        '"--query-gpu=index,uuid --format=csv,noheader") say index;;\n'
+        "*) exit 16;;\nesac"
+    )
+    return program(folder, "nvidia-smi", script)
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """A recorded tree of /sys and /proc."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + "\n")
+    return root
+
+
+def fixture(name: str) -> str:
+    return (FIXTURES / name).read_text()
+
+
+def several(xml: str, count: int, buses: Sequence[str] = ()) -> str:
+    """The document of one GPU as that of several: its element again, with another identity."""
+    start, end = xml.index("<gpu "), xml.index("</gpu>") + len("</gpu>\n")
+    one = xml[start:end]
+    bus = one[len('<gpu id="') : one.index('">')]
+    more = []
+    for number in range(count):
+        own = buses[number] if buses else f"00000000:{0x1A + number:02X}:00.0"
+        uuid = f"GPU-{number:08d}-aaaa-bbbb-cccc-000000000000"
+        text = one.replace(bus, own).replace("GPU-00000000-aaaa-bbbb-cccc-000000000000", uuid)
+        more.append(text)
+    head = xml[:start].replace("<attached_gpus>1<", f"<attached_gpus>{count}<")
+    return head + "".join(more) + xml[end:]
+
+
+def index_of(count: int) -> str:
+    return "".join(f"{n}, GPU-{n:08d}-aaaa-bbbb-cccc-000000000000\n" for n in range(count))

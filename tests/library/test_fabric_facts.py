@@ -1,0 +1,195 @@
+"""What fabric_facts makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
+ORIGIN.yml says that they are composed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ansible.module_utils
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standins import FIXTURES, LIBRARY, MODULE_UTILS, call, fixture, interpreter, program, tree
+
+ADDRESS = (
+    "4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\       valid_lft forever\n"
+    "4: ib0    inet6 fe80::ee0d:9a03:3d:677a/64 scope link \\       valid_lft forever\n"
+)
+
+
+def recorded(root: Path, name: str) -> Path:
+    return tree(root, json.loads(fixture(f"fabric/{name}.json")))
+
+
+def facts(tmp_path: Path, root: Path, *path: Path, **options: Any) -> dict[str, Any]:
+    return call("fabric_facts", tmp_path, path, root=str(root), **options)
+
+
+@pytest.fixture(scope="module")
+def words() -> ModuleType:
+    """The module itself, imported as Ansible would have it."""
+    ansible.module_utils.__path__.append(str(MODULE_UTILS))
+    sys.path.insert(0, str(LIBRARY))
+    return importlib.import_module("fabric_facts")
+
+
+def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
+    bins = program(tmp_path / "bin", "ip", f"echo '{ADDRESS}'")
+    ibstat = (FIXTURES / "fabric/ibstat_connectx4.txt").read_text()
+    program(bins, "ibstat", f'echo "{ibstat}"')
+    program(bins, "ofed_info", "echo MLNX_OFED_LINUX-5.0-2.1.8.0:")
+    found = facts(tmp_path, recorded(tmp_path / "root", "connectx4"), bins)
+    assert found == {
+        "devices": [
+            {
+                "name": "mlx5_0",
+                "type": "MT4115",
+                "firmware": "12.23.1020",
+                "board": "MT_2180110032",
+                "pci": None,  # a tree of files has no link
+                "numa_node": 0,
+                "ports": [
+                    {
+                        "port": 1,
+                        "state": "ACTIVE",
+                        "physical_state": "LinkUp",
+                        "rate_gbps": 100,
+                        "speed": "EDR",
+                        "width": "4X",
+                        "link_layer": "InfiniBand",
+                        "lid": 2,
+                        "sm_lid": 1,
+                        "gids": [
+                            {
+                                "index": 0,
+                                "gid": "fe80:0000:0000:0000:ec0d:9a03:003d:677a",
+                                "type": "IB/RoCE v1",
+                                "interface": "ib0",
+                            }
+                        ],
+                        "interface": "ib0",
+                    }
+                ],
+            }
+        ],
+        "interfaces": {
+            "ib0": {
+                "state": "up",
+                "mtu": 65520,
+                "mode": "connected",
+                "speed_mbps": 100000,
+                "addresses": ["10.11.0.2/24"],
+            }
+        },
+        "modules": {"nv_peer_mem": "1.0-9", "ib_ipoib": None, "mlx5_core": "5.0-2.1.8"},
+        "ofed": "5.0-2.1.8.0",
+        "ibstat": {"mlx5_0": {"1": {"state": "Active", "rate_gbps": 100}}},
+        "memlock_kib": 64,
+        "memlock_unlimited": False,
+    }
+
+
+def test_ports_on_ethernet_one_of_them_down(tmp_path: Path) -> None:
+    found = facts(tmp_path, recorded(tmp_path / "root", "connectx7_roce"))
+    up, down = (device["ports"][0] for device in found["devices"])
+    assert (up["state"], up["rate_gbps"], up["link_layer"]) == ("ACTIVE", 400, "Ethernet")
+    assert [(gid["index"], gid["type"]) for gid in up["gids"]] == [
+        (0, "IB/RoCE v1"),
+        (1, "RoCE v2"),
+        (3, "RoCE v2"),
+    ]
+    assert (up["lid"], up["sm_lid"]) == (None, None)
+    assert (down["state"], down["physical_state"], down["gids"]) == ("DOWN", "Disabled", [])
+    assert [device["numa_node"] for device in found["devices"]] == [1, None]
+    assert found["interfaces"]["eth3"]["speed_mbps"] is None  # -1 while it is down
+    assert found["interfaces"]["eth2"]["addresses"] is None  # there is no ip to ask
+    assert found["modules"] == {"mlx5_ib": None, "nvidia_peermem": None}
+    assert (found["ofed"], found["ibstat"], found["memlock_unlimited"]) == (None, None, None)
+
+
+def test_a_device_is_named_by_its_place_on_the_bus(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root", {"sys/devices/pci0000:5d/0000:5e:00.0/numa_node": "1"})
+    device = root / "sys/class/infiniband/mlx5_0"
+    device.mkdir(parents=True)
+    (device / "device").symlink_to(root / "sys/devices/pci0000:5d/0000:5e:00.0")
+    (found,) = facts(tmp_path, root)["devices"]
+    assert (found["pci"], found["numa_node"], found["ports"]) == ("0000:5e:00.0", 1, [])
+
+
+def test_two_ports_of_one_device_have_an_interface_each(tmp_path: Path) -> None:
+    base = "sys/class/infiniband/mlx4_0"
+    files = {f"{base}/ports/{port}/state": "4: ACTIVE" for port in (1, 2)}
+    files |= {f"{base}/device/net/ib{n}/dev_id": f"0x{n}" for n in (0, 1)}
+    found = facts(tmp_path, tree(tmp_path / "root", files))
+    assert [port["interface"] for port in found["devices"][0]["ports"]] == ["ib0", "ib1"]
+
+
+def test_a_node_without_any(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path / "root",
+        {"sys/class/net/eth0/mtu": "1500", "proc/self/limits": "Max locked memory  unlimited x"},
+    )
+    found = facts(tmp_path, root, interface="eth0")
+    assert found["devices"] == []
+    assert found["interfaces"]["eth0"]["mtu"] == 1500
+    assert (found["memlock_kib"], found["memlock_unlimited"]) == (None, True)
+    assert facts(tmp_path, root, interface="ib0")["interfaces"] == {"ib0": None}
+
+
+def test_the_limit_is_that_of_a_login_of_the_user(tmp_path: Path) -> None:
+    script = 'case "$*" in "-u dlperf -- sh -c ulimit -l") echo 8192;; *) exit 1;; esac'
+    bins = program(tmp_path / "bin", "runuser", script)
+    root = tree(tmp_path / "root", {"proc/self/limits": "Max locked memory  unlimited x"})
+    assert facts(tmp_path, root, bins, user="dlperf")["memlock_kib"] == 8192
+    nobody = facts(tmp_path, root, bins, user="nobody-here")
+    assert (nobody["memlock_kib"], nobody["memlock_unlimited"]) == (None, None)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
+def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    root = recorded(tmp_path / "root", "connectx4")
+    told = [call("fabric_facts", tmp_path, [], each, root=str(root)) for each in (python, None)]
+    assert told[0] == told[1]
+    assert told[0]["devices"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("100 Gb/sec (4X EDR)", (100, "EDR", "4X")),
+        ("2.5 Gb/sec (1X SDR)", (2.5, "SDR", "1X")),
+        ("40 Gb/sec (4X)", (40, None, "4X")),
+        ("800 Gb/sec (4X XDR)", (800, "XDR", "4X")),
+        ("100 Mb/sec", (None, None, None)),
+        ("fast Gb/sec (4X EDR)", (None, "EDR", "4X")),
+        ("", (None, None, None)),
+        (None, (None, None, None)),
+    ],
+)
+def test_rates(words: ModuleType, text: str | None, expected: tuple[object, ...]) -> None:
+    assert words.rate(text) == expected
+
+
+@given(st.text())
+def test_no_text_breaks_the_parsers(words: ModuleType, text: str) -> None:
+    rate, _, _ = words.rate(text)
+    assert rate is None or float(text.split(" ")[0]) == rate
+    words.lid(text)
+    words.worded(text)
+    words.addresses(text)
+    for ports in words.ibstat(text).values():
+        for port in ports.values():
+            assert set(port) == {"state", "rate_gbps"}
+
+
+@given(st.text(st.sampled_from("CAPortSae: '1Rx0\n\t.")))
+def test_no_output_of_ibstat_breaks_its_parser(words: ModuleType, text: str) -> None:
+    words.ibstat(text)

@@ -1,0 +1,333 @@
+"""What gpu_facts makes of nvidia-smi's words, by a stand-in that replays them; ORIGIN.yml says
+which of them are real."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standins import (
+    MODULE_UTILS,
+    call,
+    fixture,
+    index_of,
+    interpreter,
+    nvidia_smi,
+    program,
+    several,
+    tree,
+)
+
+sys.path.insert(0, str(MODULE_UTILS))
+import nvidia_smi as words
+
+V100, H100 = fixture("gpu/v100_440.xml"), fixture("gpu/h100_580.xml")
+V100_TOPOLOGY = fixture("gpu/v100_topo.txt")
+PROC = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"
+
+
+def facts(tmp_path: Path, *path: Path, **options: Any) -> dict[str, Any]:
+    root = options.pop("root", tmp_path / "root")
+    root.mkdir(exist_ok=True)
+    return call("gpu_facts", tmp_path, path, root=str(root), **options)
+
+
+def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
+    smi = nvidia_smi(tmp_path / "bin", several(V100, 8), V100_TOPOLOGY, index_of(8))
+    root = tree(
+        tmp_path / "root",
+        {
+            "proc/driver/nvidia/version": PROC,
+            "proc/modules": "nvidia 19898368 30 - Live 0x0 (POE)\nnv_peer_mem 16384 0 - Live 0x0\n",
+            "sys/module/nvidia/version": "440.33.01",
+            "usr/local/cuda/version.txt": "CUDA Version 10.2.89",
+            "usr/include/cudnn.h": "#define CUDNN_MAJOR 7\n#define CUDNN_MINOR 6\n"
+            "#define CUDNN_PATCHLEVEL 5\n",
+            "usr/lib/x86_64-linux-gnu/libnccl.so.2.7.3": "",
+            "var/log/dmesg": "[ 9.1] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  440.33.01",
+            **{
+                f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
+                for n in range(8)
+                for name, value in (
+                    ("vendor", "0x10de"),
+                    ("class", "0x030200"),
+                    ("numa_node", str(n // 4)),
+                )
+            },
+        },
+    )
+    found = facts(tmp_path, smi, root=root)
+    assert found["error"] is None
+    versions = ("driver", "driver_running", "driver_cuda", "cuda", "cudnn", "nccl")
+    assert [found[name] for name in versions] == [
+        *("440.33.01", "440.33.01", "10.2", "10.2.89", "7.6.5", "2.7.3")
+    ]
+    assert found["modules"] == {"nvidia": "440.33.01", "nv_peer_mem": None}
+    assert found["xid"] == []
+    assert len(found["pci"]) == len(found["gpus"]) == 8
+    assert [gpu["index"] for gpu in found["gpus"]] == list(range(8))
+    assert [gpu["numa_node"] for gpu in found["gpus"]] == [0] * 4 + [1] * 4
+    assert found["gpus"][0] == {
+        "index": 0,
+        "uuid": "GPU-00000000-aaaa-bbbb-cccc-000000000000",
+        "bus_id": "0000:1a:00.0",
+        "model": "Tesla V100-SXM2-16GB",
+        "vbios": "88.00.1A.00.03",
+        "memory_mib": 16160,
+        "memory_used_mib": 0,
+        "persistence": True,
+        "mig": None,
+        "performance_state": "P0",
+        "throttle_reasons": ["gpu_idle"],
+        "temperature_c": 34,
+        "power_limit_w": 300.0,
+        "power_default_limit_w": 300.0,
+        "ecc": {
+            "enabled": True,
+            "pending": True,
+            "volatile": {"corrected": 0, "uncorrected": 0},
+            "aggregate": {"corrected": 3, "uncorrected": 0},
+        },
+        "retired_pages": {"single_bit": 0, "double_bit": 0, "pending": False},
+        "remapped_rows": None,
+        "processes": [],
+        "clocks_mhz": {
+            "now": {"graphics": 135, "memory": 877},
+            "application": {"graphics": 1312, "memory": 877},
+            "max": {"graphics": 1530, "memory": 877},
+        },
+        "numa_node": 0,
+        "errors": {},
+    }
+
+
+def test_the_published_topology() -> None:
+    found = words.topology(V100_TOPOLOGY)
+    assert found["devices"] == [f"GPU{n}" for n in range(8)] + ["mlx5_0"]
+    assert found["links"]["GPU0"] == {
+        "GPU1": "NV1",
+        "GPU2": "NV1",
+        "GPU3": "NV2",
+        "GPU4": "NV2",
+        "GPU5": "SYS",
+        "GPU6": "SYS",
+        "GPU7": "SYS",
+        "mlx5_0": "NODE",
+    }
+    assert found["links"]["mlx5_0"]["GPU2"] == "PIX"
+    links = found["links"]
+    assert all(links[a][b] == links[b][a] for a in links for b in links[a])
+    assert found["cpu_affinity"]["GPU3"] == "0-11,24-35"
+    assert found["cpu_affinity"]["GPU4"] == "12-23,36-47"
+    assert found["numa"]["GPU0"] is None  # that driver does not tell
+
+
+def test_a_topology_with_escapes_tabs_and_empty_cells() -> None:
+    found = words.topology(fixture("gpu/h100_topo.txt"))
+    assert found["links"]["GPU0"] == {"GPU1": "NV18", "NIC0": "PXB", "NIC1": "SYS"}
+    assert found["cpu_affinity"] == {"GPU0": "0-47,96-143", "GPU1": None}
+    assert found["numa"] == {"GPU0": 0, "GPU1": 1}
+    assert found["nics"] == {"NIC0": "mlx5_0", "NIC1": "mlx5_3"}
+
+
+def test_a_gpu_of_today(tmp_path: Path) -> None:
+    xml = H100.replace("reason_sw_power_cap>Not Active", "reason_sw_power_cap>Active").replace(
+        "reasons_display_clocks_setting>Not Active", "reasons_display_clocks_setting>Active"
+    )
+    found = facts(tmp_path, nvidia_smi(tmp_path / "bin", xml, "", index_of(1)))
+    (gpu,) = found["gpus"]
+    assert (gpu["mig"], gpu["memory_mib"], gpu["power_limit_w"]) == (False, 81559, 700.0)
+    assert gpu["throttle_reasons"] == ["display_clocks_setting", "sw_power_cap"]
+    assert gpu["clocks_mhz"]["application"] == {"graphics": None, "memory": None}
+    assert gpu["ecc"]["aggregate"] == {"corrected": 2, "uncorrected": 0}
+    assert gpu["retired_pages"] == {"single_bit": None, "double_bit": None, "pending": None}
+    assert gpu["remapped_rows"] == {
+        "corrected": 0,
+        "uncorrected": 0,
+        "pending": False,
+        "failure": False,
+    }
+    assert gpu["processes"] == [
+        {"pid": 41327, "name": "/opt/train/bin/python3", "type": "C", "memory_mib": 70396}
+    ]
+    assert gpu["errors"] == {}
+    assert (found["topology"], found["pci"], found["xid"]) == (None, None, None)
+
+
+# What it says, its exit status, and what that is.
+SILENT = [
+    (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.129",
+        18,
+        "version_mismatch",
+    ),
+    (
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure "
+        "that the latest NVIDIA driver is installed and running.",
+        9,
+        "no_driver",
+    ),
+    (
+        "Unable to determine the device handle for GPU 0000:B3:00.0: GPU is lost.  Reboot the "
+        "system to recover this GPU",
+        15,
+        "gpu_lost",
+    ),
+    ("No devices were found", 6, "no_devices"),
+    ("No devices were found", 0, "no_devices"),
+    ("Failed to initialize NVML: Insufficient Permissions", 4, "no_permission"),
+    ("Segmentation fault", 139, "failed"),
+    ("", 255, "failed"),
+    ("it is a nice day", 0, "unreadable"),
+    ("<nvidia_smi_log><gpu id=", 0, "unreadable"),
+]
+
+
+@pytest.mark.parametrize(("said", "status", "kind"), SILENT)
+def test_what_keeps_it_from_telling_is_a_fact(
+    tmp_path: Path, said: str, status: int, kind: str
+) -> None:
+    found = facts(tmp_path, nvidia_smi(tmp_path / "bin", said, status=status))
+    assert (found["error"]["kind"], found["error"]["exit_status"]) == (kind, status)
+    assert said in found["error"]["message"] or not said
+    assert (found["gpus"], found["driver"], found["topology"]) == ([], None, None)
+
+
+def test_no_nvidia_smi(tmp_path: Path) -> None:
+    found = facts(tmp_path)
+    assert found["error"]["kind"] == "no_nvidia_smi"
+    assert found["gpus"] == []
+
+
+def test_nvidia_smi_that_hangs(tmp_path: Path) -> None:
+    script = f"exec {sys.executable} -c 'import time; time.sleep(600)'"
+    found = facts(tmp_path, program(tmp_path / "bin", "nvidia-smi", script), timeout=1)
+    assert found["error"]["kind"] == "timeout"
+
+
+def test_a_gpu_that_is_lost_among_others_that_tell(tmp_path: Path) -> None:
+    said = (
+        several(V100, 1)
+        + "Unable to determine the device handle for GPU 0000:B3:00.0: Unknown Error"
+    )
+    log = (
+        "[88.1] NVRM: Xid (PCI:0000:b3:00): 79, pid=77, name=python, GPU has fallen off the bus.\n"
+    )
+    found = facts(
+        tmp_path,
+        nvidia_smi(tmp_path / "bin", said, "", index_of(1), status=15),
+        root=tree(
+            tmp_path / "root",
+            {
+                "var/log/dmesg": log * 2,
+                "sys/bus/pci/devices/0000:b3:00.0/vendor": "0x10de",
+                "sys/bus/pci/devices/0000:b3:00.0/class": "0x030200",
+                "sys/bus/pci/devices/0000:b4:00.0/vendor": "0x10de",
+                "sys/bus/pci/devices/0000:b4:00.0/class": "0x068000",  # an NVSwitch is no GPU
+                "sys/bus/pci/devices/0000:b5:00.0/vendor": "0x15b3",
+                "sys/bus/pci/devices/0000:b5:00.0/class": "0x020700",
+            },
+        ),
+    )
+    assert found["error"]["kind"] == "gpu_lost"
+    assert found["pci"] == ["0000:b3:00.0"]
+    assert found["xid"] == [
+        {
+            "bus_id": "0000:b3:00",
+            "xid": 79,
+            "message": "pid=77, name=python, GPU has fallen off the bus.",
+            "count": 2,
+        }
+    ]
+
+
+@pytest.mark.parametrize("said", ["N/A", "[N/A]", "[Not Supported]", "Not Available"])
+def test_what_a_gpu_does_not_have_is_null(said: str) -> None:
+    xml = V100.replace("34 C", said).replace("<total>16160 MiB", f"<total>{said}")
+    xml = xml.replace("<current_ecc>Enabled", f"<current_ecc>{said}")
+    (gpu,) = words.read_xml(xml)["gpus"]
+    assert (gpu["temperature_c"], gpu["memory_mib"], gpu["ecc"]["enabled"]) == (None, None, None)
+    assert gpu["errors"] == {}
+
+
+@pytest.mark.parametrize("said", ["[Unknown Error]", "ERR!", "GPU is lost", "-5 C", "34 F", "zz"])
+def test_what_cannot_be_read_is_null_and_told(said: str) -> None:
+    (gpu,) = words.read_xml(V100.replace("34 C", said))["gpus"]
+    assert gpu["temperature_c"] is None
+    assert gpu["errors"] == {"temperature/gpu_temp": said.strip("[]")}
+
+
+def test_no_processes_and_none_that_can_be_seen() -> None:
+    start, end = H100.index("<processes>"), H100.index("</processes>")
+    for text, expected in (("", []), ("N/A", None)):
+        xml = H100[:start] + "<processes>" + text + H100[end:]
+        assert words.read_xml(xml)["gpus"][0]["processes"] == expected
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
+def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    smi = nvidia_smi(tmp_path / "bin", several(H100, 2), fixture("gpu/h100_topo.txt"), index_of(2))
+    root = tree(tmp_path / "root", {"var/log/dmesg": "NVRM: Xid (PCI:0000:19:00): 31, fault é"})
+    told = [call("gpu_facts", tmp_path, [smi], each, root=str(root)) for each in (python, None)]
+    assert told[0] == told[1]
+    assert len(told[0]["gpus"]) == 2
+
+
+def numbers_in(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [number for item in value.values() for number in numbers_in(item)]
+    if isinstance(value, list):
+        return [number for item in value for number in numbers_in(item)]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return [value] if is_number else []
+
+
+PARTS = st.sampled_from(
+    [
+        "GPU0",
+        "GPU1",
+        "NV2",
+        "SYS",
+        " X ",
+        "\t",
+        " ",
+        "\n",
+        "\nGPU0",
+        "CPU Affinity",
+        "0-3",
+        "\x1b[4m",
+    ]
+)
+
+
+@given(st.one_of(st.text(), st.lists(PARTS).map("".join)))
+def test_no_text_breaks_the_parsers(text: str) -> None:
+    words.read_xml(text)
+    words.indices(text)
+    words.xid_errors(text)
+    words.bus_id(text)
+    found = words.topology(text)
+    if found is not None:
+        assert set(found["links"]) == set(found["devices"])
+
+
+@given(st.text(st.characters(exclude_characters="<>&\r", exclude_categories=["Cs", "Cc"])))
+def test_no_number_is_made_of_text_that_tells_none(said: str) -> None:
+    xml = V100.replace("34 C", said).replace("<total>0<", f"<total>{said}<")
+    (gpu,) = words.read_xml(xml)["gpus"] if words.read_xml(xml) else [{}]
+    known = set(numbers_in(words.read_xml(V100)))
+    made = [number for number in numbers_in(gpu) if number not in known]
+    assert all(str(number) in said.lstrip("0") for number in made)
+
+
+@given(st.integers(0, len(V100)))
+def test_cut_off_documents(length: int) -> None:
+    found = words.read_xml(V100[:length])
+    assert found is None or V100[length:].strip() == ""
