@@ -78,7 +78,6 @@ class ActionModule(ActionBase):
         with destination.open("rb") as log:
             return hashlib.file_digest(log, "sha256").hexdigest()
 
-
     def _fetch_telemetry(self, remote: str, log: Path) -> None:
         """Samples are welcome, and no run fails for want of them."""
         try:
