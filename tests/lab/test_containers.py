@@ -1,0 +1,123 @@
+"""Benchmarks in containers of an ordinary user, for real: images made of a node, mpirun across the
+containers of two, and nothing left of them however a run ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab
+
+pytestmark = pytest.mark.lab
+
+NODES = ("node1", "node2")
+PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"
+CASE = "mxnet-resnet50v1b-builtin-podman_fp32_b2_2n2g"
+PROVISION = ("provision.yml", "-e", "dlperf_container_engine=podman", "--limit", "node1,node2")
+BENCH = ("bench.yml", "-e", "container=podman", "-e", "model=resnet50v1b", "-e", "nodes=2")
+
+
+@pytest.fixture(scope="module")
+def contained(lab: Lab) -> Lab:
+    made = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
+    done = lab.command(*made, "--framework", "mxnet")
+    assert done.returncode == 0, done.stdout
+    lab.play(*PROVISION)
+    return lab
+
+
+def containers(lab: Lab) -> dict[str, str]:
+    """Names of the containers that each node has, running or not."""
+    return {node: lab.said(node, f"{PODMAN} ps -a --format '{{{{.Names}}}}'") for node in NODES}
+
+
+def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.5)
+
+
+def test_provisioning_again_changes_nothing(contained: Lab) -> None:
+    recap = contained.play(*PROVISION).rpartition("PLAY RECAP")[2]
+    assert re.findall(r"(node\d) .*changed=(\d+)", recap) == [("node1", "0"), ("node2", "0")]
+
+
+def test_all_nodes_have_one_image_and_nothing_of_the_node_is_in_it(contained: Lab) -> None:
+    images = json.loads((contained.directory / "container_images.json").read_text())
+    (digest,) = images.values()
+    image = f"localhost/dlperf-mxnet@{digest}"
+    for node in NODES:
+        assert contained.said(node, f"{PODMAN} image exists {image} && echo there") == "there"
+    inside = contained.said(
+        "node2",
+        f"{PODMAN} run --rm --network host {image}"
+        " sh -c 'ls -A /root /home /etc/ssh /opt/dlperf /opt/dlperf/envs; ls /etc/shadow || true'",
+    )
+    assert "mxnet" in inside
+    for secret in ("ssh_host", ".ssh", "dlperf\n/etc", "stamps", "/etc/shadow\n"):
+        assert secret not in inside
+
+
+def test_a_case_trains_across_the_containers_of_two_nodes(contained: Lab, tmp_path: Path) -> None:
+    campaign = tmp_path / "campaign"
+    contained.play(*BENCH, "-e", f"campaign={campaign}")
+    run = json.loads((campaign / f"runs/{CASE}/r1/run.json").read_text())
+    assert re.fullmatch(r"podman localhost/dlperf-mxnet@sha256:[0-9a-f]{64}", run["container"])
+    assert (run["outcome"]["status"], run["outcome"]["exit_status"]) == ("done", 0)
+    assert {"mxnet", "horovod", "openmpi"} <= set(run["outcome"]["versions"])
+    assert "world_size=4" in (campaign / f"runs/{CASE}/r1/rn50_b2_fp32_1.log").read_text()
+    done = contained.command(sys.executable, "-m", "dlperf_runner", "summarize", str(campaign))
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^\| 2 +\| 4 +\| [\d.]+ ", done.stdout, re.MULTILINE)
+    assert containers(contained) == {"node1": "", "node2": ""}
+
+
+def test_a_launch_that_is_killed_leaves_no_container_on_any_node(
+    contained: Lab, tmp_path: Path
+) -> None:
+    """kill -9 of `podman run`: its container would go on, and those that mpirun started."""
+    campaign = tmp_path / "campaign"
+    argv = ["ansible-playbook", *BENCH, "-e", "iterations=5000", "-e", f"campaign={campaign}"]
+    playing = subprocess.Popen(
+        argv, cwd=PROJECT, env=contained.environment, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        name = f"dlperf-{CASE}-r1"
+        running = {"node1": name, "node2": name}
+        until(lambda: containers(contained) == running, 120, "no containers on both nodes")
+        # The brackets keep the pattern from finding the shell that it is told to.
+        assert contained.ssh("node1", "pkill -9 -f 'podman ru[n]'").returncode == 0
+        said, _ = playing.communicate(timeout=120)
+    finally:
+        playing.kill()
+    assert playing.returncode == 2
+    assert "node1: exit status -9" in said
+    left = {"node1": "", "node2": ""}
+    until(lambda: containers(contained) == left, 30, "containers are left")
+    for node in NODES:
+        assert contained.ssh(node, "pgrep -f 'mxnet_resnet5[0]'").stdout == ""
+
+
+def test_a_node_without_the_image_is_said_before_anything_runs(
+    contained: Lab, tmp_path: Path
+) -> None:
+    contained.said("node2", f"{PODMAN} rmi --force --all >&2; echo removed")
+    done = contained.command("ansible-playbook", *BENCH, "-e", f"campaign={tmp_path / 'c'}")
+    assert done.returncode == 2
+    assert "node2 cannot run podman localhost/dlperf-mxnet@sha256:" in done.stdout
+    assert "provision.yml -e dlperf_container_engine=podman" in done.stdout
+    assert not (tmp_path / "c/runs").exists()
+
+
+def test_provisioning_brings_a_lost_image_back(contained: Lab) -> None:
+    contained.play(*PROVISION, "--tags", "container")
+    digest = f"{PODMAN} images --digests --format '{{{{.Digest}}}}'"
+    assert contained.said("node2", digest) == contained.said("node1", digest)
