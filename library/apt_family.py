@@ -133,9 +133,9 @@ class Family(object):
     def query(self, names=()):
         argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + list(names)
         code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
-        if code not in (0, 1):  # 1: a name that it does not know
-            self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
-        return output
+        if code in (0, 1):  # 1: a name that it does not know
+            return output
+        self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
 
     def snapshot(self):
         return dict((name, version) for name, (version, _hold) in installed(self.query()).items())
@@ -219,7 +219,7 @@ class Family(object):
         after = installed(self.query(self.members))
         left = wrong_versions(after, self.packages, self.pins)
         if left:
-            self.fail("apt succeeded, but these are not as they were asked for: " + ", ".join(sorted(left)), "see apt-cache policy")
+            self.fail("apt succeeded, but has not brought " + ", ".join(sorted(left)), "see apt-cache policy")
         versions = dict((base(name), version) for name, (version, _hold) in after.items())
         self.module.exit_json(changed=True, diff=diff, versions=versions, removed=drop)
 
@@ -281,14 +281,13 @@ class Family(object):
             self.module.run_command(APT + ["update"], environ_update=ENVIRONMENT)
             output = self.run(APT + ["-s"] + argv, "choosing the packages")
         removes = simulated(output)[1]
-        strange = sorted(n for n in removes if n not in drop and not is_member(n, self.members + self.module.params["replaces"]))
+        allowed = self.members + self.module.params["replaces"] + [base(name) for name in drop]
+        strange = sorted(n for n in removes if not is_member(n, allowed))
         if strange:
             self.undo.settle(self.snapshot())
             self.fail("it can only be installed by removing %s, which is no part of it" % ", ".join(strange),
                       "remove that by hand where you can do without it, and run again")
         self.run(APT + argv, "installing " + ", ".join(names or self.packages))
-
-    # Holds
 
     def hold(self):
         names = sorted(name for name, (_version, hold) in installed(self.query(self.members)).items() if not hold)
@@ -311,17 +310,17 @@ class Family(object):
         now = self.snapshot()
         record = self.undo.settled(now)
         ours = sorted(name for name in record.get("installed") or {} if name in now)
-        back = dict(record.get("changed") or {}, **(record.get("removed") or {}))
-        back = dict((name, version) for name, version in back.items() if now.get(name) != version)
+        old = dict(record.get("changed") or {}, **(record.get("removed") or {}))
+        back = dict((name, version) for name, version in old.items() if now.get(name) != version)
         before = "".join("%s %s\n" % (name, now.get(name, "absent")) for name in sorted(set(ours) | set(back)))
         after = "".join("%s %s\n" % item for item in sorted(back.items()))
-        diff = [{"before_header": self.name, "after_header": self.name, "before": before, "after": after}]
+        diff = {"before_header": self.name, "after_header": self.name, "before": before, "after": after}
         if self.module.check_mode:
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()
         self.undo.begin(record.get("definition"), self.snapshot, self.holds, self.autos, repository=record.get("repository"))
         self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing what dpkg was interrupted at")
-        held = sorted((set(record.get("held") or []) & set(self.holds())) - set(record["before"]["holds"]))
+        held = sorted(set(record.get("held") or []) & set(self.holds()) - set(record["before"]["holds"]))
         if held:
             self.run(["apt-mark", "unhold"] + held, "releasing its packages")
         ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
@@ -336,16 +335,16 @@ class Family(object):
         self.module.exit_json(changed=True, versions={}, removed=ours, kept=kept, diff=diff)
 
     def would_remove(self, names):
-        output = self.run(APT + ["-s", "purge"] + names, "asking what else would go")
-        return set(simulated(output)[1])
+        return set(map(base, simulated(self.run(APT + ["-s", "purge"] + names, "asking what else would go"))[1]))
 
     def removable(self, ours, named):
-        """What can go without anything that is not ours; a member that something else needs is an error."""
-        if not ours or self.would_remove(ours) <= set(ours):
+        """What can go alone; a member that something else needs is an error."""
+        bases = set(base(name) for name in ours)  # apt leaves :amd64 out of what it says
+        if not ours or self.would_remove(ours) <= bases:
             return ours, []
         kept = []
         for name in ours:
-            others = sorted(self.would_remove([name]) - set(ours))
+            others = sorted(self.would_remove([name]) - bases)
             if others and base(name) in named:
                 self.undo.settle(self.snapshot())
                 self.fail("%s was not put there by us and needs %s" % (", ".join(others), name), "remove it first, and run again")

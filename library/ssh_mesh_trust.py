@@ -212,7 +212,7 @@ def main():
         diffs.append({"before_header": path, "after_header": path, "before": before, "after": after})
         if not module.check_mode:
             files[index].write(after)
-    if not module.check_mode:
+    if not module.check_mode and os.path.exists(files[0].path):
         # Everybody may know the hosts; the umask above is for the user's own file.
         changed |= module.set_mode_if_different(files[0].path, "0644", False)
     digest = hashlib.sha256(u"\n".join(known + authorized).encode("utf-8")).hexdigest()

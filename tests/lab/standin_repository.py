@@ -43,6 +43,8 @@ class Standin:
             "Package": self.name,
             "Version": self.version,
             "Architecture": "amd64",
+            # dpkg calls it name:amd64 then, and apt does not.
+            "Multi-Arch": "same" if self.name.startswith("lib") else "",
             "Maintainer": "Stand-in <standin@example.invalid>",
             "Depends": self.depends,
             "Conflicts": self.conflicts,

@@ -1,0 +1,55 @@
+"""playbooks/decommission.yml after provision.yml, on two nodes without GPUs and frameworks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from lab_under_test import Lab
+from node_state import node_state
+
+pytestmark = pytest.mark.lab
+
+FEW = ("-e", '{"dlperf_frameworks": []}')
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("decommission") / "lab")
+    bundle = ("bundle", "--stack", "cpu", "--framework", "mxnet")
+    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
+    assert mirrored.returncode == 0, mirrored.stdout
+    made.up(lab_nodes=2)
+    yield made
+    made.down()
+
+
+def differences(lab: Lab, node: str, before: list[str]) -> list[str]:
+    """What is there now and was not, and what is gone.
+
+    But for what Debian itself does: its fixes of packages that were there before stay (the node is
+    warned of them), and so do the system groups that packages make.
+    """
+
+    def own(state: list[str]) -> set[str]:
+        lines = {re.sub(r" \S+ (install ok installed)$", r" \1", line) for line in state}
+        return {line for line in lines if not re.search(r" /etc/g?(group|shadow) ", line)}
+
+    return sorted(own(node_state(lab, node)) ^ own(before))
+
+
+def test_a_provisioned_node_is_as_it_was_but_for_results(lab: Lab) -> None:
+    before = {node: node_state(lab, node) for node in ("node1", "node2")}
+    lab.play("provision.yml", *FEW)
+    assert lab.said("node1", "id -un dlperf; mpirun --version; ls /opt/dlperf/uv")
+    lab.said("node1", "runuser -u dlperf -- mkdir -p /home/dlperf/runs/campaign/case")
+    output = lab.play("playbooks/decommission.yml", *FEW)
+    assert "node1 keeps the user dlperf and its home" in output
+    assert "node2 keeps the user" not in output
+    assert lab.said("node1", "ls -d /home/dlperf/runs/campaign/case")
+    assert differences(lab, "node2", before["node2"]) == []
+    lab.play("playbooks/decommission.yml", *FEW, "-e", "dlperf_remove_results=true")
+    assert differences(lab, "node1", before["node1"]) == []
+    assert lab.ssh("node1", "grep dlperf /etc/passwd /etc/group /etc/shadow").stdout == ""
