@@ -1,4 +1,4 @@
-"""The command line: the only module that prints or exits; cli_options has the options.
+"""The command line: it and cli_doctor alone print and exit; cli_options has the options.
 
 Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
 standard error; 130 interrupted. Everything but typer is imported by the command that needs it,
@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
+from .cli_doctor import doctor
 from .cli_options import AsJson, Inventories, Limit, chooses
 from .errors import UserError
 
@@ -52,6 +53,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+app.command()(doctor)
 
 
 def main() -> None:

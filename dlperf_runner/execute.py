@@ -52,7 +52,11 @@ class Playbook:
 
 
 def run_playbook(
-    playbook: str, variables: Mapping[str, Any], inventories: Sequence[str], state: Playbook
+    playbook: str,
+    variables: Mapping[str, Any],
+    inventories: Sequence[str],
+    state: Playbook,
+    limit: str = "",
 ) -> None:
     """Run a playbook of this project to its end; blocks. The outcome is in `state`."""
     import ansible_runner
@@ -64,6 +68,7 @@ def run_playbook(
             playbook=playbook,
             cmdline=" ".join(f"--inventory={shlex.quote(name)}" for name in inventories),
             extravars=dict(variables),
+            limit=limit or None,
             envvars={
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
