@@ -132,7 +132,7 @@ def before(cluster: Cluster) -> list[str]:
 
 def unheld(state: list[str]) -> list[str]:
     """The state without the hold that a test has released."""
-    held = "libnccl2 2.8.4-1+cuda10.2 hold"
+    held = "libnccl2:amd64 2.8.4-1+cuda10.2 hold"
     assert any(line.startswith(held) for line in state)
     return [line.replace(held, held.replace("hold", "install")) for line in state]
 
