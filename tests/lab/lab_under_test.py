@@ -23,10 +23,11 @@ NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
 @dataclass(frozen=True)
 class Lab:
     directory: Path
+    bin: Path = BIN  # where the controller's ansible-playbook is
 
     @property
     def environment(self) -> dict[str, str]:
-        path = f"{BIN}:{os.environ['PATH']}"
+        path = f"{self.bin}:{os.environ['PATH']}"
         return os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path}
 
     @property

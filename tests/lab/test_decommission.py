@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
 import pytest
-from lab_under_test import Lab
-from node_state import node_state
+from lab_under_test import FRAMEWORKS, Lab
+from node_state import differences, node_state
 
 pytestmark = pytest.mark.lab
 
@@ -18,26 +17,12 @@ FEW = ("-e", '{"dlperf_frameworks": []}')
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("decommission") / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", "mxnet")
+    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
     mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
     assert mirrored.returncode == 0, mirrored.stdout
     made.up(lab_nodes=2)
     yield made
     made.down()
-
-
-def differences(lab: Lab, node: str, before: list[str]) -> list[str]:
-    """What is there now and was not, and what is gone.
-
-    But for what Debian itself does: its fixes of packages that were there before stay (the node is
-    warned of them), and so do the system groups that packages make.
-    """
-
-    def own(state: list[str]) -> set[str]:
-        lines = {re.sub(r" \S+ (install ok installed)$", r" \1", line) for line in state}
-        return {line for line in lines if not re.search(r" /etc/g?(group|shadow) ", line)}
-
-    return sorted(own(node_state(lab, node)) ^ own(before))
 
 
 def test_a_provisioned_node_is_as_it_was_but_for_results(lab: Lab) -> None:

@@ -1,0 +1,65 @@
+"""The oldest ansible-core that is supported, 2.16 with ansible 9: the same playbooks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from node_state import differences, node_state
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # an Ansible of its own is half a gigabyte
+
+RECAP = re.compile(r"^(node\d+) +: .*changed=(\d+) .*failed=(\d+)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = tmp_path_factory.mktemp("old")
+    venv.create(made / "venv", with_pip=True)
+    locked = PROJECT / "requirements/ansible-2.16.txt"
+    pip = [made / "venv/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
+    subprocess.run([*pip, "-r", locked], check=True, timeout=600)
+    mirrored = Lab(made / "lab").command(
+        sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu", "--framework", FRAMEWORKS
+    )
+    assert mirrored.returncode == 0, mirrored.stdout
+    lab = Lab(made / "lab", made / "venv/bin")
+    lab.up(lab_nodes=2)
+    yield lab
+    lab.down()
+
+
+def counts(output: str) -> dict[str, tuple[str, str]]:
+    """Of each node, how many tasks changed something, and how many failed."""
+    return {node: (changed, failed) for node, changed, failed in RECAP.findall(output)}
+
+
+def test_it_is_the_old_one(lab: Lab) -> None:
+    said = lab.command("ansible-playbook", "--version").stdout
+    assert said.startswith("ansible-playbook [core 2.16.")
+    assert str(lab.bin) in said
+
+
+def test_provision_benchmark_summarize_decommission(lab: Lab, tmp_path: Path) -> None:
+    before = node_state(lab, "node2")
+    lab.play("provision.yml", "--check", "--diff")
+    lab.play("provision.yml")
+    again = counts(lab.play("provision.yml"))
+    assert again == {"node1": ("0", "0"), "node2": ("0", "0")}
+    campaign = tmp_path / "campaign"
+    lab.play("bench.yml", "-e", "model=resnet50v1b", "-e", f"campaign={campaign}")
+    python = str(lab.bin / "python")
+    done = lab.command(python, "-m", "dlperf_runner", "summarize", str(campaign))
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^\| 2 +\| 4 +\| [\d.]+ ", done.stdout, re.MULTILINE)
+    doctor = lab.command(python, "-m", "dlperf_runner", "doctor", "--json")
+    assert doctor.returncode in (0, 1), doctor.stdout
+    assert '"status": "ok"' in doctor.stdout
+    lab.play("playbooks/decommission.yml", "-e", "dlperf_remove_results=true")
+    assert differences(lab, "node2", before) == []
