@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from . import logs
 from .entries import Framework, Stack, Workload
-from .entry_types import listed, show
+from .entry_types import Entry, listed, show
 from .errors import UserError
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -41,6 +41,7 @@ class Catalog:
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", Framework, Workload, Stack)
+_E = TypeVar("_E", bound=Entry)
 
 
 def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = None) -> _T:
@@ -76,11 +77,12 @@ def load_catalog(root: Path = CATALOG) -> Catalog:
 
 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:
-    entries = (_load(path, model) for path in sorted(directory.glob("*.yml")))
+    entries = (load_entry(path, model) for path in sorted(directory.glob("*.yml")))
     return {entry.name: entry for entry in entries}
 
 
-def _load(path: Path, model: type[_M]) -> _M:
+def load_entry(path: Path, model: type[_E]) -> _E:
+    """The checked entry of a file that is called as the entry's name."""
     data, document = _read_yaml(path)
     if not isinstance(data, dict):
         raise UserError(
@@ -93,12 +95,13 @@ def _load(path: Path, model: type[_M]) -> _M:
         entry = model.model_validate(data)
     except ValidationError as error:
         raise _user_error(path, document, error) from None
-    if entry.name != path.stem:
+    name = vars(entry)["name"]
+    if name != path.stem:
         raise UserError(
             "the entry's name and its file's name differ",
             where=f"{_shown(path)}:{_line(document, ('name',))}: name",
             expected=path.stem,
-            found=entry.name,
+            found=name,
         )
     return entry
 

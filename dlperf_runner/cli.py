@@ -184,14 +184,14 @@ def list_catalogue(
     what: Annotated[
         str,
         typer.Argument(
-            help="Only these: workloads, matrices, frameworks or stacks.",
+            help="Only these: workloads, matrices, frameworks, stacks or published.",
             metavar="[WHAT]",
             show_default=False,
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the workloads, matrices, frameworks and stacks of the catalogue."""
+    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue."""
     from . import listing
 
     catalog = _catalog()

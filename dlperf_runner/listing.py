@@ -9,6 +9,7 @@ from .catalog import Catalog
 from .entries import Matrix, Source, UpstreamSource, Workload
 from .entry_framework import Environment
 from .errors import UserError
+from .published import PublishedNumber, as_record, load_published
 from .report.text import counted, wrapped
 
 # A named value below an entry, such as ("log", "plsc").
@@ -34,6 +35,7 @@ def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
         },
         "frameworks": _dumped(catalog.frameworks),
         "stacks": _dumped(catalog.stacks),
+        "published": [as_record(number) for number in load_published()],
     }
     return {name: everything[name] for name in _chosen(what)}
 
@@ -175,9 +177,28 @@ def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
+def _published(_: Catalog) -> Iterator[Block]:
+    reports: dict[str, list[PublishedNumber]] = {}
+    for number in load_published():
+        reports.setdefault(number.report, []).append(number)
+    for name, numbers in reports.items():
+        first, tables = numbers[0], dict.fromkeys((n.model, n.precision) for n in numbers)
+        batches = sorted({number.batch_size_per_device for number in numbers})
+        accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
+        details = [
+            ("source", f"{first.source}, {min(number.date for number in numbers)}"),
+            ("numbers", f"{len(numbers)} of {', '.join(f'{m} {p}' for m, p in tables)}"),
+            ("batch sizes", ", ".join(map(str, batches))),
+            ("topologies", " ".join(map(str, sorted({n.topology for n in numbers})))),
+            ("accelerators", ", ".join(accelerators)),
+        ]
+        yield f"{name}: {first.title}", details
+
+
 _SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
     "workloads": _workloads,
     "matrices": _matrices,
     "frameworks": _frameworks,
     "stacks": _stacks,
+    "published": _published,
 }

@@ -11,7 +11,7 @@ from dlperf_runner import listing
 from dlperf_runner.catalog import Catalog, load_catalog
 from dlperf_runner.errors import UserError
 
-KINDS = ("workloads", "matrices", "frameworks", "stacks")
+KINDS = ("workloads", "matrices", "frameworks", "stacks", "published")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,10 @@ def test_document_for_programs(catalog: Catalog) -> None:
 
 
 def test_unknown_kind_and_empty_catalogue(catalog: Catalog) -> None:
-    with pytest.raises(UserError, match="one of workloads, matrices, frameworks, stacks"):
+    with pytest.raises(
+        UserError, match="one of workloads, matrices, frameworks, stacks, published"
+    ):
         listing.render(catalog, "models")
     empty = replace(catalog, workloads={}, frameworks={}, stacks={})
-    assert listing.render(empty) == "Workloads\n\nMatrices\n\nFrameworks\n\nStacks\n"
+    text = listing.render(empty)
+    assert text.startswith("Workloads\n\nMatrices\n\nFrameworks\n\nStacks\n\nPublished\n")

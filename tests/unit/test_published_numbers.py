@@ -1,0 +1,219 @@
+"""What the catalogue holds of others' publications: equal to what was published, and checked."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from make_logs import PUBLISHED, ROOT, published
+
+from dlperf_runner.case import Topology
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.entry_published import Conditions
+from dlperf_runner.errors import UserError
+from dlperf_runner.published import (
+    PublishedNumber,
+    as_frame,
+    as_record,
+    load_published,
+    load_rule,
+)
+
+# Of the two files as they were handed over with the five reports.
+SHA256 = {
+    "published.csv": "da9114bbb87e8081db38df9565c55d101cb81f0480c1f611f2008cc47b1c93bb",
+    "published_runs.csv": "60170a5aabc03f7fc50082e25104c99bb9a893e33c9a23691222e20b3144c322",
+}
+FIVE = {
+    "mxnet-resnet50v1b.md": "mxnet-resnet50v1b",
+    "mxnet-insightface-arcface.md": "mxnet-insightface-arcface",
+    "oneflow-resnet50v1.5.md": "oneflow-resnet50v1.5",
+    "paddle-plsc-arcface.md": "paddle-plsc-arcface",
+    "tensorflow-ngc-resnet50v1.5.md": "tensorflow-ngc-resnet50v1.5",
+}
+NUMBERS = load_published()
+
+
+def found(report: str, precision: str, batch: int, topology: str) -> list[PublishedNumber]:
+    return [
+        number
+        for number in NUMBERS
+        if (number.report, number.precision) == (report, precision)
+        and (number.batch_size_per_device, str(number.topology)) == (batch, topology)
+    ]
+
+
+@pytest.mark.parametrize("name", SHA256)
+def test_the_tables_of_the_five_reports_are_as_they_were_handed_over(name: str) -> None:
+    assert hashlib.sha256((PUBLISHED / name).read_bytes()).hexdigest() == SHA256[name]
+    original = ROOT.parent / "shared" / "data" / "published" / name
+    if original.exists():
+        assert (PUBLISHED / name).read_bytes() == original.read_bytes()
+
+
+def test_all_55_rows_are_published_numbers_and_all_75_runs_theirs() -> None:
+    rows = published("published")
+    assert len(rows) == 55
+    counted = 0
+    for row in rows:
+        nodes, devices = int(row["nodes"]), int(row["gpus"])
+        batch = int(row["batch_size_per_device"])
+        numbers = found(
+            FIVE[row["source"]], row["precision"], batch, f"{nodes}n{devices // nodes}g"
+        )
+        # Not the data-parallel ArcFace, which another table of the same report has.
+        numbers = [n for n in numbers if n.conditions.parallelism != "data"]
+        (number,) = [n for n in numbers if n.model == row["model"]]
+        assert number.samples_per_second == float(row["samples_per_second"])
+        assert number.speedup == (float(row["speedup"]) if row["speedup"] else None)
+        memory = row["gpu_memory_mib"]
+        assert number.gpu_memory_mib == (float(memory) if memory else None)
+        counted += len(number.runs)
+    assert counted == 75
+
+
+def test_published_medians_follow_from_the_published_runs() -> None:
+    with_runs = [number for number in NUMBERS if number.runs]
+    # 15 of the five reports; 4 of OneFlow 0.1.9, 5 and 4 of TensorFlow 1 and 2, 6 of MXNet and
+    # of Paddle.
+    assert len(with_runs) == 15 + 4 + 5 + 4 + 6 + 6
+    for number in with_runs:
+        # 1358.635 of six runs was printed as 1358.64.
+        median = statistics.median(number.runs)
+        assert number.samples_per_second == pytest.approx(median, abs=0.005 + 1e-9)
+        assert number.conditions.repeats == len(number.runs)
+
+
+def test_every_number_says_where_it_stands_and_what_it_was_measured_on() -> None:
+    for number in NUMBERS:
+        assert number.source and number.publisher and len(number.date) >= len("2020")
+        assert number.conditions.accelerator is not None
+        assert number.conditions.data is not None or number.report.startswith("oneflow-resnet50")
+    workloads = load_catalog().workloads
+    for number in NUMBERS:
+        if number.workload is not None:
+            workload = workloads[number.workload]
+            assert workload.framework == number.framework
+            assert number.workload_model in (workload.model, *workload.model_names)
+    # Every report that a workload reproduces is there, under its own name.
+    assert {w.published for w in workloads.values()} == set(FIVE)
+    for name in FIVE.values():
+        assert any(number.report == name for number in NUMBERS)
+
+
+def test_ngc_tensorflow_has_both_numbers_of_one_v100_with_what_they_differ_in() -> None:
+    (perf,) = found("tensorflow-ngc-resnet50v1.5", "fp32", 256, "1n1g")
+    (dlperf,) = found("dlperf-tensorflow1-resnet50v1.5", "fp32", 128, "1n1g")
+    assert (perf.samples_per_second, dlperf.samples_per_second) == (414.73, 362.44)
+    assert (perf.conditions.xla, dlperf.conditions.xla) == (True, False)
+    assert perf.conditions.accelerator == "V100-SXM2-32GB"
+    assert dlperf.conditions.accelerator == "V100-SXM2-16GB"
+
+
+def test_conditions_of_a_case_and_of_a_table_replace_those_of_the_report() -> None:
+    (one,) = found("tensorflow-ngc-resnet50v1.5", "fp32", 256, "1n1g")
+    (many,) = found("tensorflow-ngc-resnet50v1.5", "fp32", 256, "4n8g")
+    assert (one.conditions.driver, many.conditions.driver) == ("470.83.01", "450.80.02")
+    assert (one.conditions.estimator, many.conditions.estimator) == ("mean_of_rates", "final_value")
+    # Null takes away what the report has.
+    synthetic = [
+        n for n in NUMBERS if n.conditions.data == "synthetic" and n.framework == "tensorflow"
+    ]
+    assert [n.samples_per_second for n in synthetic] == [1236.9, 4610.43, 9265.83]
+    assert {n.conditions.input_pipeline for n in synthetic} == {None}
+    same = Conditions(driver="1", xla=True).changed_by(Conditions(xla=None))
+    assert same == Conditions(driver="1", xla=None)
+
+
+def test_no_number_stands_there_twice() -> None:
+    keys = Counter(
+        (n.report, n.model, n.precision, n.batch_size_per_device, n.topology, n.date, n.conditions)
+        for n in NUMBERS
+    )
+    assert max(keys.values()) == 1
+
+
+def test_as_a_frame_and_as_json() -> None:
+    frame = as_frame(NUMBERS)
+    assert len(frame) == len(NUMBERS) == len(json.loads(json.dumps([*map(as_record, NUMBERS)])))
+    assert frame["samples_per_second"].min() > 0
+    assert (frame["world_size"] == frame["nodes"] * frame["gpus_per_node"]).all()
+
+
+def test_the_rule_names_workloads_and_parameters_of_the_catalogue() -> None:
+    rule, workloads = load_rule(), load_catalog().workloads
+    assert rule.tolerance == 0.05
+    assert set(rule.workloads) == set(workloads)
+    for name, sources in rule.workloads.items():
+        for source, recorded in sources.items():
+            assert workloads[name].sources.named(source) is not None
+            if recorded.data_parameter is not None:
+                default = workloads[name].parameters[recorded.data_parameter]
+                assert default in recorded.synthetic
+
+
+REPORT = """\
+name: some
+title: Some report
+publisher: Somebody
+source: a paper
+date: "2020"
+framework: mxnet
+conditions: {{accelerator: V100-SXM2-16GB}}
+tables:
+  - model: resnet50v1.5
+    precision: fp32
+    batch_size_per_device: 128
+    rows: {{1n1g: {value}}}
+{more}"""
+
+
+def write(root: Path, value: str = "384.5", more: str = "", name: str = "some") -> Path:
+    (root / f"{name}.yml").write_text(REPORT.format(value=value, more=more), encoding="utf-8")
+    return root
+
+
+def test_a_report_of_ones_own(tmp_path: Path) -> None:
+    (number,) = load_published(write(tmp_path))
+    assert (number.samples_per_second, number.topology) == (384.5, Topology(1, 1))
+    assert number.conditions.driver is None
+    assert number.cited == "Somebody, 2020"
+
+
+@pytest.mark.parametrize(
+    ("value", "more", "message"),
+    [
+        ("-1", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
+        ("'384'", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
+        (".nan", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
+        ("1", "    runs: {2n8g: [1.0]}\n", "some.yml:13: tables.0.runs: there is no row of this"),
+        ("1", "    colour: red\n", "some.yml:13: tables.0.colour: unknown key"),
+        ("1", "    conditions: {xla: maybe}\n", "some.yml:13: tables.0.conditions.xla"),
+        ("1", "workload: a b\n", "some.yml:13: workload: this value does not fit"),
+    ],
+)
+def test_mistakes_are_told_with_file_line_and_key(
+    tmp_path: Path, value: str, more: str, message: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        load_published(write(tmp_path, value, more))
+    assert message in str(error.value)
+
+
+def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
+    for name in SHA256:
+        header = (PUBLISHED / name).read_text(encoding="utf-8").splitlines()[0]
+        (tmp_path / name).write_text(header + "\n", encoding="utf-8")
+        assert list(csv.DictReader([header])) == []
+    with pytest.raises(UserError, match=r"no line of published.csv is of the report other\.md"):
+        load_published(write(tmp_path, more="rows_of: other.md\n"))
+
+
+def test_a_name_that_is_not_the_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="its file's name differ"):
+        load_published(write(tmp_path, name="other"))
