@@ -1,0 +1,114 @@
+"""A drawing as PNG, by Matplotlib's Agg. None of Matplotlib's figures and axes: they cost ten times
+what the lines do, and the drawing has its own axes."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+from .charts import COLOURS, Box, Drawing, Mark, Shape, Stroke, Text
+from .svg import OUTLINES
+
+_SCALE = 2  # pixels of the picture for one of the drawing
+_WHITE = "#ffffff"
+_CONTROLS = re.compile(r"[\x00-\x1f\ud800-\udfff]")
+_CHINESE = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "SimHei",
+    "Droid Sans Fallback",
+)
+
+
+def chinese_font() -> str | None:
+    """A font of this machine that has Chinese letters; None where there is none."""
+    from matplotlib import font_manager
+
+    names = set(font_manager.get_font_names())
+    return next((name for name in _CHINESE if name in names), None)
+
+
+def render(drawing: Drawing, fonts: Sequence[str] = ("DejaVu Sans",)) -> bytes:
+    """The picture; letters that no font has are boxes in it."""
+    from matplotlib.backends.backend_agg import RendererAgg
+    from PIL import Image
+
+    make: Any = RendererAgg
+    renderer = make(drawing.width * _SCALE, drawing.height * _SCALE, 72 * _SCALE)
+    page = Box(0, 0, drawing.width, drawing.height, _WHITE)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        for shape in (page, *drawing.shapes):
+            _paint(renderer, shape, drawing.height, list(fonts))
+    image = Image.frombuffer(
+        "RGBA", (int(renderer.width), int(renderer.height)), renderer.buffer_rgba()
+    )
+    buffer = BytesIO()
+    image.convert("RGB").save(buffer, "png", compress_level=2, dpi=(72 * _SCALE, 72 * _SCALE))
+    return buffer.getvalue()
+
+
+def _paint(renderer: Any, shape: Shape, height: int, fonts: list[str]) -> None:
+    from matplotlib.colors import to_rgb
+    from matplotlib.transforms import Affine2D
+
+    colour = to_rgb(COLOURS.get(shape.colour, (shape.colour,))[0])
+    context = renderer.new_gc()
+    context.set_foreground(colour, isRGBA=False)
+    # Agg counts upwards.
+    place = Affine2D().scale(_SCALE, -_SCALE).translate(0, height * _SCALE)
+    if isinstance(shape, Text):
+        _write(renderer, context, shape, fonts)
+        return
+    if isinstance(shape, Stroke):
+        # In points, of which each is _SCALE pixels, as places are.
+        context.set_linewidth(shape.width)
+        dashes = [float(number) for number in shape.dash.split()]
+        context.set_dashes(0, dashes or None)
+        path, face = _path(shape.points, closed=False), None
+    elif isinstance(shape, Mark):
+        context.set_linewidth(0 if shape.filled else 1.75)
+        path = _outline(shape)
+        face = colour if shape.filled else None
+    else:
+        x, y, right, bottom = shape.x, shape.y, shape.x + shape.width, shape.y + shape.height
+        context.set_linewidth(0)
+        path = _path([(x, y), (right, y), (right, bottom), (x, bottom)], closed=True)
+        face = colour
+    renderer.draw_path(context, path, place, face)
+
+
+def _path(points: Sequence[tuple[float, float]], closed: bool) -> Any:
+    from matplotlib.path import Path
+
+    return Path([*points, points[0]] if closed else points, closed=closed)
+
+
+def _outline(mark: Mark) -> Any:
+    from matplotlib.path import Path
+
+    if mark.shape == "circle":
+        return Path.circle((mark.x, mark.y), 4.5)
+    return _path([(mark.x + x, mark.y + y) for x, y in OUTLINES[mark.shape]], closed=True)
+
+
+def _write(renderer: Any, context: Any, text: Text, fonts: list[str]) -> None:
+    from matplotlib.font_manager import FontProperties
+
+    # At 72 dots in an inch, a point is a pixel.
+    font = FontProperties(family=fonts, size=text.size, weight="bold" if text.bold else "normal")
+    words = _CONTROLS.sub("\ufffd", text.text)
+    width, _, _ = renderer.get_text_width_height_descent(words, font, ismath=False)
+    shift = {"start": 0, "middle": width / 2, "end": width}[text.anchor]
+    x, y = text.x * _SCALE, text.y * _SCALE
+    x, y = (x, y + shift) if text.upright else (x - shift, y)
+    renderer.draw_text(context, x, y, words, font, 90 if text.upright else 0, ismath=False)
