@@ -169,6 +169,16 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
             "; ".join(dead) or f"{len(facts['addresses'])} answer",
             "look at the mirror, the proxy and the route, or set dlperf_mirror",
         )
+    against = facts.get("signatures")
+    if against is not None:
+        yield judged(
+            name,
+            "package signatures",
+            not against,
+            "apt takes every signed list",
+            "; ".join(against) or "it does",
+            "run provision.yml for the stack's own keys; a mirror that signs anew has another",
+        )
     declared = stack.openmpi.version if stack.openmpi else None
     openmpi = facts["openmpi"]
     good = openmpi is not None and declared in (None, openmpi)

@@ -58,7 +58,7 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
         f"bring it up: ip link set {interface} up; look at cable and switch",
     )
     addresses = told["addresses"]
-    if addresses is not None and node.address[:1].isdigit():
+    if addresses is not None and None not in addresses and node.address[:1].isdigit():
         yield judged(
             name,
             "address",

@@ -45,6 +45,12 @@ memory_mib: {description: Memory of the machine; null where it is not told., ret
 disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null where it cannot be told.', returned: always, type: dict}
 openmpi: {description: Version of OpenMPI; null without one., returned: always, type: str}
 addresses: {description: 'By address of a package source null where it answers, else what came instead.', returned: always, type: dict}
+signatures:
+  description: >-
+    What apt says against the signed lists of the sources that provisioning put there (a key that expired or is another, an address that
+    does not answer); empty where all is well, null where there are none.
+  returned: always
+  type: list
 stamps: {description: Inputs of what has been proven by name., returned: always, type: dict}
 """
 
@@ -54,7 +60,9 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
+import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -108,6 +116,45 @@ def apt_addresses(timeout):
     apt = program("apt-get")
     told = bounded([apt, "--print-uris", "update"], timeout)["output"] if apt else ""
     return re.findall(r"(?m)^'(\S+/InRelease)' ", told)
+
+
+def signatures(root, timeout):
+    """What apt says of the sources of our own when it gets and verifies their signed lists, and nothing else.
+
+    apt itself is asked, in folders of its own: which keys it takes, and what it falls back to, is nowhere else the same.
+    """
+    apt = program("apt-get")
+    places = ("sources.list.d", "dlperf-mirror.d")
+    sources = [path for place in places for path in glob.glob(os.path.join(root, "etc/apt", place, "dlperf*"))]
+    if not apt or not sources:
+        return None
+    folder = tempfile.mkdtemp(prefix="node_health-")
+    try:
+        os.chmod(folder, 0o755)  # apt reads as a user of its own
+        for name in ("lists/partial", "cache/archives/partial", "sources"):
+            os.makedirs(os.path.join(folder, name))
+        for source in sources:
+            shutil.copy(source, os.path.join(folder, "sources"))
+        options = [
+            "Dir::Etc::sourcelist=/dev/null",
+            "Dir::Etc::sourceparts=%s/sources" % folder,
+            "Dir::State::lists=%s/lists" % folder,
+            "Dir::Cache=%s/cache" % folder,
+            "Acquire::IndexTargets::deb::Packages::DefaultEnabled=false",
+            "Acquire::IndexTargets::deb::Translations::DefaultEnabled=false",
+            "Acquire::Retries=0",
+            "Acquire::http::Timeout=%d" % timeout,
+            "Acquire::https::Timeout=%d" % timeout,
+        ]
+        told = bounded([apt, "update", "-q"] + [part for option in options for part in ("-o", option)], 4 * timeout)
+        found = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
+        if told["late"]:
+            found.append("apt-get update did not end in %d s" % (4 * timeout))
+        elif told["code"] and not found:
+            found.append("apt-get update ended with exit status %s" % told["code"])
+        return sorted(set(line[:300] for line in found))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def complaint(address, timeout):
@@ -169,6 +216,7 @@ def main():
         disks=dict((path, disk(path)) for path in given["paths"]),
         openmpi=openmpi(given["mpirun"], timeout),
         addresses=dict((address, complaint(address, timeout)) for address in asked),
+        signatures=signatures(root, timeout),
         stamps=proven(given["stamps"]),
     )
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +75,58 @@ def test_sources_that_answer_and_that_do_not(tmp_path: Path) -> None:
     assert found == answers
     of_mirror = health(tmp_path, bins, mirror=f"{mirror}/")["addresses"]
     assert of_mirror == answers | {f"{mirror}/manifest.json": None}
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder that apt's own user can read too, as pytest's are not."""
+    with tempfile.TemporaryDirectory(prefix="dlperf-test-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
+
+
+def test_signed_lists_are_verified_by_apt_itself(tmp_path: Path, open_path: Path) -> None:
+    """Real gpg and real apt-get, on a repository without packages."""
+    home = tmp_path / "g"
+    home.mkdir(mode=0o700)
+
+    def gpg(*arguments: str) -> bytes:
+        options = ["--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
+        command = ["gpg", "--homedir", str(home), *options, *arguments]
+        return subprocess.run(command, check=True, capture_output=True).stdout
+
+    for name in ("right", "other"):
+        gpg("--quick-generate-key", name, "ed25519", "sign", "never")
+    release = (
+        "Suite: stable\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n"
+        f" {hashlib.sha256().hexdigest()} 0 main/binary-amd64/Packages\n"
+    )
+    repository = tree(open_path / "repository", {"dists/stable/Release": release})
+    lists = repository / "dists/stable"
+    key = open_path / "key.gpg"
+    key.write_bytes(gpg("--export", "right"))
+    source = f"Types: deb\nURIs: file:{repository}\nSuites: stable\nComponents: main\n"
+    tree(
+        tmp_path / "root",
+        {"etc/apt/dlperf-mirror.d/dlperf-a.sources": f"{source}Signed-By: {key}\n"},
+    )
+    bins = [Path(shutil.which(name) or "").parent for name in ("apt-get", "gpgv", "dpkg")]
+
+    def said(signer: str) -> str:
+        signed = gpg(
+            "--local-user", signer, "--clear-sign", "--output", "-", str(lists / "Release")
+        )
+        (lists / "InRelease").write_bytes(signed)
+        return "; ".join(health(tmp_path, *bins)["signatures"])
+
+    assert said("right") == ""
+    assert "NO_PUBKEY" in said("other")
+    shutil.rmtree(lists)
+    assert "does not have a Release file" in "; ".join(health(tmp_path, *bins)["signatures"])
+    shutil.rmtree(tmp_path / "root/etc")
+    assert health(tmp_path, *bins)["signatures"] is None
+    subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False)
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])

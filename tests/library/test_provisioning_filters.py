@@ -109,7 +109,9 @@ def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable
 def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("numpy==1.21.6\n")
     item = {
-        **{"name": "net-old", "path": "/e", "requirements": str(tmp_path / "r.txt")},
+        "name": "net-old",
+        "path": "/e",
+        "requirements": str(tmp_path / "r.txt"),
         "operator_wheels": [{"distribution": "net", "version": "0.1.8"}],
     }
 
