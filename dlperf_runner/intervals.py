@@ -1,0 +1,262 @@
+"""How sure a number of a few runs is: intervals, spread, outliers, and two samples compared.
+
+Sequences of numbers in, numbers out. Nothing here depends on the order of the values, and none
+may be missing: a value that is no finite number is a ValueError. What cannot be told is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean, median, stdev
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEVEL = 0.95
+RESAMPLES = 10_000
+# From so few values a bootstrap covers clearly less than it says, and nothing stands out.
+FEW = 5
+OUTLIER_SCORE = 3.5
+# Two samples of so many values in all are compared exactly, larger ones by normal approximation.
+EXACT_VALUES = 100
+
+
+@dataclass(frozen=True)
+class Interval:
+    """From `low` to `high`; `coverage` is the probability that such an interval holds the true
+    value: what it really is where that is known, else the nominal one; NaN where neither."""
+
+    low: float
+    high: float
+    coverage: float
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class SampleComparison:
+    """How much sample b is above sample a, the baseline.
+
+    `difference` is the Hodges-Lehmann estimate (the median of all b - a) with its interval, and
+    `relative` that divided by a's median. `p_value` is two-sided, of no shift at all;
+    `least_p_value` is what it could be at least with so many values. `effect_size`: Cliff's delta,
+    from -1 (every b is below every a) to 1.
+    """
+
+    n_a: int
+    n_b: int
+    difference: float
+    relative: float
+    interval: Interval
+    p_value: float
+    least_p_value: float
+    test: str
+    effect_size: float
+
+
+def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+    """The distribution-free interval of the median, between two order statistics.
+
+    Of those that cover at least `level` it is the narrowest symmetric one; where not even the
+    range does, it is the range: of 5 values, with a coverage of 1 - 2 / 2**5 = 93.75 %.
+    `coverage` is exact for any continuous distribution. NaN for less than 2 values.
+    """
+    ordered = _checked(values)
+    if len(ordered) < 2:
+        return UNKNOWN
+    rank, coverage = _median_rank(len(ordered), level)
+    return Interval(ordered[rank - 1], ordered[-rank], coverage)
+
+
+def ratio_interval(
+    values: Sequence[float],
+    base_values: Sequence[float],
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """Percentile bootstrap of the median of `values` over the median of `base_values`.
+
+    Each sample is resampled on its own. The resamples are drawn with a seed that is made of both
+    sizes only, so that the same values give the same interval, in any order and in any unit.
+    Of 5 values each, the interval is nearly that of the extremes, and it covers somewhat more than
+    `level`; of fewer it covers less (about 70 % for 2), and `coverage` is NaN then. NaN
+    for less than 2 values in either sample, or a base that may be 0 or less.
+    """
+    import numpy as np
+
+    ordered, base = _checked(values), _checked(base_values)
+    if min(len(ordered), len(base)) < 2 or base[0] <= 0:
+        return UNKNOWN
+    random = np.random.default_rng([len(ordered), len(base)])
+    ratios = _medians(ordered, resamples, random) / _medians(base, resamples, random)
+    ratios.sort()
+    cut = int((1 - level) / 2 * resamples)
+    coverage = level if min(len(ordered), len(base)) >= FEW else math.nan
+    return Interval(float(ratios[cut]), float(ratios[-1 - cut]), coverage)
+
+
+def mad(values: Sequence[float]) -> float:
+    """Median absolute deviation from the median, as it is (not scaled to a normal distribution's
+    standard deviation); NaN for less than 2 values."""
+    if len(_checked(values)) < 2:
+        return math.nan
+    middle = median(values)
+    return median(abs(value - middle) for value in values)
+
+
+def cv(values: Sequence[float]) -> float:
+    """Standard deviation (n - 1) over the mean; NaN for less than 2 values or a mean of 0."""
+    if len(_checked(values)) < 2 or not (mean := fmean(values)):
+        return math.nan
+    return stdev(values) / abs(mean)
+
+
+def outliers(values: Sequence[float], score: float = OUTLIER_SCORE) -> list[bool]:
+    """Which values lie far off, by the modified z-score of Iglewicz and Hoaglin: 0.6745 times the
+    distance from the median over the MAD, above 3.5.
+
+    Where more than half of the values are equal, so that the MAD is 0, the mean absolute deviation
+    takes its place, with 1 / 1.2533. None of less than 5 values. A flag is a reason to look, none
+    to leave a run out.
+    """
+    if len(_checked(values)) < FEW:
+        return [False] * len(values)
+    middle = median(values)
+    distances = [abs(value - middle) for value in values]
+    scale = median(distances) / 0.6745 or fmean(distances) * math.sqrt(math.pi / 2)
+    return [distance > score * scale for distance in distances]
+
+
+def compare_samples(
+    a: Sequence[float], b: Sequence[float], level: float = LEVEL
+) -> SampleComparison:
+    """The rank-sum test of Wilcoxon, Mann and Whitney, and the Hodges-Lehmann difference.
+
+    Up to 100 values in all the p-value is exact, that of the permutation distribution of the
+    (mid)ranks that are there, so that ties are allowed for. The interval (Moses') lies between two
+    of the ordered differences, with the coverage that it really has where values do not tie;
+    NaN for less than 2 values in either sample. Raises ValueError for an empty one.
+    """
+    first, second = _checked(a), _checked(b)
+    if not first or not second:
+        raise ValueError("there is nothing to compare")
+    differences = sorted(y - x for x in first for y in second)
+    above, below = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    n_a, n_b = len(first), len(second)
+    test, p_value = _rank_sum_test(first, second)
+    interval = UNKNOWN
+    if min(n_a, n_b) > 1:
+        rank, coverage = _difference_rank(n_a, n_b, level)
+        interval = Interval(differences[rank - 1], differences[-rank], coverage)
+    difference, middle = median(differences), median(first)
+    return SampleComparison(
+        n_a=n_a,
+        n_b=n_b,
+        difference=difference,
+        relative=difference / middle if middle > 0 else math.nan,
+        interval=interval,
+        p_value=p_value,
+        least_p_value=min(1.0, 2 / math.comb(n_a + n_b, n_a)),
+        test=test,
+        effect_size=(above - below) / len(differences),
+    )
+
+
+def _checked(values: Sequence[float]) -> list[float]:
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError("a statistic of what is no number")
+    return sorted(values)
+
+
+@cache
+def _median_rank(size: int, level: float) -> tuple[int, float]:
+    """The rank k such that the k-th smallest and the k-th largest enclose the median, and how
+    surely: the median lies outside where less than k of n fair coins fall on one side."""
+    rank, below, coverage = 1, 1, 1 - 2 / 2**size
+    while rank < size // 2:
+        below += math.comb(size, rank)
+        wider = 1 - 2 * below / 2**size
+        if wider < level:
+            break
+        rank, coverage = rank + 1, wider
+    return rank, coverage
+
+
+def _medians(
+    ordered: Sequence[float], resamples: int, random: np.random.Generator
+) -> NDArray[np.float64]:
+    """Medians of resamples with replacement, without making those: the middle of n places drawn at
+    random is where the middle one of n uniform numbers falls, whose distribution is a beta's."""
+    import numpy as np
+
+    size = len(ordered)
+    middle = (size + 1) // 2
+    places = random.beta(middle, size + 1 - middle, resamples)
+    values = np.asarray(ordered, dtype=np.float64)
+
+    def at(places: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values[np.minimum((places * size).astype(np.int64), size - 1)]
+
+    if size % 2:
+        return at(places)
+    # The next one is the least of the rest, which are uniform above the first.
+    rest = 1 - random.random(resamples) ** (1 / (size - middle))
+    return (at(places) + at(places + (1 - places) * rest)) / 2
+
+
+def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:
+    together = sorted([*a, *b])
+    if len(together) > EXACT_VALUES:
+        from scipy.stats import mannwhitneyu
+
+        if together[0] == together[-1]:
+            return "Mann-Whitney, normal approximation", 1.0
+        result = mannwhitneyu(a, b, alternative="two-sided", method="asymptotic")
+        return "Mann-Whitney, normal approximation", float(result.pvalue)
+    # Twice the middle of the places that equal values share, a whole number.
+    doubled = {
+        value: 2 * together.index(value) + together.count(value) + 1 for value in set(together)
+    }
+    counts = _subset_sums(tuple(doubled[value] for value in together), len(a))
+    found = sum(doubled[value] for value in a)
+    tail = min(float(counts[: found + 1].sum()), float(counts[found:].sum()))
+    name = "Mann-Whitney, exact" + ("" if len(doubled) == len(together) else " with ties")
+    return name, min(1.0, 2 * tail / float(counts.sum()))
+
+
+@cache
+def _subset_sums(numbers: tuple[int, ...], size: int) -> NDArray[np.float64]:
+    """By sum, how many subsets of that size have it."""
+    import numpy as np
+
+    counts = np.zeros((size + 1, sum(numbers) + 1))
+    counts[0, 0] = 1
+    for number in numbers:
+        counts[1:, number:] += counts[:-1, :-number].copy()
+    found: NDArray[np.float64] = counts[size]
+    return found
+
+
+@cache
+def _difference_rank(n_a: int, n_b: int, level: float) -> tuple[int, float]:
+    """The rank k such that the k-th smallest and the k-th largest of all differences enclose the
+    shift, and how surely: it lies outside where Mann and Whitney's U is below k."""
+    pairs = n_a * n_b
+    if n_a + n_b > EXACT_VALUES:
+        from statistics import NormalDist
+
+        spread = math.sqrt(pairs * (n_a + n_b + 1) / 12)
+        z = NormalDist().inv_cdf((1 + level) / 2)
+        return max(1, math.floor(pairs / 2 - z * spread)), level
+    sums = _subset_sums(tuple(range(1, n_a + n_b + 1)), n_a)
+    below = sums[n_a * (n_a + 1) // 2 :].cumsum() / math.comb(n_a + n_b, n_a)  # P(U <= index)
+    rank = 1
+    while rank < pairs // 2 and 1 - 2 * float(below[rank]) >= level:
+        rank += 1
+    return rank, 1 - 2 * float(below[rank - 1])

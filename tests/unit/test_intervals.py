@@ -1,0 +1,303 @@
+"""Intervals and tests against scipy, worked examples, and simulation of what they promise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dlperf_runner.intervals import (
+    compare_samples,
+    cv,
+    mad,
+    median_interval,
+    outliers,
+    ratio_interval,
+)
+
+FIVE = [384.19, 384.98, 385.37, 383.8, 384.61]
+
+# Hollander and Wolfe, Nonparametric Statistical Methods (1973), p. 69: permeability of the
+# chorioamnion at term and between the 12th and 26th week. One-sided P = 0.1272 with W = 35;
+# the Hodges-Lehmann estimate is 0.305.
+AT_TERM = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46]
+EARLY = [1.15, 0.88, 0.90, 0.74, 1.21]
+
+
+# ---- the median
+
+
+def test_interval_of_five_runs_is_their_range() -> None:
+    found = median_interval(FIVE)
+    assert (found.low, found.high) == (383.8, 385.37)
+    assert found.coverage == 1 - 2 / 2**5 == 0.9375
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "coverage"),
+    [
+        # Conover, Practical Nonparametric Statistics, table A3 (binomial, p = 0.5), as
+        # 1 - 2 P(X < rank); also David and Nagaraja, Order Statistics, section 7.1.
+        (2, 1, 0.5),
+        (6, 1, 0.96875),
+        (7, 1, 0.984375),
+        (10, 2, 0.978515625),
+        (15, 4, 0.96484375),
+        (20, 6, 0.9586105346679688),
+    ],
+)
+def test_ranks_of_the_median(size: int, rank: int, coverage: float) -> None:
+    found = median_interval(range(1, size + 1))
+    assert (found.low, found.high) == (rank, size + 1 - rank)
+    assert found.coverage == pytest.approx(coverage)
+
+
+@pytest.mark.parametrize("size", [6, 7, 11, 20, 101, 1000])
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+def test_ranks_as_the_binomial_distribution_of_scipy_has_them(size: int, level: float) -> None:
+    found = median_interval(range(1, size + 1), level)
+    rank = found.low
+    assert found.high == size + 1 - rank
+    assert found.coverage == pytest.approx(1 - 2 * stats.binom.cdf(rank - 1, size, 0.5))
+    assert found.coverage >= level or rank == 1
+    # The next narrower one would cover too little.
+    assert 1 - 2 * stats.binom.cdf(rank, size, 0.5) < level
+
+
+@pytest.mark.parametrize("size", [20, 101])
+def test_interval_as_the_quantile_test_of_scipy_has_it(size: int) -> None:
+    values = np.random.default_rng(size).lognormal(size=size).tolist()
+    reference = stats.quantile_test(values, q=0, p=0.5).confidence_interval(0.95)
+    found = median_interval(values)
+    assert (found.low, found.high) == (reference.low, reference.high)
+
+
+@pytest.mark.parametrize("values", [[], [5.0]])
+def test_no_interval_of_less_than_two(values: list[float]) -> None:
+    for found in (median_interval(values), ratio_interval(values, FIVE)):
+        assert all(map(math.isnan, (found.low, found.high, found.coverage)))
+    assert math.isnan(mad(values))
+    assert math.isnan(cv(values))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_no_number_gives_no_statistic(bad: float) -> None:
+    values = [1.0, 2.0, bad]
+    calls: list[Callable[[], object]] = [
+        lambda: median_interval(values),
+        lambda: ratio_interval(FIVE, values),
+        lambda: mad(values),
+        lambda: cv(values),
+        lambda: outliers(values),
+        lambda: compare_samples(FIVE, values),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="no number"):
+            call()
+
+
+# ---- what the intervals promise, by simulation
+
+
+def normal(random: np.random.Generator, size: int) -> list[float]:
+    return random.normal(1000, 10, size).tolist()
+
+
+def skewed(random: np.random.Generator, size: int) -> list[float]:
+    """Median 1000; now and then a run is much slower, as runs are."""
+    return (1000 * np.exp(-random.exponential(0.02, size) + 0.02 * math.log(2))).tolist()
+
+
+SIMULATED = 3000
+# Four standard errors of a share of 95 % in so many simulations.
+LEEWAY = 4 * math.sqrt(0.95 * 0.05 / SIMULATED)
+
+
+@pytest.mark.parametrize("draw", [normal, skewed])
+@pytest.mark.parametrize("size", [5, 7, 20])
+def test_median_interval_covers_exactly_what_it_says(
+    size: int, draw: Callable[[np.random.Generator, int], list[float]]
+) -> None:
+    random = np.random.default_rng(size)
+    found = [median_interval(draw(random, size)) for _ in range(SIMULATED)]
+    held = np.mean([interval.low <= 1000 <= interval.high for interval in found])
+    assert held == pytest.approx(found[0].coverage, abs=LEEWAY)
+
+
+@pytest.mark.parametrize("draw", [normal, skewed])
+@pytest.mark.parametrize("size", [5, 7, 20])
+def test_ratio_interval_covers_at_least_what_it_says(
+    size: int, draw: Callable[[np.random.Generator, int], list[float]]
+) -> None:
+    random = np.random.default_rng(size)
+    found = [
+        ratio_interval([7.5 * value for value in draw(random, size)], draw(random, size), 0.95, 500)
+        for _ in range(SIMULATED)
+    ]
+    held = np.mean([interval.low <= 7.5 <= interval.high for interval in found])
+    assert held >= 0.95 - LEEWAY
+    assert held <= 0.99  # nor is it so wide that it says nothing
+
+
+def test_ratio_of_few_runs_claims_no_coverage() -> None:
+    """It would be wrong: by the same simulation, two runs each cover about 69 %."""
+    random = np.random.default_rng(2)
+    found = [
+        ratio_interval(normal(random, 2), normal(random, 2), resamples=500)
+        for _ in range(SIMULATED)
+    ]
+    assert np.mean([interval.low <= 1 <= interval.high for interval in found]) < 0.75
+    assert all(math.isnan(interval.coverage) for interval in found)
+
+
+@pytest.mark.parametrize("draw", [normal, skewed])
+@pytest.mark.parametrize("size", [5, 7, 20])
+def test_difference_interval_covers_what_it_says(
+    size: int, draw: Callable[[np.random.Generator, int], list[float]]
+) -> None:
+    random = np.random.default_rng(size)
+    found = [
+        compare_samples(draw(random, size), draw(random, size)).interval for _ in range(SIMULATED)
+    ]
+    held = np.mean([interval.low <= 0 <= interval.high for interval in found])
+    assert held == pytest.approx(found[0].coverage, abs=LEEWAY)
+
+
+def test_the_test_rejects_no_more_often_than_it_says() -> None:
+    random = np.random.default_rng(7)
+    values = [compare_samples(normal(random, 5), normal(random, 5)).p_value for _ in range(3000)]
+    assert np.mean([value <= 0.05 for value in values]) <= 0.05 + LEEWAY
+
+
+# ---- ratios
+
+
+@pytest.mark.parametrize("size", [4, 5, 8])
+def test_medians_of_resamples_are_distributed_as_those_of_a_plain_bootstrap(size: int) -> None:
+    """The ratio to a base without spread is the bootstrap distribution of the median itself, as
+    scipy.stats.bootstrap makes it by resampling (Efron and Tibshirani 1993, chapter 13)."""
+    values = np.random.default_rng(size).normal(100, 3, size).tolist()
+    for level in (0.5, 0.8, 0.95):
+        reference = stats.bootstrap(
+            (values,),
+            *(np.median,),
+            n_resamples=20_000,
+            confidence_level=level,
+            method="percentile",
+            rng=np.random.default_rng(1),
+        ).confidence_interval
+        found = ratio_interval(values, [1.0] * 5, level, 20_000)
+        assert found.low == pytest.approx(reference.low, rel=0.003)
+        assert found.high == pytest.approx(reference.high, rel=0.003)
+
+
+def test_ratio_interval_of_five_runs() -> None:
+    """A bootstrap median of 5 is their least with P(Bin(5, 1/5) >= 3) = 0.058: with a base that
+    does not vary, 2.5 % lie in the extreme."""
+    found = ratio_interval([5.0, 3.0, 1.0, 2.0, 4.0], [2.0] * 5)
+    assert (found.low, found.high, found.coverage) == (0.5, 2.5, 0.95)
+
+
+def test_no_ratio_to_what_may_be_nothing() -> None:
+    assert math.isnan(ratio_interval(FIVE, [0.0, 1.0, 1.0]).low)
+
+
+# ---- spread and outliers
+
+
+def test_spread() -> None:
+    values = [1.0, 1.0, 2.0, 2.0, 4.0, 6.0, 9.0]
+    # Distances from the median 2: 1 1 0 0 2 4 7, whose median is 1.
+    assert mad(values) == 1 == stats.median_abs_deviation(values)
+    assert cv(values) == pytest.approx(stats.variation(values, ddof=1))
+    assert math.isnan(cv([-1.0, 1.0]))
+
+
+def test_outliers_by_the_modified_z_score() -> None:
+    """Iglewicz and Hoaglin (1993), How to Detect and Handle Outliers: 0.6745 |x - median| / MAD
+    above 3.5. The MAD of 0 1 2 3 4 x is 1.5 around 2.5, which puts the limit at 2.5 + 7.784."""
+    assert not any(outliers([0.0, 1.0, 2.0, 3.0, 4.0, 10.28]))
+    assert outliers([10.29, 0.0, 1.0, 2.0, 3.0, 4.0]) == [True, *[False] * 5]
+
+
+def test_outlier_among_equals() -> None:
+    # The mean distance is 1 / 5: 1 / (1.2533 / 5) = 3.99, above 3.5.
+    assert outliers([8.0, 8.0, 9.0, 8.0, 8.0]) == [False, False, True, False, False]
+    assert not any(outliers([8.0] * 5))
+
+
+def test_nothing_stands_out_of_four() -> None:
+    assert not any(outliers([1.0, 1.1, 0.9, 99.0]))
+
+
+# ---- two samples
+
+
+def test_worked_example_of_hollander_and_wolfe() -> None:
+    found = compare_samples(EARLY, AT_TERM)
+    assert found.p_value == pytest.approx(2 * 0.1272, abs=1e-4)
+    assert found.difference == pytest.approx(0.305)
+    assert found.relative == pytest.approx(0.305 / 0.90)
+    # U = 35 of 50 pairs, none tied: 35 above, 15 below.
+    assert found.effect_size == pytest.approx(20 / 50)
+    assert (found.n_a, found.n_b, found.test) == (5, 10, "Mann-Whitney, exact")
+    assert found.least_p_value == pytest.approx(2 / math.comb(15, 5))
+
+
+def test_difference_is_that_of_b_over_a() -> None:
+    slower = [value - 50 for value in FIVE]
+    found = compare_samples(FIVE, slower)
+    assert (found.difference, found.effect_size) == (pytest.approx(-50), -1)
+    assert found.interval.low < -50 < found.interval.high < 0
+    # No order of 10 values is more extreme: 2 / (10 over 5).
+    assert found.p_value == found.least_p_value == pytest.approx(2 / 252)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 5), (5, 5), (7, 20), (40, 40), (80, 60)])
+def test_p_value_as_scipy_has_it(sizes: tuple[int, int]) -> None:
+    random = np.random.default_rng(sizes)
+    a, b = random.normal(0, 1, sizes[0]).tolist(), random.normal(0.5, 1, sizes[1]).tolist()
+    method = "exact" if sum(sizes) <= 100 else "asymptotic"
+    reference = stats.mannwhitneyu(a, b, method=method).pvalue
+    assert compare_samples(a, b).p_value == pytest.approx(reference)
+
+
+@pytest.mark.parametrize("b", [[2.0, 2.0, 3.0, 4.0, 4.0], [1.0, 1.0, 2.0, 5.0, 6.0], [2.0] * 5])
+def test_p_value_with_ties_as_all_permutations_have_it(b: list[float]) -> None:
+    """scipy's exact method does not allow for ties; its permutation test of the rank sum does."""
+    a = [1.0, 2.0, 2.0, 3.0, 3.0]
+
+    def rank_sum(x: list[float], y: list[float]) -> float:
+        return float(stats.rankdata([*x, *y])[: len(x)].sum())
+
+    reference = stats.permutation_test((a, b), rank_sum, n_resamples=math.inf).pvalue
+    found = compare_samples(a, b)
+    assert found.p_value == pytest.approx(min(1, reference))
+    assert found.test == "Mann-Whitney, exact with ties"
+
+
+def test_equal_samples() -> None:
+    for size in (5, 60):
+        found = compare_samples([3.0] * size, [3.0] * size)
+        assert (found.p_value, found.difference, found.effect_size) == (1.0, 0.0, 0.0)
+
+
+def test_large_samples_have_an_interval_of_about_the_normal_one() -> None:
+    random = np.random.default_rng(1)
+    a, b = random.normal(100, 1, 60).tolist(), random.normal(103, 1, 60).tolist()
+    found = compare_samples(a, b)
+    width = 2 * 1.96 * math.sqrt(2 / 60)  # of the means' difference; this one is hardly wider
+    assert found.interval.low < 3 < found.interval.high
+    assert found.interval.high - found.interval.low == pytest.approx(width, rel=0.25)
+    assert found.interval.coverage == 0.95
+
+
+def test_one_run_each_is_compared_without_pretending() -> None:
+    found = compare_samples([10.0], [11.0])
+    assert (found.difference, found.relative, found.p_value) == (1.0, 0.1, 1.0)
+    assert math.isnan(found.interval.low)
+    with pytest.raises(ValueError, match="nothing"):
+        compare_samples([], [1.0])
