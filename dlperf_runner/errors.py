@@ -26,6 +26,10 @@ class UserError(Exception):
         self.found = found
         self.hint = hint
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is pickled as its positional arguments; this one has more.
+        return (_again, (self.problem, self.where, self.expected, self.found, self.hint))
+
     def __str__(self) -> str:
         text = f"{self.where}: {self.problem}" if self.where else self.problem
         details = [
@@ -36,3 +40,8 @@ class UserError(Exception):
         if details:
             text += f" ({', '.join(details)})"
         return f"{text}\n  {self.hint}" if self.hint else text
+
+
+def _again(problem: str, *rest: str | None) -> UserError:
+    names = ("where", "expected", "found", "hint")
+    return UserError(problem, **dict(zip(names, rest, strict=True)))

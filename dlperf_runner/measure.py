@@ -92,9 +92,15 @@ class _Window:
 
 
 def measure(
-    form: Format, records: Iterable[Step | Header], rule: Rule, expected: Expected, name: str
+    form: Format,
+    records: Iterable[Step | Header],
+    rule: Rule,
+    expected: Expected,
+    name: str,
+    steps: list[Step] | None = None,
 ) -> Measured:
-    """The measurements of one run; `name` is the log's, for errors.
+    """The measurements of one run; `name` is the log's, for errors. `steps`, where given, gets the
+    lines that count, warm-up included.
 
     samples_per_second is the number that the rule asks for. samples_per_second_<estimator> are
     the same by the estimators that the rule does not ask for. Raises UserError where the log
@@ -128,6 +134,8 @@ def measure(
         window.steps += 1
         if len(window.writers) > 1:
             window.lines[record.step] = 1
+        if steps is not None:
+            steps.append(record)
         _take(window, record, rule, expected)
     _check_end(form, rule, window, name)
     values = _estimates(window, rule, expected)
@@ -312,9 +320,13 @@ def _take_rate(window: _Window, step: Step, rule: Rule, expected: Expected) -> b
     rate = step.samples_per_second
     if rule.round_rates_to is not None:
         rate = round(rate, rule.round_rates_to)
-    scale = {"node": expected.topology.nodes, "device": expected.topology.world_size}
-    window.rates.append(rate * scale.get(rule.rates_are_per, 1))
+    window.rates.append(rate * world_scale(rule, expected.topology))
     return True
+
+
+def world_scale(rule: Rule, topology: Topology) -> int:
+    """By what a printed rate is multiplied, to be that of the world."""
+    return {"node": topology.nodes, "device": topology.world_size}.get(rule.rates_are_per, 1)
 
 
 def _estimates(window: _Window, rule: Rule, expected: Expected) -> dict[str, float]:

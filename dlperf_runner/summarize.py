@@ -8,23 +8,18 @@ are counted.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from io import FileIO
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import logs
 from .errors import UserError
-from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME, find_runs, format_of, open_log
-from .frame import Row, make_frame
-from .measure import SAMPLES_PER_SECOND, Expected, Measured, Measurement, Rule, measure
-from .recorded import FoundRun, Known
-from .stats import GPU_MEMORY
+from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME
+from .recorded import Known
+from .results import Results, catalogued, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,19 +32,6 @@ class SummaryResult:
     text: str
     problems: list[UserError]
     paths: list[Path]
-
-
-@dataclass
-class _Findings:
-    """What is found while the directory is read."""
-
-    rows: list[Row] = field(default_factory=list)
-    runs: list[FoundRun] = field(default_factory=list)
-    counted: list[FoundRun] = field(default_factory=list)
-    problems: list[UserError] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
-    digests: dict[tuple[object, str], Path] = field(default_factory=dict)
 
 
 def summarize(
@@ -65,24 +47,11 @@ def summarize(
     from .stats import summarize as statistics
 
     known = list(catalogued()) if known is None else known
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing"
-        raise UserError("there is no such directory", where=str(directory), found=found)
-    findings = _Findings()
-    for run in find_runs(directory, known, findings.problems):
-        _count(run, findings)
-    if not findings.rows and not findings.problems:
-        raise UserError(
-            "there are no logs here",
-            where=str(directory),
-            expected="a campaign, or logs like bz128/4n8g/rn50_b128_fp32_1.log"
-            " or tf_gpu8_amp_bs256.txt",
-            hint="recognised formats: " + ", ".join(logs.formats()),
-        )
-    frame = make_frame(findings.rows)
+    results = load_results(directory, known)
+    frame = results.frame
     table = statistics(frame)
-    notes = [*_notes(table, findings), *findings.notes]
-    problems = [str(problem) for problem in findings.problems]
+    notes = [*_notes(table, results), *results.notes]
+    problems = [str(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
         "summary.csv": data.csv(table),
@@ -96,122 +65,7 @@ def summarize(
     if problems:
         notes.append(f"{len(problems)} of the logs could not be counted; the errors say why")
     width = shutil.get_terminal_size((80, 24)).columns
-    return SummaryResult(text.render(table, notes, width), findings.problems, paths)
-
-
-def catalogued() -> Iterator[Known]:
-    """What the catalogue knows, one entry per model."""
-    from .catalog import load_catalog
-
-    for workload in load_catalog().workloads.values():
-        names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
-        for model, short_name in (names or {workload.model: workload.short_name}).items():
-            yield Known(
-                workload=workload.name,
-                framework=workload.framework,
-                model=model,
-                short_name=short_name,
-                log_format=workload.log_format,
-                rule=Rule(**workload.rule.model_dump()),
-                rules=tuple(Rule(**workload.rule_of(m).model_dump()) for m in workload.matrices),
-            )
-
-
-def _count(run: FoundRun, findings: _Findings) -> None:
-    """Add what a run came to."""
-    findings.runs.append(run)
-    if run.why_not is not None:
-        findings.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
-        findings.rows.append(_row(run, None, why=run.why_not))
-        return
-    try:
-        measured, digest = _measured(run)
-    except UserError as error:
-        findings.problems.append(error)
-        findings.rows.append(_row(run, None, why=str(error)))
-        return
-    same = findings.digests.setdefault((run.case, digest), run.path)
-    if same != run.path:
-        findings.notes.append(f"{run.path} is the same, byte for byte, as {same}; both are counted")
-    findings.counted.append(run)
-    findings.notes += measured.notes
-    for what in {"batch size", "world size"} - measured.confirmed:
-        key = (what, run.expected_by)
-        findings.unconfirmed[key] = findings.unconfirmed.get(key, 0) + 1
-    for item in (*measured.measurements, *_memory(run)):
-        row = _row(run, digest)
-        findings.rows.append(
-            replace(
-                row, metric=item.metric, value=item.value, unit=item.unit, estimator=item.estimator
-            )
-        )
-
-
-def _memory(run: FoundRun) -> Iterator[Measurement]:
-    if run.gpu_memory_mib is not None:
-        yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
-
-
-def _measured(run: FoundRun) -> tuple[Measured, str]:
-    """What the run's log came to, and the SHA-256 of the log."""
-    name = str(run.path)
-    form = format_of(run.path)
-    if form.name != run.log_format:
-        raise UserError(
-            "the log is of another format than its workload's",
-            where=name,
-            expected=run.log_format,
-            found=form.name,
-        )
-    if run.rule is None:
-        raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
-    expected = Expected(run.expected_by, run.topology, run.precision, run.batch_size_per_device)
-    digest = hashlib.sha256()
-    with open_log(run.path) as file:
-        records = form.parse(logs.candidates(form, _Tee(file, digest)))
-        return measure(form, records, run.rule, expected, name), digest.hexdigest()
-
-
-@dataclass
-class _Tee:
-    """A file whose bytes are digested as they are read."""
-
-    file: FileIO
-    digest: Any
-
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        size = self.file.readinto(buffer)
-        self.digest.update(buffer[:size])
-        return size
-
-
-def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
-    world_size = run.topology.world_size
-    return Row(
-        framework=run.framework,
-        framework_version=run.framework_version,
-        workload=run.workload,
-        model=run.model,
-        source=run.source,
-        precision=run.precision,
-        nodes=run.topology.nodes,
-        gpus_per_node=run.topology.gpus_per_node,
-        world_size=world_size,
-        batch_size_per_device=run.batch_size_per_device,
-        global_batch_size=run.batch_size_per_device * world_size,
-        repeat=run.repeat,
-        metric=SAMPLES_PER_SECOND,
-        value=None,
-        unit="samples/s",
-        estimator=None,
-        accelerator=run.accelerator,
-        driver=run.driver,
-        stack=run.stack,
-        container=run.container,
-        log_sha256=digest,
-        valid=why is None,
-        why_invalid=why,
-    )
+    return SummaryResult(text.render(table, notes, width), results.problems, paths)
 
 
 def _write(path: Path, content: str) -> Path:
@@ -236,7 +90,7 @@ def _write(path: Path, content: str) -> Path:
 # ---- what is to be said about the table
 
 
-def _notes(table: pd.DataFrame, findings: _Findings) -> Iterator[str]:
+def _notes(table: pd.DataFrame, results: Results) -> Iterator[str]:
     from .report.layout import GROUP, records, title
 
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -244,29 +98,27 @@ def _notes(table: pd.DataFrame, findings: _Findings) -> Iterator[str]:
         groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
     for key, cases in groups.items():
         name = title(dict(zip(GROUP, key, strict=True)))
-        if all(case["world_size"] > 1 for case in cases):
-            yield f"{name}: no 1-device run, so there is no speed-up and no efficiency"
         if len({case["estimator"] for case in cases}) > 1:
             texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in cases]
             yield f"{name}: the published rule takes different estimators: {', '.join(texts)}"
-    yield from _repeat_notes(findings)
+    yield from _repeat_notes(results)
     yield from _not_pooled(groups)
-    for (what, by), number in sorted(findings.unconfirmed.items()):
-        yield f"{number} of {len(findings.counted)} logs do not state their {what}: {by} does"
-    if any(FLAT_NAME.fullmatch(run.path.stem) for run in findings.counted):
+    for (what, by), number in sorted(results.unconfirmed.items()):
+        yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
+    if any(FLAT_NAME.fullmatch(run.path.stem) for run in results.counted):
         yield f"nodes are not named in the logs' names: {FLAT_DEVICES_PER_NODE} devices each"
 
 
-def _repeat_notes(findings: _Findings) -> Iterator[str]:
+def _repeat_notes(results: Results) -> Iterator[str]:
     """Which repeats are not there at all, of as many as any case with the same settings has, and
     which are there more than once."""
     repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
-    for run in findings.runs:
+    for run in results.runs:
         repeats.setdefault(run.case, []).append(run.repeat)
         most[run.settings] = max(most.get(run.settings, 0), run.repeat)
     missing: dict[tuple[str, int, str], list[str]] = {}
-    for run in {run.case: run for run in findings.runs}.values():
+    for run in {run.case: run for run in results.runs}.values():
         numbers, wanted = repeats[run.case], most[run.settings]
         absent = sorted(set(range(1, min(wanted, 1000) + 1)) - set(numbers))
         if absent:

@@ -1,0 +1,195 @@
+"""What a directory of logs came to: the tidy frame, what was not counted and why, and on request
+the speed over the iterations of each run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import logs
+from .errors import UserError
+from .found import find_runs
+from .frame import Row, make_frame
+from .measure import SAMPLES_PER_SECOND, Measurement, Rule
+from .reading import Reading, RunSeries, read_run
+from .recorded import FoundRun, Known
+from .stats import GPU_MEMORY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Below this a second process costs more than it saves.
+MANY_BYTES = 64 * 2**20
+
+
+@dataclass
+class Results:
+    """`frame` has a row per run and metric (see frame.Row); `runs` are all that were found,
+    `counted` those whose logs were believed. `series` is empty unless it was asked for."""
+
+    directory: Path
+    frame: pd.DataFrame
+    runs: list[FoundRun] = field(default_factory=list)
+    counted: list[FoundRun] = field(default_factory=list)
+    problems: list[UserError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
+    series: list[RunSeries] = field(default_factory=list)
+
+
+def load_results(
+    directory: Path,
+    known: Sequence[Known] | None = None,
+    *,
+    with_series: bool = False,
+    jobs: int | None = None,
+    progress: Callable[[Iterable[Reading], int], Iterable[Reading]] | None = None,
+) -> Results:
+    """Read every log below `directory`. `known` is what the catalogue knows, by default what
+    stands in it; `jobs` are processes, by default as many as pay; `progress` is given the readings
+    and their number, and passes them on.
+
+    Raises UserError where there is nothing to read; what is wrong with single logs is in the
+    result's `problems`.
+    """
+    known = list(catalogued()) if known is None else known
+    if not directory.is_dir():
+        found = "a file" if directory.exists() else "nothing"
+        raise UserError("there is no such directory", where=str(directory), found=found)
+    problems: list[UserError] = []
+    runs = list(find_runs(directory, known, problems))
+    if not runs and not problems:
+        raise UserError(
+            "there are no logs here",
+            where=str(directory),
+            expected="a campaign, or logs like bz128/4n8g/rn50_b128_fp32_1.log"
+            " or tf_gpu8_amp_bs256.txt",
+            hint="recognised formats: " + ", ".join(logs.formats()),
+        )
+    results = Results(directory, frame=make_frame(()), runs=runs, problems=problems)
+    rows: list[Row] = []
+    digests: dict[tuple[object, str], Path] = {}
+    readings = _readings(runs, with_series, jobs)
+    for reading in progress(readings, len(runs)) if progress else readings:
+        rows += _rows(reading, results, digests)
+    results.frame = make_frame(rows)
+    return results
+
+
+def catalogued() -> Iterator[Known]:
+    """What the catalogue knows, one entry per model."""
+    from .catalog import load_catalog
+
+    for workload in load_catalog().workloads.values():
+        names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
+        for model, short_name in (names or {workload.model: workload.short_name}).items():
+            yield Known(
+                workload=workload.name,
+                framework=workload.framework,
+                model=model,
+                short_name=short_name,
+                log_format=workload.log_format,
+                rule=Rule(**workload.rule.model_dump()),
+                rules=tuple(Rule(**workload.rule_of(m).model_dump()) for m in workload.matrices),
+            )
+
+
+def _readings(runs: Sequence[FoundRun], with_series: bool, jobs: int | None) -> Iterator[Reading]:
+    """What each run came to, in their order; a run without a log is not read."""
+    to_read = [run for run in runs if run.why_not is None]
+    read = _read_all(to_read, with_series, _jobs(to_read) if jobs is None else jobs)
+    for run in runs:
+        yield next(read) if run.why_not is None else Reading(run)
+
+
+def _jobs(runs: Sequence[FoundRun]) -> int:
+    size = 0
+    for run in runs:
+        try:
+            size += run.path.stat().st_size
+        except OSError:
+            continue  # said when it is read
+    return 1 if size < MANY_BYTES else len(os.sched_getaffinity(0))
+
+
+def _read_all(runs: Sequence[FoundRun], with_series: bool, jobs: int) -> Iterator[Reading]:
+    read = partial(read_run, with_series=with_series)
+    if jobs == 1 or len(runs) < 2:
+        yield from map(read, runs)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        chunk = max(1, min(64, len(runs) // (4 * jobs)))
+        yield from pool.map(read, runs, chunksize=chunk)
+
+
+def _rows(
+    reading: Reading, results: Results, digests: dict[tuple[object, str], Path]
+) -> Iterator[Row]:
+    """The rows of a run; what is to be said of it is added to the results."""
+    run, measured = reading.run, reading.measured
+    if run.why_not is not None:
+        results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
+        yield _row(run, None, why=run.why_not)
+        return
+    if measured is None or reading.log_sha256 is None:
+        problem = reading.problem or UserError("the log was not read", where=str(run.path))
+        results.problems.append(problem)
+        yield _row(run, None, why=str(problem))
+        return
+    same = digests.setdefault((run.case, reading.log_sha256), run.path)
+    if same != run.path:
+        results.notes.append(f"{run.path} is the same, byte for byte, as {same}; both are counted")
+    results.counted.append(run)
+    results.notes += measured.notes
+    if reading.series is not None:
+        results.series.append(reading.series)
+    for what in {"batch size", "world size"} - measured.confirmed:
+        key = (what, run.expected_by)
+        results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
+    for item in (*measured.measurements, *_memory(run)):
+        yield replace(
+            _row(run, reading.log_sha256),
+            metric=item.metric,
+            value=item.value,
+            unit=item.unit,
+            estimator=item.estimator,
+        )
+
+
+def _memory(run: FoundRun) -> Iterator[Measurement]:
+    if run.gpu_memory_mib is not None:
+        yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
+
+
+def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
+    world_size = run.topology.world_size
+    return Row(
+        framework=run.framework,
+        framework_version=run.framework_version,
+        workload=run.workload,
+        model=run.model,
+        source=run.source,
+        precision=run.precision,
+        nodes=run.topology.nodes,
+        gpus_per_node=run.topology.gpus_per_node,
+        world_size=world_size,
+        batch_size_per_device=run.batch_size_per_device,
+        global_batch_size=run.batch_size_per_device * world_size,
+        repeat=run.repeat,
+        metric=SAMPLES_PER_SECOND,
+        value=None,
+        unit="samples/s",
+        estimator=None,
+        accelerator=run.accelerator,
+        driver=run.driver,
+        stack=run.stack,
+        container=run.container,
+        log_sha256=digest,
+        valid=why is None,
+        why_invalid=why,
+    )
