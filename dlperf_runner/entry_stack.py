@@ -64,6 +64,30 @@ class Gpu(Entry):
     models: tuple[str, ...] = ()
 
 
+class ApplicationClocks(Entry):
+    """What GPUs run at under load, in MHz."""
+
+    memory: Count
+    graphics: Count
+
+
+class LockedClocks(Entry):
+    """What GPUs' clocks keep within, in MHz."""
+
+    minimum: Count
+    maximum: Count
+
+
+class Tuning(Entry):
+    """Settings of the nodes that two runs must share; what is not named stays as it is."""
+
+    cpu_governor: str | None = None
+    numa_balancing: bool | None = None
+    persistence: bool | None = None
+    application_clocks: ApplicationClocks | None = None
+    locked_clocks: LockedClocks | None = None
+
+
 class Stack(Entry):
     """Everything below the frameworks that a generation of nodes runs."""
 
@@ -80,3 +104,4 @@ class Stack(Entry):
     openmpi: OpenMpi | None = None
     infiniband: InfiniBand | None = None
     container_runtime: ContainerRuntime | None = None
+    tuning: Tuning | None = None

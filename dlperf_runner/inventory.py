@@ -19,6 +19,7 @@ from typing import Any
 
 from .containers import ENGINES
 from .errors import UserError
+from .mpirun import mpirun_of
 
 GROUP = "nodes"
 ROOT = Path(__file__).parent.parent
@@ -257,6 +258,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 found=repr(variables[variable]),
             )
         values[key] = value
+    values.setdefault("mpirun", mpirun_of(values["stack"]))
     return Node(**values)
 
 

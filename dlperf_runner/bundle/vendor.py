@@ -64,7 +64,33 @@ def vendor_items(stack: Stack, suite: str, root: Path = ROOT) -> list[VendorItem
         if not _rules().refusal(*arguments):
             entry = _rules().release(*arguments)
             found += _items(table, entry, variables.get(f"__{table.role}_repositories", {}), system)
-    return found
+    return [*found, *_sources(stack, root)]
+
+
+def _sources(stack: Stack, root: Path) -> Iterator[VendorItem]:
+    """What is built on a node, whatever its system."""
+    if stack.openmpi and stack.openmpi.method == "source":
+        releases = _variables(root / "roles/openmpi/vars/main.yml")["__openmpi_releases"]
+        # A version that is not there comes with the operator's archive.
+        entry = releases.get(stack.openmpi.version, {})
+        url = entry.get("url", "openmpi_archive of the operator")
+        name = url.rpartition("/")[2] if entry else f"openmpi-{stack.openmpi.version}"
+        known_by = f"sha256 {entry.get('sha256', 'in openmpi_sha256')}"
+        yield VendorItem("file", name, "openmpi", url, known_by)
+    if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
+        source = "infiniband_peer_memory_archive of the operator"
+        known_by = "sha256 in infiniband_peer_memory_sha256"
+        yield VendorItem("file", "nv_peer_mem", "infiniband", source, known_by)
+
+
+def _distribution(stack: Stack, root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Packages of the distribution that only some nodes or methods need, by role."""
+    if stack.infiniband and stack.infiniband.method == "inbox":
+        defaults = _variables(root / "roles/infiniband/defaults/main.yml")
+        yield "infiniband", defaults["infiniband_packages"]
+    if stack.openmpi and stack.openmpi.method == "source":
+        defaults = _variables(root / "roles/openmpi/defaults/main.yml")
+        yield "openmpi (building node)", defaults["openmpi_build_packages"]
 
 
 COLUMNS = ("kind", "name", "wanted by", "source", "known by")
@@ -78,7 +104,7 @@ def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]
     rows = [(i.kind, i.name, i.wanted_by, i.source, i.known_by) for i in items]
     rows += [
         ("deb", " ".join(names), role, "the distribution", "its own key")
-        for role, names in stack.apt_packages.items()
+        for role, names in [*stack.apt_packages.items(), *_distribution(stack, ROOT)]
     ]
     for framework in catalog.frameworks.values():
         environment = framework.environments.get(stack.name)
@@ -110,6 +136,10 @@ def _tables(stack: Stack) -> Iterator[_Table]:
     if driver := stack.driver:
         name = "releases" if driver.method == "package" else "runfiles"
         yield _Table("nvidia_driver", name, driver.version, "the driver", "nvidia_driver_sha256")
+    if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
+        yield _Table(
+            "infiniband", "ofeds", fabric.version, "MLNX_OFED", "infiniband_archive_sha256"
+        )
     if stack.cuda:
         yield _Table("cuda", "releases", stack.cuda.version, "CUDA")
     if stack.cudnn:

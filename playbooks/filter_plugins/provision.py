@@ -11,6 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 
 PATHS = ("requirements", "build_requirements")
+MPIRUN = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"}
 
 
 def document(name: str, root: str, kind: str) -> dict[str, Any]:
@@ -71,6 +72,11 @@ def environments(
             }
         found.append(environment)
     return found
+
+
+def mpirun(stack: str, root: str) -> str:
+    """Where the mpirun of a stack is: a build from source has a place of its own."""
+    return MPIRUN[document(stack, root, "stacks").get("openmpi", {}).get("method", "package")]
 
 
 def images(names: Sequence[str], stack: str, root: str) -> list[str]:
@@ -176,5 +182,6 @@ class FilterModule:
             "provision_document": document,
             "provision_environments": environments,
             "provision_images": images,
+            "provision_mpirun": mpirun,
             "provision_only": only,
         }

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# Of what a command that failed has printed.
+LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
 
@@ -155,11 +157,22 @@ def repository(
     return found | ({"key_sha256": key["sha256"]} if has_sum else {})
 
 
+def last_words(result: Mapping[str, Any]) -> str:
+    """What a failed step said last: warnings of a compiler come first, the error at the end."""
+    said = str(result.get("stderr") or result.get("stdout") or "").strip()
+    lines = "\n".join(said.splitlines()[-LINES:])
+    message = str(result.get("msg") or "").strip()
+    if lines and message in ("", "non-zero return code"):
+        return lines
+    return "\n".join(part for part in (message, lines) if part)
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "vendor_address": address,
             "vendor_file_refusal": file_refusal,
+            "vendor_last_words": last_words,
             "vendor_refusal": refusal,
             "vendor_release": release,
             "vendor_repository": repository,

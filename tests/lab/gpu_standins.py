@@ -208,6 +208,10 @@ def make_vendors(mirror: Path, scratch: Path) -> Vendors:
         "dlperf_mirror": "http://10.11.0.1:8010",
         "dlperf_vendor_keys": {name: [key] for name, key in keys.items()},
         "nccl_archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        # Nothing asks for these but what is refused without them.
+        "infiniband_archive_sha256": "0" * 64,
+        "infiniband_peer_memory_archive": "/nowhere/nv_peer_mem.tar.gz",
+        "infiniband_peer_memory_sha256": "0" * 64,
         "dlperf_frameworks": [],
         "dlperf_lock_timeout": 2,
     }

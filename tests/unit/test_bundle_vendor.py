@@ -16,6 +16,8 @@ from dlperf_runner.entry_stack import Driver, Stack
 PROJECT = Path(__file__).parents[2]
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 GPU_STACKS = [name for name, stack in load_catalog().stacks.items() if stack.accelerator == "gpu"]
+# Of these a stack has some only, by its methods.
+FILE_ROLES = {"infiniband": "mlnx_ofed", "openmpi": "source"}
 rules = vendor._rules()
 
 
@@ -51,7 +53,13 @@ def test_every_version_of_a_stack_can_be_had_on_one_of_its_systems_at_least(name
     assert whole, {suite: vendor.refusals(stack, suite) for suite in stack.suites}
     for suite in whole:
         items = vendor.vendor_items(stack, suite)
-        assert {item.wanted_by for item in items} == set(ROLES)
+        methods = {"infiniband": stack.infiniband, "openmpi": stack.openmpi}
+        files = {
+            role
+            for role, of_files in FILE_ROLES.items()
+            if (entry := methods[role]) and entry.method == of_files
+        }
+        assert {item.wanted_by for item in items} == {*ROLES, *files}
         for item in items:
             assert "{" not in item.name + item.source
             assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
@@ -65,7 +73,11 @@ def test_what_the_published_cluster_needs() -> None:
         "cudnn": "libcudnn7=7.6.5.32-1+cuda10.2",
         "nccl": "nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb",
         "container_runtime": "docker-ce=5:20.10.7~3-0~ubuntu-bionic",
+        "infiniband": "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz",
+        "openmpi": "openmpi-4.0.0.tar.gz",
     }
+    (openmpi,) = (item for item in items if item.wanted_by == "openmpi")
+    assert openmpi.known_by.startswith("sha256 36f10daa3f1b1d37")
     (nccl,) = (item for item in items if item.wanted_by == "nccl")
     assert nccl.known_by == "sha256 in nccl_archive_sha256"
 

@@ -30,8 +30,12 @@ def test_defaults() -> None:
             devices_per_node=8,
             accelerator="Tesla V100-SXM2-16GB",
             stack="v100-cuda10.2",
+            # The stack builds its OpenMPI.
+            mpirun="/usr/local/openmpi/bin/mpirun",
         ),
     )
+    (node,) = nodes_of(listing(a={**GOOD, "dlperf_stack": "cpu"}))
+    assert node.mpirun == "/usr/bin/mpirun"
 
 
 def test_every_variable() -> None:

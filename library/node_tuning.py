@@ -1,0 +1,271 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: node_tuning
+short_description: Bring clocks, persistence mode, CPU governor and NUMA balancing to their values, or give back what was there
+description:
+  - What a setting was before it was first changed is recorded, and O(state=absent) gives it back where it still is as this module left it.
+  - A setting that the node does not have, or that is not its own (a container shares its kernel and its GPUs with others), is skipped,
+    and RV(skipped) says why. A setting that is not named any more is given back.
+  - It changes what is now; after a boot it is set again by what the role places.
+options:
+  state: {description: Set them, or give back what was there., type: str, choices: [present, absent], default: present}
+  cpu_governor: {description: Governor of every CPU., type: str}
+  numa_balancing: {description: Whether the kernel moves memory between NUMA nodes., type: bool}
+  persistence: {description: Whether the driver keeps GPUs initialised that nobody uses., type: bool}
+  application_clocks:
+    description: Clocks that GPUs run at under load, in MHz.
+    type: dict
+    suboptions:
+      memory: {description: Of the memory., type: int, required: true}
+      graphics: {description: Of the GPU., type: int, required: true}
+  locked_clocks:
+    description: Range that the GPUs' clocks keep within, in MHz. What was locked before cannot be asked for; giving back unlocks them.
+    type: dict
+    suboptions:
+      minimum: {description: Least., type: int, required: true}
+      maximum: {description: Most., type: int, required: true}
+  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
+  record: {description: File that keeps what was there before., type: path, default: /var/lib/dlperf/tuning.json}
+  timeout: {description: Seconds that nvidia-smi may take for each of its answers., type: int, default: 30}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Let every CPU run at its highest clock
+  node_tuning:
+    cpu_governor: performance
+"""
+
+RETURN = r"""
+settings: {description: Value of each setting as it is now (in check mode - as it would be)., returned: always, type: dict}
+skipped: {description: What was not set, and why., returned: always, type: list, elements: str}
+"""
+
+import io
+import json
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
+from ansible.module_utils.node_reading import bounded, names, program, text
+
+CONTAINER = "this node is a container, and %s"
+NUMA = "proc/sys/kernel/numa_balancing"
+
+
+class Node(object):
+    """Reads and writes settings; {name: value} where a name is its kind and the CPU or GPU, as in persistence/0."""
+
+    def __init__(self, module):
+        self.module = module
+        self.root = module.params["root"]
+        self.timeout = module.params["timeout"]
+        self.is_container = self.root == "/" and (
+            "container=" in (text("/proc/1/environ") or "")
+            or any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
+        )
+        self.skipped = []
+        self.smi = None
+
+    def skip(self, what, why):
+        self.skipped.append("%s: %s" % (what, why))
+
+    # What is there
+
+    def governors(self, wanted):
+        folder = os.path.join(self.root, "sys/devices/system/cpu")
+        found = {}
+        for cpu in (name for name in names(folder) if re.match(r"cpu[0-9]+\Z", name)):
+            value = text(folder, cpu, "cpufreq/scaling_governor")
+            if value is None:
+                continue
+            known = (text(folder, cpu, "cpufreq/scaling_available_governors") or "").split()
+            if wanted and known and wanted not in known:
+                self.module.fail_json(
+                    msg="cpu_governor: one of %s was expected, which the driver of %s's clock has, found %s" % (", ".join(known), cpu, wanted)
+                )
+            found["cpu_governor/" + cpu] = value
+        if wanted and not found:
+            self.skip("cpu_governor", "the kernel does not set this machine's clocks (its firmware or its host does)")
+        return found
+
+    def numa(self, wanted):
+        value = text(self.root, NUMA)
+        if value is None and wanted is not None:
+            self.skip("numa_balancing", "this kernel has none")
+        return {} if value is None else {"numa_balancing/kernel": value}
+
+    def gpus(self, kind, query, wanted):
+        """{kind/index: answer} of nvidia-smi; none where there is no driver, or the GPUs have no such setting."""
+        self.smi = self.smi or program("nvidia-smi", ["/usr/bin", "/usr/local/bin"])
+        if not self.smi:
+            if wanted:
+                self.skip(kind, "there is no nvidia-smi")
+            return {}
+        told = bounded([self.smi, "--query-gpu=index," + query, "--format=csv,noheader,nounits"], self.timeout)
+        if told["code"] != 0:
+            if wanted:
+                said = (told["errors"] or told["output"]).strip().split("\n")[0]
+                self.skip(kind, "nvidia-smi does not answer in time" if told["late"] else "nvidia-smi says: " + said)
+            return {}
+        found = {}
+        for line in told["output"].splitlines():
+            index, _comma, answer = line.partition(",")
+            answer = re.sub(r"\s*,\s*", ",", answer.strip())
+            if re.search(r"N/A|Not Supported|Unknown", answer):
+                if wanted:
+                    self.skip(kind, "GPU %s has no such setting (%s)" % (index.strip(), answer))
+                continue
+            found["%s/%s" % (kind, index.strip())] = answer
+        return found
+
+    def current(self, wanted):
+        """Everything that is wanted or recorded and can be read."""
+        found = {}
+        if "cpu_governor" in wanted:
+            found.update(self.governors(wanted["cpu_governor"]))
+        if "numa_balancing" in wanted:
+            found.update(self.numa(wanted["numa_balancing"]))
+        if "persistence" in wanted:
+            found.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
+        if "application_clocks" in wanted:
+            query = "clocks.applications.memory,clocks.applications.graphics"
+            found.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
+        if "locked_clocks" in wanted:
+            # There is no such question; what was locked is gone with the boot that it was locked in.
+            known = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
+            found.update((name, None) for name in known)
+        return found
+
+    # Change
+
+    def write(self, name, value):
+        kind, _slash, which = name.partition("/")
+        if kind == "cpu_governor":
+            self.put("sys/devices/system/cpu/%s/cpufreq/scaling_governor" % which, value)
+        elif kind == "numa_balancing":
+            self.put(NUMA, value)
+        elif kind == "persistence":
+            self.ask(which, "-pm", "1" if value == "Enabled" else "0")
+        elif kind == "application_clocks":
+            self.ask(which, "-ac", value)
+        elif value is None:
+            self.ask(which, "-rgc")
+        else:
+            self.ask(which, "-lgc", value)
+
+    def put(self, path, value):
+        path = os.path.join(self.root, path)
+        try:
+            with io.open(path, "w", encoding="ascii") as stream:
+                stream.write(u"%s\n" % value)
+        except (IOError, OSError) as error:
+            self.module.fail_json(msg="%s cannot be set to %s: %s" % (path, value, error))
+
+    def ask(self, index, *options):
+        argv = [self.smi, "-i", index] + list(options)
+        told = bounded(argv, self.timeout)
+        if told["code"] != 0:
+            said = "it does not answer in %d s" % self.timeout if told["late"] else (told["errors"] or told["output"]).strip()
+            self.module.fail_json(msg="%s failed: %s" % (" ".join(argv), said), rc=told["code"])
+
+
+def values(given):
+    """{kind: value as it is read} of what is wanted."""
+    found = {}
+    if given["cpu_governor"]:
+        found["cpu_governor"] = given["cpu_governor"]
+    if given["numa_balancing"] is not None:
+        found["numa_balancing"] = "1" if given["numa_balancing"] else "0"
+    if given["persistence"] is not None:
+        found["persistence"] = "Enabled" if given["persistence"] else "Disabled"
+    if given["application_clocks"]:
+        found["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
+    if given["locked_clocks"]:
+        found["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
+    return found
+
+
+def main():
+    clocks = {"memory": {"type": "int", "required": True}, "graphics": {"type": "int", "required": True}}
+    limits = {"minimum": {"type": "int", "required": True}, "maximum": {"type": "int", "required": True}}
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "cpu_governor": {"type": "str"},
+            "numa_balancing": {"type": "bool"},
+            "persistence": {"type": "bool"},
+            "application_clocks": {"type": "dict", "options": clocks},
+            "locked_clocks": {"type": "dict", "options": limits},
+            "root": {"type": "path", "default": "/"},
+            "record": {"type": "path", "default": "/var/lib/dlperf/tuning.json"},
+            "timeout": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    wanted = values(given) if given["state"] == "present" else {}
+    record = json.loads((read_bytes(given["record"]) or b"{}").decode("utf-8"))
+    node = Node(module)
+    if node.is_container and wanted:
+        node.skip("tuning", CONTAINER % "the kernel and the GPUs are its host's: set %s there" % ", ".join(sorted(wanted)))
+        module.exit_json(changed=False, settings={}, skipped=node.skipped, diff={"before": "", "after": ""})
+    kinds = dict((name.partition("/")[0], None) for name in record)
+    found = node.current(dict(kinds, **wanted))
+    boot = text(node.root, "proc/sys/kernel/random/boot_id") or ""
+    for name in [name for name in found if name.startswith("locked_clocks/")]:
+        noted = record.get(name) or {}
+        found[name] = noted.get("set") if noted.get("boot") == boot else None
+    changes, new = {}, dict(record)
+    for name, value in sorted(found.items()):
+        aim = wanted.get(name.partition("/")[0])
+        if aim is not None:
+            before = record[name]["before"] if name in record else value
+            if value != aim:
+                changes[name] = aim
+                new[name] = {"before": before, "set": aim, "boot": boot}
+        elif name in record:
+            # What somebody else has set since is somebody else's.
+            if value == record[name]["set"] and value != record[name]["before"]:
+                changes[name] = record[name]["before"]
+            del new[name]
+    for name in record:
+        if name not in found and name.partition("/")[0] not in wanted:
+            del new[name]  # the GPU is gone, or its driver is
+    after = dict(found, **changes)
+    diff = {
+        "before": "".join("%s %s\n" % (name, found[name]) for name in sorted(changes)),
+        "after": "".join("%s %s\n" % (name, after[name]) for name in sorted(changes)),
+    }
+    if (changes or new != record) and not module.check_mode:
+        # Before the change, so that a run which is cut off can be taken back.
+        folder = os.path.dirname(given["record"])
+        if new and not os.path.isdir(folder):
+            os.makedirs(folder, 0o755)
+        write_record(given["record"], dict(record, **new))
+        for name, value in sorted(changes.items()):
+            node.write(name, value)
+        write_record(given["record"], new)
+        if not new:
+            remove_if_empty(folder)
+    settings = dict((name, value) for name, value in after.items() if value is not None)
+    module.exit_json(changed=bool(changes) or new != record, settings=settings, skipped=node.skipped, diff=diff)
+
+
+def write_record(path, record):
+    if record:
+        write_whole(path, json.dumps(record, indent=1, sort_keys=True).encode("utf-8"), 0o600)
+    elif os.path.exists(path):
+        os.unlink(path)
+
+
+if __name__ == "__main__":
+    main()

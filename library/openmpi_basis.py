@@ -1,0 +1,86 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: openmpi_basis
+short_description: What a build of OpenMPI for this node depends on, and which one is installed
+description:
+  - A build fits where its source, its options, its place, the C library and the machine are the same. These make one key.
+  - In check mode it says C(changed) where the build of that key is not installed.
+options:
+  version: {description: Version of OpenMPI., type: str, required: true}
+  sha256: {description: Checksum of its source., type: str, required: true}
+  options: {description: "Options of its configure.", type: list, elements: str, default: []}
+  path: {description: Where it is installed., type: path, required: true}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: See which build of OpenMPI this node needs
+  openmpi_basis:
+    version: 4.0.0
+    sha256: 36f10daa3f1b1d37530f686bf7f70966b2a13c0bc6e2e05aebc7e85e3d21b10d
+    path: /usr/local/openmpi
+"""
+
+RETURN = r"""
+key: {description: Name of the build's folder., returned: always, type: str}
+basis: {description: What the key is made of., returned: always, type: dict}
+installed_key: {description: Key of the build of ours that is installed; null where none is., returned: always, type: str}
+is_foreign: {description: Whether something is there that is not a build of ours., returned: always, type: bool}
+"""
+
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+STAMP = ".dlperf-build"  # within the build itself, so that it is there when all of it is
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "version": {"type": "str", "required": True},
+            "sha256": {"type": "str", "required": True},
+            "options": {"type": "list", "elements": "str", "default": []},
+            "path": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    basis = {
+        "openmpi": given["version"],
+        "libc": "-".join(part for part in platform.libc_ver() if part),
+        "machine": platform.machine(),
+        "options": given["options"],
+        "path": given["path"],
+        "sha256": given["sha256"].lower(),
+    }
+    rest = json.dumps([basis["options"], basis["path"], basis["sha256"]]).encode("utf-8")
+    key = "openmpi-{openmpi}_{libc}_{machine}_".format(**basis)
+    key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(rest).hexdigest()[:8]
+    installed_key = None
+    stamp = os.path.join(given["path"], STAMP)
+    if os.path.isfile(stamp):
+        with io.open(stamp, encoding="utf-8") as stream:
+            installed_key = stream.read().strip()
+    module.exit_json(
+        changed=module.check_mode and key != installed_key,
+        key=key,
+        basis=basis,
+        installed_key=installed_key,
+        is_foreign=installed_key is None and os.path.isdir(given["path"]) and bool(os.listdir(given["path"])),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""What the roles openmpi and infiniband compute, and the modules that only they use."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from standins import PROJECT
+from test_provisioning_filters import load
+from test_provisioning_modules import call
+
+from dlperf_runner.mpirun import MPIRUN, mpirun_of
+
+openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
+infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
+vendor = load("playbooks/filter_plugins/vendor.py")
+provision = load("playbooks/filter_plugins/provision.py")
+
+RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
+PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
+
+
+@pytest.mark.parametrize(
+    ("version", "archive", "sha256", "mpirun", "said"),
+    [
+        ("4.0.0", "", "", BUILT, ""),
+        ("4.0.0", "/srv/o.tar.gz", "2" * 64, BUILT, ""),
+        ("4.9.9", "/srv/o.tar.gz", "2" * 64, BUILT, ""),
+        ("", "", "", BUILT, "needs openmpi_version; known is 4.0.0"),
+        ("4.9.9", "", "2" * 64, BUILT, "4.9.9 is not known here; known is 4.0.0"),
+        ("4.9.9", "/srv/o.tar.gz", "", BUILT, "in openmpi_sha256"),
+        ("4.0.0", "", "abc", BUILT, "64 hexadecimal digits were expected, found abc"),
+        ("4.0.0", "", "", "/usr/bin/mpirun", "Remove dlperf_mpirun from the inventory"),
+    ],
+)
+def test_a_source_without_a_checksum_cannot_be_built(
+    version: str, archive: str, sha256: str, mpirun: str, said: str
+) -> None:
+    refused = openmpi.refusal(version, RELEASES, archive, sha256, PREFIX, mpirun)
+    assert said in refused
+    assert bool(refused) == bool(said)
+
+
+def test_everybody_says_the_same_of_where_mpirun_is() -> None:
+    defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
+    assert MPIRUN == provision.MPIRUN
+    assert MPIRUN["source"] == defaults["openmpi_prefix"] + "/bin/mpirun"
+    assert mpirun_of("v100-cuda10.2") == MPIRUN["source"]
+    assert provision.mpirun("v100-cuda10.2", str(PROJECT)) == MPIRUN["source"]
+    assert mpirun_of("cpu") == provision.mpirun("cpu", str(PROJECT)) == MPIRUN["package"]
+    assert mpirun_of("no such stack") == MPIRUN["package"]
+
+
+def test_of_a_failed_step_the_end_is_shown() -> None:
+    lines = [f"warning {number}" for number in range(50)] + ["error: no libnuma"]
+    result = {"msg": "non-zero return code", "stdout": "x", "stderr": "\n".join(lines)}
+    said = vendor.last_words(result)
+    assert said.endswith("error: no libnuma")
+    assert "warning 38" not in said
+    assert vendor.last_words({"msg": "Timed out after 3 s"}) == "Timed out after 3 s"
+
+
+class TestOpenmpiBasis:
+    def basis(self, prefix: Path, check: bool = False, **more: Any) -> dict[str, Any]:
+        given = {"version": "4.0.0", "sha256": "A" * 64, "path": str(prefix), **more}
+        return call("openmpi_basis", check, **given)
+
+    def test_whatever_a_build_depends_on_is_in_its_key(self, tmp_path: Path) -> None:
+        one = self.basis(tmp_path / "o")
+        assert one["key"].startswith("openmpi-4.0.0_glibc-")
+        assert one["key"] == self.basis(tmp_path / "o", sha256="a" * 64)["key"]
+        others = [
+            self.basis(tmp_path / "o", options=["--with-cuda=/usr/local/cuda-10.2"]),
+            self.basis(tmp_path / "o", sha256="b" * 64),
+            self.basis(tmp_path / "p"),
+            self.basis(tmp_path / "o", version="4.0.1"),
+        ]
+        assert len({one["key"], *(other["key"] for other in others)}) == 5
+
+    def test_what_is_there_and_not_ours_is_foreign(self, tmp_path: Path) -> None:
+        prefix = tmp_path / "openmpi"
+        assert not self.basis(prefix)["is_foreign"]
+        prefix.mkdir()
+        assert not self.basis(prefix)["is_foreign"]
+        (prefix / "bin").mkdir()
+        found = self.basis(prefix)
+        assert found["is_foreign"]
+        assert found["installed_key"] is None
+        (prefix / ".dlperf-build").write_text(found["key"] + "\n")
+        found = self.basis(prefix, check=True)
+        assert (found["is_foreign"], found["changed"]) == (False, False)
+        assert found["installed_key"] == found["key"]
+        assert self.basis(prefix, check=True, version="4.0.1")["changed"]
+
+
+@pytest.mark.parametrize(
+    ("method", "peer_memory", "driver", "said"),
+    [
+        ("mlnx_ofed", "nv_peer_mem", "440.33.01", ""),
+        ("inbox", "nvidia-peermem", "580.105.08", ""),
+        ("inbox", "nvidia-peermem", "", ""),
+        ("inbox", "", "440.33.01", ""),
+        ("inbox", "nvidia-peermem", "440.33.01", "take peer_memory nv_peer_mem"),
+        ("inbox", "nv_peer_mem", "440.33.01", "take method mlnx_ofed"),
+    ],
+)
+def test_peer_memory_that_cannot_be_is_refused(
+    method: str, peer_memory: str, driver: str, said: str
+) -> None:
+    refused = infiniband.refusal(method, peer_memory, driver)
+    assert said in refused
+    assert bool(refused) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("programs", "network", "path"),
+    [
+        (["/bin/networkctl", "/usr/sbin/netplan"], "netplan", "/etc/netplan/60-dlperf-ib0.yaml"),
+        (["/sbin/ifup", "/bin/networkctl"], "ifupdown", "/etc/network/interfaces.d/dlperf-ib0"),
+        (["/usr/bin/networkctl"], "networkd", "/etc/systemd/network/60-dlperf-ib0.network"),
+    ],
+)
+def test_the_address_is_kept_by_what_keeps_the_nodes_addresses(
+    programs: list[str], network: str, path: str
+) -> None:
+    assert infiniband.network_of(programs) == network
+    entries = infiniband.address_files("ib0", "10.11.0.2/24", network)
+    (entry,) = [entry for entry in entries if entry["state"] == "file"]
+    assert entry["path"] == path
+    assert "10.11.0.2/24" in entry["content"]
+    assert infiniband.address_commands("ib0", network)[-1][-1] in ("ib0", "apply")
+
+
+def test_netplan_reads_what_is_written() -> None:
+    (entry, *_) = infiniband.address_files("ib0", "10.11.0.2/24", "netplan")
+    assert yaml.safe_load(entry["content"])["network"]["ethernets"] == {
+        "ib0": {"addresses": ["10.11.0.2/24"], "optional": True}
+    }
+    assert infiniband.network_of(["/usr/bin/true"]) == ""
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    """What fabric_facts tells of a ConnectX-4 at EDR, with something of its port changed."""
+    port = {
+        "port": 1,
+        "state": "ACTIVE",
+        "physical_state": "LinkUp",
+        "rate_gbps": 100,
+        "interface": "ib0",
+    }
+    return {
+        "devices": [{"name": "mlx5_0", "ports": [{**port, **changed}]}],
+        "interfaces": {"ib0": {"addresses": ["10.11.0.2/24"]}},
+        "modules": {"nv_peer_mem": "1.0-9"},
+        "ofed": "5.0-2.1.8.0",
+    }
+
+
+def problems(found: dict[str, Any], **changed: Any) -> list[str]:
+    given = {
+        "interface": "ib0",
+        "rate_gbps": 100,
+        "ofed": "5.0-2.1.8.0",
+        "peer_memory": "nv_peer_mem",
+        "address": "10.11.0.2/24",
+    }
+    return infiniband.problems(found, **(given | changed))
+
+
+@pytest.mark.parametrize(
+    ("port", "asked", "said"),
+    [
+        ({"state": "INIT"}, {}, "mlx5_0 port 1 is INIT, LinkUp, .*no subnet manager"),
+        ({"state": "DOWN", "physical_state": "Polling"}, {}, "is DOWN, Polling, .*cable"),
+        ({"rate_gbps": 56}, {}, "trained at 56 Gb/s, not at 100"),
+        ({}, {"ofed": "5.8-1.0.1.1"}, "5.8-1.0.1.1 was expected, found 5.0-2.1.8.0"),
+        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia_peermem is not loaded"),
+        ({}, {"address": "10.11.0.9/24"}, "expected to have 10.11.0.9/24, found 10.11.0.2/24"),
+    ],
+)
+def test_what_is_amiss_is_told_with_what_to_do(
+    port: dict[str, Any], asked: dict[str, Any], said: str
+) -> None:
+    (told,) = problems(facts(**port), **asked)
+    assert re.search(said, told), told
+
+
+def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> None:
+    assert problems(facts()) == []
+    two = facts()
+    (port,) = two["devices"][0]["ports"]
+    down = {**port, "port": 2, "state": "DOWN", "interface": "ib1"}
+    two["devices"][0]["ports"].append(down)
+    assert problems(two) == []
+    assert len(problems(two, interface="eth0", address="")) == 1
+
+
+def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
+    bare = {**facts(), "devices": [], "modules": {}}
+    assert any("no port of InfiniBand" in told for told in problems(bare))
+    assert problems(bare, has_cards=False) == []
+
+
+@pytest.mark.parametrize(
+    ("complaint", "has_client", "said"),
+    [
+        ("modprobe: ERROR: could not insert 'nv_peer_mem': Invalid argument", True, "build it"),
+        ("ERROR: could not insert 'nvidia_peermem': Invalid argument", False, "DMA-BUF"),
+        ("Unknown symbol in module, or unknown parameter", True, "another OFED"),
+        ("modprobe: FATAL: Module nv_peer_mem not found in directory", True, "not there for"),
+        ("Operation not permitted", True, "Operation not permitted"),
+    ],
+)
+def test_the_kernels_complaint_is_explained(complaint: str, has_client: bool, said: str) -> None:
+    assert said in infiniband.load_failure(complaint, has_client, "nv_peer_mem")
+
+
+class TestPackageInstaller:
+    """Where dpkg is this machine's, and nothing is installed."""
+
+    def run(self, tmp_path: Path, script: str, check: bool = False) -> dict[str, Any]:
+        installer = tmp_path / "installer"
+        installer.write_text(f"#!/bin/sh\n{script}\n")
+        installer.chmod(0o755)
+        given = {
+            "name": "standin",
+            "argv": ["./installer"],
+            "chdir": str(tmp_path),
+            "expect": "Installation passed successfully",
+            "undo": str(tmp_path / "undo"),
+            "logs": "/tmp/x.logs",
+        }
+        return call("package_installer", check, **given)
+
+    def test_success_is_what_it_says_not_its_status(self, tmp_path: Path) -> None:
+        assert self.run(tmp_path, "exit 1", check=True)["changed"]
+        assert not (tmp_path / "undo").exists()
+        failed = self.run(tmp_path, "echo Failed to install mlnx-ofed-kernel-dkms")
+        assert failed["failed"]
+        assert "has not said 'Installation passed successfully'" in failed["msg"]
+        assert "Failed to install mlnx-ofed-kernel-dkms" in failed["msg"]
+        assert "/tmp/x.logs" in failed["msg"]
+        assert json.loads((tmp_path / "undo/standin.json").read_text())["unfinished"]
+        done = self.run(tmp_path, "echo Installation passed successfully")
+        assert (done["changed"], done["removed"]) == (True, [])
+        record = json.loads((tmp_path / "undo/standin.json").read_text())
+        assert not record["unfinished"]
+        assert record["installed"] == record["changed"] == record["removed"] == {}
