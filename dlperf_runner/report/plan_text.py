@@ -22,7 +22,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
             repeats = [run["repeat"] for run in same]
             label = f"r{repeats[0]}" + (f"..r{repeats[-1]}" if len(repeats) > 1 else "")
             for command in commands:
-                yield f"  {label} on {command['host']}: {_shell_line(command)}"
+                yield f"  {label} on {command['host']}: {shell_line(command)}"
         yield ""
     cases = len({run["case"] for run in document["runs"]})
     yield f"{counted(cases, 'case')}, {counted(len(document['runs']), 'run')}; nothing was run"
@@ -40,7 +40,7 @@ def _described(runs: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _shell_line(command: Mapping[str, Any]) -> str:
+def shell_line(command: Mapping[str, Any]) -> str:
     """The command as it could be pasted into a shell; it is never run through one."""
     variables = [f"{name}={value}" for name, value in command["env"].items()]
     line = shlex.join([*(["env", *variables] if variables else []), *command["argv"]])

@@ -1,0 +1,255 @@
+"""The tables of cases: in the published reports' own layout and more, side by side, compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..stats import digits
+from .labels import Labels
+from .layout import GROUP, MEMORY_HEADER, records, title
+from .tables import Cell, Column, Table, cell, span, without_empty
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Case = Mapping[str, Any]
+METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
+_REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
+_PERCENT = "0.0%"
+
+
+def group_title(case: Case) -> str:
+    """The table's title, and the campaign's name where there are several."""
+    return ", ".join(filter(None, (title(dict(case)), case.get("campaign"))))
+
+
+def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
+    """The cases of a table, the columns of the published reports first, under their names."""
+    form = _form(group)
+    money = "#,##0." + "0" * (int(form[2:-1]))
+    columns = [
+        Column("node_num", True, "0"),
+        Column("gpu_num", True, "0"),
+        Column("samples/s", True, money),
+        Column("speedup", True, "0.00"),
+        Column(t("interval_of_rate"), True, hint=t("interval_hint")),
+        Column(t("interval_of_speedup"), True, hint=t("ratio_hint")),
+        Column(t("efficiency"), True, _PERCENT),
+        Column("n", True, "0", hint=t("n_hint")),
+        Column("CV", True, "0.00%", hint=t("cv_hint")),
+        Column(t("outliers"), True, "0", hint=t("outliers_hint")),
+        Column(t("gpu_memory"), True, "#,##0", hint=MEMORY_HEADER),
+    ]
+    rows = [_row(case, form) for case in group]
+    if not any(case.get("samples_per_second_outliers") for case in group):
+        rows = [(*row[:9], cell(None), row[10]) for row in rows]
+    shown, lines = without_empty(columns, rows, _REPORTED)
+    return Table(f"table-{number}", heading, shown, lines, _note(group, t))
+
+
+def _form(group: Sequence[Case]) -> str:
+    shown = digits(case["samples_per_second_median"] for case in group)
+    return f",.{shown}f"
+
+
+def _row(case: Case, form: str) -> tuple[Cell, ...]:
+    rate = "samples_per_second"
+    return (
+        cell(case["nodes"]),
+        cell(case["world_size"]),
+        cell(case[f"{rate}_median"], form),
+        cell(case["speedup"], ".2f"),
+        span(case.get(f"{rate}_ci_low"), case.get(f"{rate}_ci_high"), form),
+        span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), ".2f"),
+        cell(case["scaling_efficiency"], ".1%"),
+        cell(case["repeats"]),
+        cell(case.get(f"{rate}_cv"), ".2%"),
+        cell(_whole(case.get(f"{rate}_outliers"))),
+        cell(case["gpu_memory_mib"], ",.0f"),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _note(group: Sequence[Case], t: Labels) -> str:
+    """What base the speed-ups have, and how much the intervals cover."""
+    parts = []
+    bases = {case.get("base_case") for case in group if case["speedup"] is not None} - {None}
+    if bases:
+        parts.append(t("base", case=", ".join(sorted(map(str, bases)))))
+    elif all(case["speedup"] is None for case in group):
+        parts.append(t("no_base"))
+    covers = {
+        case["repeats"]: case["samples_per_second_ci_coverage"]
+        for case in group
+        if case.get("samples_per_second_ci_coverage") is not None
+    }
+    if covers:
+        texts = (f"{100 * cover:.4g} % (n = {n})" for n, cover in sorted(covers.items()))
+        parts.append(t("coverage", coverages=", ".join(texts)))
+    if any(case["repeats"] < 2 for case in group):
+        parts.append(t("single"))
+    estimators = dict.fromkeys(str(case["estimator"]) for case in group if case["estimator"])
+    if estimators:
+        parts.append(t("estimators", names=", ".join(estimators)))
+    return " ".join(parts)
+
+
+# ---- the answer
+
+
+def answers(all_cases: Sequence[Case], t: Labels) -> Iterator[str]:
+    """One line per framework and model: its fastest case on the most devices."""
+    together: dict[tuple[str, str], list[Case]] = {}
+    for case in all_cases:
+        together.setdefault((case["framework"], case["model"]), []).append(case)
+    for (framework, model), own in together.items():
+        best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
+        words = [t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))]
+        low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
+        if low is not None and high is not None:
+            form, cover = _form([best]), best.get("samples_per_second_ci_coverage")
+            percent = f"{100 * (cover or 0):.4g} %"
+            words.append(
+                t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
+            )
+        if best["speedup"] is None:
+            words.append(t("answer_no_speedup"))
+        elif best["world_size"] > 1:
+            percent = f"{100 * best['scaling_efficiency']:.0f} %"
+            base = best.get("base_case") or "1n1g"
+            speedup = f"{best['speedup']:.2f}"
+            words.append(t("answer_speedup", speedup=speedup, base=base, efficiency=percent))
+        yield "".join(words) + t("answer_end", n=best["repeats"], cases=len(own))
+
+
+def _name(framework: str, case: Case) -> str:
+    return " ".join(filter(None, (framework, case["framework_version"])))
+
+
+def _figures_of(case: Case, t: Labels) -> dict[str, object]:
+    return {
+        "rate": f"{case['samples_per_second_median']:{_form([case])}}",
+        "devices": t.place(case["nodes"], case["world_size"]),
+        "precision": case["precision"],
+        "batch": case["batch_size_per_device"],
+    }
+
+
+# ---- side by side
+
+
+def line_names(groups: Sequence[Sequence[Case]]) -> list[str]:
+    """A name for each group: its framework, and what else it differs in from the others."""
+    columns = ("framework", "campaign", "workload", *GROUP[1:])
+    keys = [{column: group[0].get(column) for column in columns} for group in groups]
+    names = [[str(key["framework"])] for key in keys]
+    for column in columns[1:]:
+        if len(set(map(tuple, names))) == len(groups) and column not in ("precision",):
+            break  # told apart already
+        if len({key[column] for key in keys}) > 1:
+            for words, key in zip(names, keys, strict=True):
+                words.append(_worded(column, key[column]))
+    return [" ".join(filter(None, words)) for words in names]
+
+
+def _worded(column: str, value: object) -> str:
+    if value is None:
+        return {"container": "bare"}.get(column, "")
+    return f"b{value}" if column == "batch_size_per_device" else str(value)
+
+
+def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
+    """Frameworks in columns, as the published summary has them: one table per model and
+    precision that was measured of more than one."""
+    together: dict[tuple[str, str], list[Case]] = {}
+    for case in all_cases:
+        together.setdefault((case["family"], case["precision"]), []).append(case)
+    number = 0
+    for (family, precision), own in together.items():
+        groups: dict[tuple[Any, ...], list[Case]] = {}
+        for case in own:
+            key = (case["framework"], case["campaign"], *(case[name] for name in GROUP))
+            groups.setdefault(key, []).append(case)
+        if len({key[0] for key in groups}) < 2:
+            continue
+        number += 1
+        yield _beside(number, t("beside", model=family, precision=precision), list(groups.values()))
+
+
+def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]]) -> Table:
+    names = line_names(groups)
+    columns = [Column("node_num", True, "0"), Column("gpu_num", True, "0")]
+    for name in names:
+        columns.append(Column(f"{name} samples/s", True, "#,##0.00"))
+        columns.append(Column(f"{name} speedup", True, "0.00"))
+    topologies = sorted({(case["world_size"], case["nodes"]) for group in groups for case in group})
+    by_place = [{(case["world_size"], case["nodes"]): case for case in group} for group in groups]
+    rows = []
+    for world_size, nodes in topologies:
+        row = [cell(nodes), cell(world_size)]
+        for group, own in zip(groups, by_place, strict=True):
+            case = own.get((world_size, nodes), {})
+            row.append(cell(case.get("samples_per_second_median"), _form(group)))
+            row.append(cell(case.get("speedup"), ".2f"))
+        rows.append(tuple(row))
+    shown, lines = without_empty(columns, rows, 2)
+    return Table(f"beside-{number}", heading, shown, lines)
+
+
+# ---- beside what was published
+
+
+def comparison(frame: pd.DataFrame, number: int, campaign: str, t: Labels) -> Table:
+    """What compare_published found, a row per case; `noted` and `unknown` conditions stand in the
+    factors' column, behind those that decide."""
+    columns = [
+        Column(t("case")),
+        Column("node_num", True, "0"),
+        Column("gpu_num", True, "0"),
+        Column(t("mine"), True, "#,##0.00"),
+        Column("n", True, "0", hint=t("n_hint")),
+        Column(t("published"), True, "#,##0.00"),
+        Column(t("ratio"), True, "0.000"),
+        Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
+        Column(t("verdict")),
+        Column(t("factors")),
+        Column(t("publication")),
+    ]
+    rows = tuple(_compared(row, t) for row in records(frame))
+    heading = " – ".join(filter(None, (t("comparison"), campaign)))
+    return Table(f"published-{number}", heading, tuple(columns), rows, t("comparison_note"))
+
+
+def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
+    verdict = str(row["verdict"])
+    factors = [
+        row.get("factors"),
+        *(t(f"{name}_factors", what=row[name]) for name in ("noted", "unknown") if row.get(name)),
+    ]
+    title_of = row.get("published_title")
+    publication = ", ".join(filter(None, (title_of, row.get("published_date"))))
+    return (
+        cell(title(dict(row))),
+        cell(row["nodes"]),
+        cell(row["world_size"]),
+        cell(row["mine"], ",.2f"),
+        cell(row["repeats"]),
+        cell(row["published"], ",.2f"),
+        cell(row["ratio"], ".3f"),
+        span(row.get("ratio_low"), row.get("ratio_high"), ".3f"),
+        Cell(t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict), verdict, mark=verdict),
+        cell("; ".join(filter(None, factors)) or None),
+        Cell(publication, publication, link=str(row.get("published_source") or ""))
+        if publication
+        else cell(None),
+    )
+
+
+def file_name(text: str) -> str:
+    """The text as part of a file's name: what a log says cannot lead out of a folder."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).lstrip(".")[:80]

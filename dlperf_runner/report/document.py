@@ -1,0 +1,334 @@
+"""What stands in a report, before it is Markdown, HTML or a spreadsheet. Computes no statistic."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..case import Topology
+from . import case_tables, figures
+from .charts import Chart, Drawing, draw
+from .environment import Recorded, case_commands, differences, run_command
+from .labels import Labels
+from .layout import GROUP, records
+from .layout import title as title_of
+from .tables import Cell, Column, Table, cell
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..results import Results
+
+# Points of all speed-over-iterations charts together, and of one line: what a page can carry.
+_ALL_POINTS, _MOST_POINTS, _LEAST_POINTS = 120_000, 240, 24
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One directory: what was computed of it, and what it recorded of itself."""
+
+    name: str
+    results: Results
+    table: pd.DataFrame
+    recorded: Recorded
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Charts that belong together; `name` begins their files' names."""
+
+    name: str
+    title: str
+    drawings: tuple[tuple[str, Drawing], ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of cases, and the speed of their runs over iterations."""
+
+    table: Table
+    series: tuple[Drawing, ...]
+
+
+@dataclass(frozen=True)
+class Commands:
+    """How to make a campaign again: in one command, and what it ran on each host."""
+
+    campaign: str
+    command: str
+    cases: tuple[tuple[str, str], ...]
+    of_campaign: bool
+
+
+@dataclass(frozen=True)
+class Document:
+    """All that a report says."""
+
+    labels: Labels
+    title: str
+    subtitle: str
+    answers: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    sections: tuple[Section, ...]
+    side_by_side: tuple[Table, ...]
+    comparison: tuple[Table, ...]
+    not_counted: Table | None
+    series_not_counted: tuple[Drawing, ...]
+    environment: tuple[Table, ...]
+    differences: Table | None
+    commands: tuple[Commands, ...]
+    methods: tuple[str, ...]
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+    cases: tuple[dict[str, Any], ...]
+    has_facts: bool
+
+
+def make_document(
+    campaigns: Sequence[Campaign],
+    comparison: Sequence[tuple[str, pd.DataFrame]],
+    published: pd.DataFrame | None,
+    families: Mapping[tuple[str, str], str],
+    t: Labels,
+) -> Document:
+    """The document of some campaigns. `comparison`, by the campaign's name, and `published` are
+    what compare_published made of their cases; `families` names what models are versions of, by
+    workload and model."""
+    several = len(campaigns) > 1
+    cases = [
+        {"campaign": campaign.name if several else None, **record}
+        for campaign in campaigns
+        for record in records(campaign.table)
+    ]
+    for case in cases:
+        case["family"] = families.get((case["workload"], case["model"]), case["model"])
+    series = [item for campaign in campaigns for item in campaign.results.series]
+    lost = [
+        (campaign, record)
+        for campaign in campaigns
+        for record in _not_counted(campaign.results.frame)
+    ]
+    drawer = _SeriesDrawer(campaigns, series, several, t)
+    sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
+    return Document(
+        labels=t,
+        title=t("title"),
+        subtitle=", ".join(" ".join(filter(None, (c.name, c.recorded.created))) for c in campaigns),
+        answers=tuple(case_tables.answers(cases, t)),
+        figures=tuple(make_figures(cases, published, t)),
+        sections=sections,
+        side_by_side=tuple(case_tables.side_by_side(cases, t)),
+        comparison=tuple(
+            case_tables.comparison(frame, number, name if several else "", t)
+            for number, (name, frame) in enumerate(comparison, start=1)
+            if len(frame)
+        ),
+        not_counted=_not_counted_table(lost, several, t) if lost else None,
+        series_not_counted=drawer.others(),
+        environment=tuple(_environment(campaigns, t)),
+        differences=_differences(campaigns, t),
+        commands=tuple(_commands(campaigns)),
+        methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
+        notes=tuple(_said(campaigns, lambda results: results.notes)),
+        problems=tuple(_said(campaigns, lambda results: results.problems)),
+        cases=tuple(cases),
+        has_facts=any(campaign.recorded.facts for campaign in campaigns),
+    )
+
+
+def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Cases that stand in one table."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for case in cases:
+        groups.setdefault((case["campaign"], *(case[name] for name in GROUP)), []).append(case)
+    return list(groups.values())
+
+
+def make_figures(
+    cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, t: Labels
+) -> Iterator[Figure]:
+    """Throughput and speed-up of all that has the same model, precision and batch size."""
+    others = [] if published is None else records(published)
+    together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for case in cases:
+        key = (case["family"], case["precision"], case["batch_size_per_device"])
+        together.setdefault(key, []).append(case)
+    for number, ((family, precision, batch), same) in enumerate(together.items(), start=1):
+        groups = _groups(same)
+        names = case_tables.line_names(groups)
+        title = t("setting", model=family, precision=precision, batch=batch)
+        points = list(_published_points(names, groups, others))
+        charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, t)
+        stem = case_tables.file_name(f"{number:02d}-{family}-{precision}-b{batch}")
+        kinds = ("throughput", "speedup")
+        if charts:
+            drawings = tuple((f"{stem}-{k}", draw(c)) for k, c in zip(kinds, charts, strict=False))
+            yield Figure(stem, title, drawings)
+
+
+def _published_points(
+    names: Sequence[str],
+    groups: Sequence[Sequence[Mapping[str, Any]]],
+    published: Sequence[Mapping[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """Each published point with the first line of its case, where something was measured on as
+    many devices."""
+    columns = ("workload", "model", "precision", "batch_size_per_device")
+    sizes = {case["world_size"] for group in groups for case in group}
+    lines: dict[tuple[Any, ...], str] = {}
+    for name, group in zip(names, groups, strict=True):
+        lines.setdefault(tuple(group[0][column] for column in columns), name)
+    for point in published:
+        line = lines.get(tuple(point[column] for column in columns))
+        if line is not None and point["world_size"] in sizes:
+            yield {**point, "line": line}
+
+
+class _SeriesDrawer:
+    """Draws each run's speed once: with its case, or with what was not counted."""
+
+    def __init__(
+        self, campaigns: Sequence[Campaign], series: Sequence[Any], several: bool, t: Labels
+    ) -> None:
+        self._t = t
+        self._several = several
+        budget = _ALL_POINTS // max(1, len(series))
+        self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
+        self._by_case: dict[tuple[Any, ...], list[Any]] = {}
+        self._invalid: dict[tuple[Any, ...], set[int]] = {}
+        for campaign in campaigns:
+            own = campaign.name if several else None
+            for item in campaign.results.series:
+                self._by_case.setdefault((own, *item.run.case), []).append(item)
+            for record in _not_counted(campaign.results.frame):
+                self._invalid.setdefault(_key(own, record), set()).add(record["repeat"])
+
+    def section(self, number: int, group: Sequence[dict[str, Any]]) -> Section:
+        table = case_tables.cases(number, group, self._title(group[0]), self._t)
+        charts = (self._chart(_key(case["campaign"], case)) for case in group)
+        return Section(table, tuple(draw(chart) for chart in charts if chart))
+
+    def others(self) -> tuple[Drawing, ...]:
+        """Of cases that no table has; to be called last."""
+        charts = [self._chart(key) for key in list(self._by_case)]
+        return tuple(draw(chart) for chart in charts if chart)
+
+    def _title(self, case: Mapping[str, Any]) -> str:
+        return case_tables.group_title(case) if self._several else title_of(dict(case))
+
+    def _chart(self, key: tuple[Any, ...]) -> Chart | None:
+        series = self._by_case.pop(key, [])
+        if not series:
+            return None
+        run = series[0].run
+        devices = self._t.place(run.topology.nodes, run.topology.world_size)
+        left_out = self._invalid.get(key, set())
+        return figures.over_iterations(
+            devices, run.setting, series, left_out, self._budget, self._t
+        )
+
+
+def _key(campaign: str | None, case: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a RunSeries' run has as its case."""
+    names = ("workload", "model", "source", "precision", "batch_size_per_device")
+    where = ("framework_version", "accelerator", "driver", "stack", "container")
+    topology = Topology(case["nodes"], case["gpus_per_node"])
+    return (campaign, *(case[name] for name in (*names, *where)), topology)
+
+
+# ---- what was not counted
+
+
+def _not_counted(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    rows = frame[~frame["valid"] & (frame["metric"] == "samples_per_second")]
+    return records(rows)
+
+
+def _not_counted_table(
+    lost: Sequence[tuple[Campaign, dict[str, Any]]], several: bool, t: Labels
+) -> Table:
+    columns = [Column(t("case")), Column(t("repeat_number"), number=True)]
+    columns += [Column(t("samples_per_second"), True, "#,##0.00"), Column(t("why"))]
+    rows = []
+    for campaign, record in lost:
+        topology = f"{record['nodes']}n{record['gpus_per_node']}g"
+        name = case_tables.group_title({**record, "campaign": campaign.name if several else None})
+        value = record["value"]
+        rows.append(
+            (
+                cell(f"{name}, {topology}"),
+                cell(record["repeat"]),
+                cell(value, ",.2f"),
+                cell(record["why_invalid"] or t("unknown")),
+            )
+        )
+    return Table("not-counted", t("not_counted"), tuple(columns), tuple(rows))
+
+
+# ---- where it ran
+
+
+def _environment(campaigns: Sequence[Campaign], t: Labels) -> Iterator[Table]:
+    for number, campaign in enumerate(campaigns, start=1):
+        suffix = f" – {campaign.name}" if len(campaigns) > 1 else ""
+        facts, recorded = campaign.recorded.facts, campaign.recorded
+        nodes = {str(node.get("name")): node for node in recorded.inventory}
+        kept = ("address", "devices_per_node", "accelerator", "stack", "interface")
+        merged: dict[str, dict[str, str]] = {}
+        for host in dict.fromkeys((*nodes, *facts)):
+            own = {k: str(v) for k in kept if (v := nodes.get(host, {}).get(k)) is not None}
+            merged[host] = {**own, **facts.get(host, {})}
+        names = dict.fromkeys(name for own in merged.values() for name in own)
+        if merged:
+            columns = [Column(t("node")), *(Column(t.optional(f"fact_{n}", n)) for n in names)]
+            rows = [
+                (Cell(host, host), *(cell(own.get(name)) for name in names))
+                for host, own in merged.items()
+            ]
+            title = t("nodes") + suffix
+            yield Table(f"nodes-{number}", title, tuple(columns), tuple(rows))
+        if recorded.versions:
+            versions = [Column(t("environment")), Column(t("package")), Column(t("version"))]
+            lines = tuple(
+                (cell(environment), cell(name), cell(version))
+                for environment, packages in recorded.versions.items()
+                for name, version in packages.items()
+            )
+            yield Table(f"versions-{number}", t("versions") + suffix, tuple(versions), lines)
+
+
+def _differences(campaigns: Sequence[Campaign], t: Labels) -> Table | None:
+    several = len(campaigns) > 1
+    rows = [
+        (
+            *((cell(campaign.name),) if several else ()),
+            cell(t.optional(f"fact_{name}", name)),
+            cell(value or t("unknown")),
+            Cell(", ".join(hosts), len(hosts)),
+        )
+        for campaign in campaigns
+        for name, value, hosts in differences(campaign.recorded.facts)
+    ]
+    columns = [Column(t("campaign"))] if several else []
+    columns += [Column(t("fact")), Column(t("value")), Column(t("nodes"))]
+    return Table("differences", t("differences"), tuple(columns), tuple(rows)) if rows else None
+
+
+def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
+    for campaign in campaigns:
+        document = campaign.recorded.campaign
+        if document is not None:
+            cases = tuple(case_commands(campaign.recorded.runs))
+            yield Commands(campaign.name, run_command(document), cases, True)
+        else:
+            path = str(campaign.results.directory)
+            words = shlex.join(["python", "-m", "dlperf_runner", "summarize", path])
+            yield Commands(campaign.name, words, (), False)
+
+
+def _said(campaigns: Sequence[Campaign], of: Any) -> Iterator[str]:
+    for campaign in campaigns:
+        start = f"{campaign.name}: " if len(campaigns) > 1 else ""
+        yield from (f"{start}{text}" for text in of(campaign.results))

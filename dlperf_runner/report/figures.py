@@ -1,0 +1,178 @@
+"""From cases and runs to charts: throughput and speed-up over devices, speed over iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .charts import Chart, Line, Point
+from .labels import Labels
+
+Record = Mapping[str, Any]
+_EDGE = 0.05  # room above and below a run's window, as part of its middle
+
+
+def scaling(
+    title: str, lines: Mapping[str, Sequence[Record]], published: Sequence[Record], t: Labels
+) -> list[Chart]:
+    """Throughput and speed-up of cases that may stand in one chart, by the name of their line;
+    none where no line has two points. `published` are points with the `line` they belong to."""
+    if all(len({record["world_size"] for record in cases}) < 2 for cases in lines.values()):
+        return []
+    ticks = sorted({float(case["world_size"]) for cases in lines.values() for case in cases})
+    charts = [_throughput(title, lines, published, ticks, t)]
+    if any(case["speedup"] is not None for cases in lines.values() for case in cases):
+        charts.append(_speedup(title, lines, published, ticks, t))
+    return charts
+
+
+def _throughput(
+    title: str,
+    lines: Mapping[str, Sequence[Record]],
+    published: Sequence[Record],
+    ticks: Sequence[float],
+    t: Labels,
+) -> Chart:
+    drawn: list[Line] = []
+    for look, cases in enumerate(lines.values()):
+        base, end = _base(cases), max(case["world_size"] for case in cases)
+        if base is not None and end > base["world_size"]:
+            rate, devices = base["samples_per_second_median"], base["world_size"]
+            ends = (Point(devices, rate), Point(end, rate / devices * end))
+            drawn.append(Line(t("ideal"), ends, look, "ideal"))
+    for look, (name, cases) in enumerate(lines.items()):
+        drawn.append(Line(name, _points(cases, "samples_per_second", t), look))
+        drawn += _published(name, look, published, "value", t)
+    return Chart(
+        t("throughput"),
+        title,
+        t("devices"),
+        t("samples_per_second"),
+        tuple(drawn),
+        x_ticks=tuple(ticks),
+    )
+
+
+def _speedup(
+    title: str,
+    lines: Mapping[str, Sequence[Record]],
+    published: Sequence[Record],
+    ticks: Sequence[float],
+    t: Labels,
+) -> Chart:
+    drawn: list[Line] = []
+    bases = {base["world_size"] for cases in lines.values() if (base := _base(cases)) is not None}
+    for devices in sorted(bases):
+        ends = (Point(devices, 1), Point(max(ticks), max(ticks) / devices))
+        drawn.append(Line(t("ideal"), ends, -1, "ideal"))
+    for look, (name, cases) in enumerate(lines.items()):
+        points = _points([case for case in cases if case["speedup"] is not None], "speedup", t)
+        if points:
+            drawn.append(Line(name, points, look))
+        drawn += _published(name, look, published, "speedup", t)
+    return Chart(
+        t("speedup"),
+        title,
+        t("devices"),
+        t("speedup"),
+        tuple(drawn),
+        doubling=True,
+        x_ticks=tuple(ticks),
+    )
+
+
+def _base(cases: Sequence[Record]) -> Record | None:
+    """The case that the speed-ups are relative to."""
+    smallest = min(cases, key=lambda case: (case["world_size"], case["nodes"]))
+    return smallest if smallest["speedup"] is not None else None
+
+
+def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[Point, ...]:
+    value = "samples_per_second_median" if metric == "samples_per_second" else metric
+    found = []
+    for case in sorted(cases, key=lambda case: (case["world_size"], case["nodes"])):
+        low, high = case.get(f"{metric}_ci_low"), case.get(f"{metric}_ci_high")
+        if not case[value] > 0:
+            continue  # has no place on a logarithmic axis
+        positive = low is not None and high is not None and low > 0
+        key = f"point_{metric}_interval" if positive else f"point_{metric}"
+        hint = t(key, devices=case["world_size"], value=case[value], low=low, high=high)
+        ends = (low, high) if positive else (None, None)
+        found.append(Point(case["world_size"], case[value], *ends, hint))
+    return tuple(found)
+
+
+def _published(
+    name: str, look: int, published: Sequence[Record], column: str, t: Labels
+) -> list[Line]:
+    """The published points of a line, all under one name: there may be many publications."""
+    points = tuple(
+        Point(point["world_size"], value, hint=_cited(value, point))
+        for point in published
+        if point["line"] == name and (value := point.get(column)) is not None and value > 0
+    )
+    return [Line(t("published_line", name=name), points, look, "published")] if points else []
+
+
+def _cited(value: float, point: Record) -> str:
+    where = (point.get("published_title"), point.get("published_date"), point.get("factors"))
+    return ", ".join(filter(None, (f"{value:,.2f}", *where)))
+
+
+# ---- speed over iterations
+
+
+def over_iterations(
+    title: str, subtitle: str, series: Iterable[Any], left_out: set[int], budget: int, t: Labels
+) -> Chart | None:
+    """The speed of each run of a case, its warm-up shaded; None where there is nothing to draw.
+
+    `left_out` are the repeats that are not counted; each line gets at most `budget` points.
+    """
+    lines: list[Line] = []
+    window: list[float] = []
+    everything: list[float] = []
+    warmup = 0.0
+    for one in sorted(series, key=lambda item: item.run.repeat):
+        pairs = list(zip(one.steps, one.samples_per_second, strict=True))
+        if not pairs:
+            continue
+        repeat = one.run.repeat
+        warmup = max(warmup, float(one.warmup_steps))
+        everything += [rate for _, rate in pairs]
+        window += [rate for step, rate in pairs if step > one.warmup_steps]
+        name = t("repeat_not_counted" if repeat in left_out else "repeat", repeat=repeat)
+        points = tuple(Point(step, rate) for step, rate in thinned(pairs, budget))
+        lines.append(Line(name, points, len(lines), "series"))
+    if not lines or len(everything) < 2:
+        return None
+    low, high = min(window or everything), max(window or everything)
+    room = max((high - low) * 0.5, abs(high) * _EDGE)
+    return Chart(
+        title,
+        subtitle,
+        t("iteration"),
+        t("samples_per_second"),
+        tuple(lines),
+        log=False,
+        y_range=(max(low - room, min(everything)), min(high + room, max(everything))),
+        shade=(0.0, warmup, t("warmup")) if warmup else None,
+    )
+
+
+def thinned(pairs: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[int, float]]:
+    """At most so many of the pairs, the lowest and the highest of each stretch: what sticks out
+    stays."""
+    if len(pairs) <= most:
+        return pairs
+    stretches = max(1, most // 2)
+    kept: list[tuple[int, float]] = []
+    for number in range(stretches):
+        stretch = pairs[number * len(pairs) // stretches : (number + 1) * len(pairs) // stretches]
+        lowest, highest = min(stretch, key=_rate), max(stretch, key=_rate)
+        kept += sorted({lowest, highest})
+    return kept
+
+
+def _rate(pair: tuple[int, float]) -> float:
+    return pair[1]

@@ -1,0 +1,48 @@
+"""What a report says, in the language that it is asked for: labels/<language>.yml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from ..errors import UserError
+
+_DIRECTORY = Path(__file__).parent / "labels"
+LANGUAGES = tuple(sorted(path.stem for path in _DIRECTORY.glob("*.yml")))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The texts of a language; called with a key, it gives the text with its blanks filled."""
+
+    language: str
+    texts: dict[str, str]
+
+    def __call__(self, key: str, /, **values: object) -> str:
+        return self.texts[key].format(**values) if values else self.texts[key]
+
+    def optional(self, key: str, default: str) -> str:
+        """The text where there is one: of columns and verdicts, which others may add to."""
+        return self.texts.get(key, default)
+
+    def place(self, nodes: int, devices: int) -> str:
+        """How many devices on how many nodes, in words."""
+        if devices == 1:
+            return self("on_one_device")
+        return self("on_one_node" if nodes == 1 else "on_devices", nodes=nodes, devices=devices)
+
+
+@cache
+def load_labels(language: str = "en") -> Labels:
+    """The labels of a language; a UserError where there are none."""
+    if language not in LANGUAGES:
+        raise UserError(
+            f"there are no labels in {language!r}",
+            where="--lang",
+            expected=f"one of {', '.join(LANGUAGES)}",
+        )
+    path = _DIRECTORY / f"{language}.yml"
+    return Labels(language, yaml.safe_load(path.read_text(encoding="utf-8")))

@@ -1,0 +1,229 @@
+"""A report of campaigns: reads them, and writes report.html, report.md, plots and results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from .charts import Drawing
+from .document import Campaign, Document, make_document, make_figures
+from .environment import read_recorded
+from .labels import Labels, load_labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..recorded import Known
+
+_FEW_PICTURES = 8  # that one process draws before others could be started
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out; `problems` are logs that could not be believed."""
+
+    answers: tuple[str, ...]
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...]
+    problems: tuple[UserError, ...]
+
+
+def make_report(
+    directories: Sequence[Path],
+    output_dir: Path | None = None,
+    language: str = "en",
+    known: Sequence[Known] | None = None,
+) -> Report:
+    """Write the report of some campaigns into `output_dir` (default: `report` in the only
+    campaign, or here).
+
+    Raises UserError where there is nothing to report, or no place for it.
+    """
+    t = load_labels(language)
+    campaigns = list(_campaigns(directories, known))
+    output_dir = output_dir or _place(directories)
+    comparison, published = _published(campaigns)
+    document = make_document(campaigns, comparison, published, _families(), t)
+    drawn = {name: drawing for figure in document.figures for name, drawing in figure.drawings}
+    pictures, fonts, notes = _for_pictures(document, published, t)
+    files: dict[str, bytes] = dict(_documents(document))
+    files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
+    files |= {f"plots/{name}.png": data for name, data in _pngs(pictures, fonts)}
+    paths = tuple(_write(output_dir / name, content) for name, content in files.items())
+    problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
+    return Report(document.answers, paths, notes, problems)
+
+
+def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
+    from ..results import load_results
+    from ..stats import summarize
+
+    names = [directory.resolve().name for directory in directories]
+    for directory, name in zip(directories, names, strict=True):
+        results = load_results(directory, known, with_series=True)
+        shown = name if names.count(name) == 1 else str(directory)
+        yield Campaign(shown, results, summarize(results.frame), read_recorded(directory))
+
+
+def _place(directories: Sequence[Path]) -> Path:
+    return directories[0] / "report" if len(directories) == 1 else Path("report")
+
+
+def _families() -> dict[tuple[str, str], str]:
+    """What a model is a version of, where frameworks train versions of the same. Models that are
+    one of several of their workload are no versions of each other."""
+    from ..catalog import load_catalog
+
+    return {
+        (workload.name, workload.model): workload.families[0]
+        for workload in load_catalog().workloads.values()
+        if workload.families and not workload.variants
+    }
+
+
+def _published(
+    campaigns: Sequence[Campaign],
+) -> tuple[list[tuple[str, pd.DataFrame]], pd.DataFrame | None]:
+    """What compare_published makes of each campaign, and the published points of all."""
+    import pandas as pd
+
+    from ..compare_published import compare_published, published_points
+
+    tables = [campaign.table for campaign in campaigns if len(campaign.table)]
+    if not tables:
+        return [], None
+    compared = [
+        (campaign.name, compare_published(campaign.results.frame))
+        for campaign in campaigns
+        if len(campaign.table)
+    ]
+    return compared, published_points(pd.concat(tables, ignore_index=True))
+
+
+# ---- files
+
+
+def _documents(document: Document) -> Iterator[tuple[str, bytes]]:
+    from . import document_markdown, html, xlsx
+
+    data = ("report.md", "results.csv", "results.json", "results.xlsx")
+    yield "report.html", html.render(document, data).encode()
+    yield "report.md", document_markdown.render(document).encode()
+    yield "results.csv", results_csv(document.cases).encode()
+    yield "results.json", results_json(document).encode()
+    yield "results.xlsx", xlsx.render(document)
+
+
+def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
+    """All cases with all that was computed of them. A text that a spreadsheet would take for a
+    formula has an apostrophe before it; numbers are as they are."""
+    from .xlsx import FORMULA
+
+    names = list(dict.fromkeys(name for case in cases for name in case))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(names)
+    for case in cases:
+        values = (case.get(name) for name in names)
+        writer.writerow(
+            f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+            for value in values
+        )
+    return buffer.getvalue()
+
+
+def results_json(document: Document) -> str:
+    """The cases as they are, and the tables of the report as lists of objects."""
+    tables = [*document.side_by_side, *document.comparison, *document.environment]
+    tables += [table for table in (document.not_counted, document.differences) if table]
+    whole = {
+        "title": document.title,
+        "campaigns": document.subtitle,
+        "answers": document.answers,
+        "cases": document.cases,
+        "tables": {
+            table.name: [
+                dict(zip(table.labels, (cell.value for cell in row), strict=True))
+                for row in table.rows
+            ]
+            for table in tables
+        },
+        "commands": {
+            commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
+            for commands in document.commands
+        },
+        "methods": document.methods,
+        "notes": document.notes,
+        "problems": document.problems,
+    }
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _svg(drawing: Drawing) -> bytes:
+    from . import svg
+
+    return svg.file(drawing).encode()
+
+
+def _for_pictures(
+    document: Document, published: pd.DataFrame | None, t: Labels
+) -> tuple[dict[str, Drawing], tuple[str, ...], tuple[str, ...]]:
+    """The drawings that become PNG, their fonts, and what is to be said of them. A PNG has its
+    letters in it: where no font has Chinese ones, it speaks English."""
+    from .png import chinese_font
+
+    figures = document.figures
+    fonts: tuple[str, ...] = ("DejaVu Sans",)
+    notes: tuple[str, ...] = ()
+    if t.language == "zh" and figures:
+        chinese = chinese_font()
+        if chinese:
+            fonts = (chinese, "DejaVu Sans")
+        else:
+            figures = tuple(make_figures(document.cases, published, load_labels("en")))
+            notes = (t("png_language"),)
+    drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
+    return drawn, fonts, notes
+
+
+def _pngs(drawings: Mapping[str, Drawing], fonts: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
+    """The pictures, drawn on all processors where there are many."""
+    from . import png
+
+    processors = len(os.sched_getaffinity(0))
+    if len(drawings) <= _FEW_PICTURES or processors == 1:
+        return [(name, png.render(drawing, fonts)) for name, drawing in drawings.items()]
+    # Forked, so that Matplotlib is imported once.
+    png.chinese_font()
+    with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("fork")) as pool:
+        made = pool.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=4)
+        return list(zip(drawings, made, strict=True))
+
+
+def _write(path: Path, content: bytes) -> Path:
+    """The file appears whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise UserError(
+            "the report cannot be written",
+            where=str(path),
+            found=error.strerror or str(error),
+            hint="name a directory that can be written to with --output-dir",
+        ) from None
+    return path

@@ -1,0 +1,69 @@
+"""A table as all documents have it: cells that know both how they are shown and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """`number` columns stand to the right; `format` is a spreadsheet's number format, `hint` says
+    more of the column than its label."""
+
+    label: str
+    number: bool = False
+    format: str = "General"
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`value` is what the cell is sorted by and what a spreadsheet holds; None is absent. `link` is
+    where the text leads, `mark` a verdict that pages show in its colour."""
+
+    text: str
+    value: Value
+    link: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """`name` is its sheet and its anchor; `note` stands below it."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        return [column.label for column in self.columns]
+
+
+def cell(value: Value, form: str = "") -> Cell:
+    """A cell of a value, shown in a format of Python's; `-` is what there is none of."""
+    if value is None:
+        return Cell("-", None)
+    return Cell(format(value, form), value)
+
+
+def span(low: float | None, high: float | None, form: str) -> Cell:
+    """An interval, sorted by its lower end."""
+    if low is None or high is None:
+        return Cell("-", None)
+    return Cell(f"{low:{form}} – {high:{form}}", low)
+
+
+def without_empty(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], keep: int
+) -> tuple[tuple[Column, ...], tuple[tuple[Cell, ...], ...]]:
+    """Columns and rows without the columns that are absent in all rows, the first `keep` aside."""
+    shown = [
+        n for n in range(len(columns)) if n < keep or any(row[n].value is not None for row in rows)
+    ]
+    return tuple(columns[n] for n in shown), tuple(tuple(row[n] for n in shown) for row in rows)

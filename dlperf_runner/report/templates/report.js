@@ -1,0 +1,67 @@
+(function () {
+  "use strict";
+  var root = document.documentElement, toggle = document.getElementById("theme");
+  function stored(value) {
+    try {
+      if (value) localStorage.setItem("dlperf-theme", value);
+      return localStorage.getItem("dlperf-theme");
+    } catch (error) { return null; } // pages from disk may have no storage
+  }
+  function isDark() {
+    return root.dataset.theme ? root.dataset.theme === "dark"
+      : matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+  function show(theme) {
+    if (theme) root.dataset.theme = theme;
+    toggle.setAttribute("aria-pressed", String(isDark()));
+  }
+  show(stored());
+  toggle.hidden = false;
+  toggle.addEventListener("click", function () {
+    var theme = isDark() ? "light" : "dark";
+    stored(theme);
+    show(theme);
+  });
+
+  function order(a, b, number) {
+    if (a === "" || b === "") return a === b ? 0 : NaN; // what is absent stays below
+    return number ? a - b : a.localeCompare(b);
+  }
+  document.querySelectorAll("table.sortable").forEach(function (table) {
+    var body = table.tBodies[0];
+    if (body.rows.length < 2) return;
+    Array.from(table.tHead.rows[0].cells).forEach(function (head, column) {
+      var button = document.createElement("button");
+      button.type = "button";
+      button.title = head.title || table.dataset.hint;
+      while (head.firstChild) button.appendChild(head.firstChild);
+      head.appendChild(button);
+      button.addEventListener("click", function () {
+        var down = head.getAttribute("aria-sort") === "ascending";
+        var number = head.classList.contains("num");
+        var rows = Array.from(body.rows).map(function (row, place) {
+          return { row: row, place: place, key: row.cells[column].dataset.v || "" };
+        });
+        rows.sort(function (a, b) {
+          var found = order(a.key, b.key, number);
+          if (found !== found) return a.key === "" ? 1 : -1;
+          return (down ? -found : found) || a.place - b.place;
+        });
+        rows.forEach(function (item) { body.appendChild(item.row); });
+        Array.from(head.parentNode.cells).forEach(function (other) {
+          other.removeAttribute("aria-sort");
+        });
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      });
+    });
+  });
+
+  var opened = [];
+  addEventListener("beforeprint", function () {
+    opened = Array.from(document.querySelectorAll("details:not([open])"));
+    opened.forEach(function (item) { item.open = true; });
+  });
+  addEventListener("afterprint", function () {
+    opened.forEach(function (item) { item.open = false; });
+  });
+})();

@@ -1,0 +1,137 @@
+"""results.xlsx: one sheet per table, numbers as numbers, texts as texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from .tables import Cell, Column, Table, Value
+
+if TYPE_CHECKING:
+    from openpyxl.worksheet._write_only import WriteOnlyWorksheet
+
+    from .document import Document
+
+# A spreadsheet takes a text that begins so for a formula, which may run or send something.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_LONGEST = 32_767  # letters of a cell
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_FORMATS = {
+    "scaling_efficiency": "0.0%",
+    "repeats": "0",
+    "speedup": "0.00",
+    "gpu_memory_mib": "#,##0",
+}
+
+
+def render(document: Document) -> bytes:
+    """The workbook. Its first sheet has all cases with all that was computed of them."""
+    from openpyxl import Workbook
+
+    book = Workbook(write_only=True)
+    book.properties.creator = "dlperf_runner"
+    # Not when it was written: the same results give the same cells and properties.
+    book.properties.created = datetime(2000, 1, 1)
+    used: set[str] = set()
+    for table in _tables(document):
+        sheet = book.create_sheet(sheet_name(table.title, used))
+        _fill(sheet, table)
+    buffer = BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def _tables(document: Document) -> Iterator[Table]:
+    t = document.labels
+    yield all_cases(t("results"), document.cases)
+    yield from document.side_by_side
+    yield from document.comparison
+    if document.not_counted:
+        yield document.not_counted
+    yield from document.environment
+    if document.differences:
+        yield document.differences
+    said = [*document.answers, *document.methods, *document.notes, *document.problems]
+    rows = tuple((Cell(text, text),) for text in said)
+    yield Table("notes", t("notes"), (Column(t("notes")),), rows)
+
+
+def all_cases(title: str, cases: Sequence[Mapping[str, Any]]) -> Table:
+    """All cases with the names of columns that results.csv has."""
+    names = list(dict.fromkeys(name for case in cases for name in case))
+    rows = tuple(tuple(Cell("", case.get(name)) for name in names) for case in cases)
+    columns = []
+    for place, name in enumerate(names):
+        number = any(isinstance(row[place].value, int | float) for row in rows)
+        columns.append(Column(name, number, _format(name)))
+    return Table("cases", title, tuple(columns), rows)
+
+
+def _format(name: str) -> str:
+    for ending, form in _FORMATS.items():
+        if name.startswith(ending):
+            return form
+    return "#,##0.00" if name.startswith("samples_per_second") else "General"
+
+
+def sheet_name(title: str, used: set[str]) -> str:
+    """The title as a sheet can be called: 31 letters, some not, and no name twice."""
+    name = re.sub(r"[\[\]:*?/\\']", " ", _FORBIDDEN.sub("", title))[:31].strip() or "-"
+    number, chosen = 2, name
+    while chosen.lower() in used:
+        chosen = f"{name[: 30 - len(str(number))]} {number}"
+        number += 1
+    used.add(chosen.lower())
+    return chosen
+
+
+def _fill(sheet: WriteOnlyWorksheet, table: Table) -> None:
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.styles import Font
+    from openpyxl.utils import get_column_letter
+
+    sheet.freeze_panes = "A2"
+    widths = [len(column.label) for column in table.columns]
+    for row in table.rows[:200]:
+        for place, cell in enumerate(row):
+            widths[place] = max(widths[place], len(_shown(cell)))
+    for place, width in enumerate(widths, start=1):
+        sheet.column_dimensions[get_column_letter(place)].width = min(max(width + 2, 8), 60)
+    bold = Font(bold=True)
+
+    def written(value: Value, form: str = "General", *, head: bool = False) -> Any:
+        if isinstance(value, str):
+            value = _FORBIDDEN.sub("�", value)[:_LONGEST]
+        cell = WriteOnlyCell(sheet, value=value)
+        if isinstance(value, str):
+            cell.data_type = "s"  # whatever it begins with
+            cell.quotePrefix = value.startswith(FORMULA)
+        elif value is not None:
+            cell.number_format = form
+        if head:
+            cell.font = bold
+        return cell
+
+    sheet.append([written(column.label, head=True) for column in table.columns])
+    for row in table.rows:
+        sheet.append(
+            [
+                written(_held(cell, column), column.format)
+                for cell, column in zip(row, table.columns, strict=True)
+            ]
+        )
+
+
+def _held(cell: Cell, column: Column) -> Value:
+    """What a sheet holds of a cell: its number where it is one, and otherwise what it shows, as of
+    an interval, which is sorted by its lower end."""
+    if column.format == "General" and cell.text:
+        return None if cell.value is None else cell.text
+    return cell.value
+
+
+def _shown(cell: Cell) -> str:
+    return cell.text or ("" if cell.value is None else str(cell.value)[:12])
