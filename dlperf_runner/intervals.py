@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,7 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     ordered = _checked(values)
     if len(ordered) < 2:
         return UNKNOWN
-    rank, coverage = _median_rank(len(ordered), level)
+    rank, coverage = median_rank(len(ordered), level)
     return Interval(ordered[rank - 1], ordered[-rank], coverage)
 
 
@@ -93,10 +93,10 @@ def ratio_interval(
     ordered, base = _checked(values), _checked(base_values)
     if min(len(ordered), len(base)) < 2 or base[0] <= 0:
         return UNKNOWN
-    random = np.random.default_rng([len(ordered), len(base)])
-    ratios = _medians(ordered, resamples, random) / _medians(base, resamples, random)
-    ratios.sort()
+    above, below = _drawn(len(ordered), len(base), resamples)
+    ratios = np.asarray(ordered)[above].mean(axis=0) / np.asarray(base)[below].mean(axis=0)
     cut = int((1 - level) / 2 * resamples)
+    ratios.partition([cut, resamples - 1 - cut])
     coverage = level if min(len(ordered), len(base)) >= FEW else math.nan
     return Interval(float(ratios[cut]), float(ratios[-1 - cut]), coverage)
 
@@ -175,7 +175,7 @@ def _checked(values: Sequence[float]) -> list[float]:
 
 
 @cache
-def _median_rank(size: int, level: float) -> tuple[int, float]:
+def median_rank(size: int, level: float = LEVEL) -> tuple[int, float]:
     """The rank k such that the k-th smallest and the k-th largest enclose the median, and how
     surely: the median lies outside where less than k of n fair coins fall on one side."""
     rank, below, coverage = 1, 1, 1 - 2 / 2**size
@@ -188,26 +188,27 @@ def _median_rank(size: int, level: float) -> tuple[int, float]:
     return rank, coverage
 
 
-def _medians(
-    ordered: Sequence[float], resamples: int, random: np.random.Generator
-) -> NDArray[np.float64]:
-    """Medians of resamples with replacement, without making those: the middle of n places drawn at
-    random is where the middle one of n uniform numbers falls, whose distribution is a beta's."""
+@lru_cache(maxsize=64)
+def _drawn(size: int, base_size: int, resamples: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Of which ordered values the medians of the resamples of both samples consist."""
     import numpy as np
 
-    size = len(ordered)
+    random = np.random.default_rng([size, base_size])
+    return _middles(size, resamples, random), _middles(base_size, resamples, random)
+
+
+def _middles(size: int, resamples: int, random: np.random.Generator) -> NDArray[np.intp]:
+    """The two middle places of resamples with replacement, without making those: each place is
+    where a uniform number falls, and the middle one of n of these is distributed as a beta."""
+    import numpy as np
+
     middle = (size + 1) // 2
-    places = random.beta(middle, size + 1 - middle, resamples)
-    values = np.asarray(ordered, dtype=np.float64)
-
-    def at(places: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values[np.minimum((places * size).astype(np.int64), size - 1)]
-
-    if size % 2:
-        return at(places)
-    # The next one is the least of the rest, which are uniform above the first.
-    rest = 1 - random.random(resamples) ** (1 / (size - middle))
-    return (at(places) + at(places + (1 - places) * rest)) / 2
+    first = second = random.beta(middle, size + 1 - middle, resamples)
+    if size % 2 == 0:
+        # The next one is the least of the rest, which are uniform above the first.
+        second = first + (1 - first) * (1 - random.random(resamples) ** (1 / (size - middle)))
+    places = np.array([first, second]) * size
+    return np.minimum(places.astype(np.intp), size - 1)
 
 
 def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:

@@ -43,6 +43,7 @@ def summarize(
     Raises UserError where there is nothing to summarise; what is wrong with single logs is in
     the result's `problems`.
     """
+    from .remarks import remarks
     from .report import data, markdown, text
     from .stats import summarize as statistics
 
@@ -50,7 +51,7 @@ def summarize(
     results = load_results(directory, known)
     frame = results.frame
     table = statistics(frame)
-    notes = [*_notes(table, results), *results.notes]
+    notes = [*remarks(frame, table), *_notes(table, results), *results.notes]
     problems = [str(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {

@@ -32,7 +32,7 @@ def results_by_batch(
         {"rn50": {"1n1g": {"average_speed": 384.59, "batch_size_per_device": 128,
                            "median_speed": 384.19, "speedup": 1.0}, ...}}
 
-    `short_names` is by workload and model. A speed-up without a 1-device run is null. Where
+    `short_names` is by workload and model. A speed-up over anything but 1 device is null. Where
     several tables of one batch size have the same short name, what they differ in is appended,
     but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
     """
@@ -56,7 +56,7 @@ def _result(row: Mapping[str, Any]) -> dict[str, Any]:
         "average_speed": row["samples_per_second_mean"],
         "batch_size_per_device": row["batch_size_per_device"],
         "median_speed": row["samples_per_second_median"],
-        "speedup": row["speedup"],
+        "speedup": row["speedup"] if row["base_world_size"] == 1 else None,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -26,13 +25,17 @@ GROUP = (
     "container",
 )
 HEADER = ("node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n")
+INTERVAL_HEADER = "interval"
+_INTERVAL_AT = 3  # beside the rate
 MEMORY_HEADER = "GPU memory (MiB)"
+# What is left out first where a table is too wide; a program finds it in summary.csv.
+_SPARED = (MEMORY_HEADER, "efficiency", INTERVAL_HEADER)
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 
 def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """Title and cells of each table, its header first, in the order of the rows. A column of GPU
-    memory is there where it was measured."""
+    """Title and cells of each table, its header first, in the order of the rows. The interval of
+    the median is there where a case has several runs, GPU memory where it was measured."""
     by_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
         by_group.setdefault(tuple(row[name] for name in GROUP), []).append(row)
@@ -42,8 +45,10 @@ def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as dictionaries; what is absent is None."""
+    import pandas as pd
+
     return [
-        {str(key): None if _absent(value) else value for key, value in row.items()}
+        {str(key): None if pd.isna(value) else value for key, value in row.items()}
         for row in table.to_dict(orient="records")
     ]
 
@@ -67,11 +72,33 @@ def title(key: dict[str, Any]) -> str:
 
 def _grid(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     shown = digits(row["samples_per_second_median"] for row in rows)
-    grid = [HEADER, *(cells(row, shown) for row in rows)]
-    if all(row["gpu_memory_mib"] is None for row in rows):
-        return grid
-    memory = ("-" if (mib := row["gpu_memory_mib"]) is None else f"{mib:.0f}" for row in rows)
-    return [(*line, cell) for line, cell in zip(grid, (MEMORY_HEADER, *memory), strict=True)]
+    columns = [
+        list(column) for column in zip(HEADER, *(cells(r, shown) for r in rows), strict=True)
+    ]
+    if any(row["samples_per_second_ci_low"] is not None for row in rows):
+        intervals = (interval_cell(row, shown) for row in rows)
+        columns.insert(_INTERVAL_AT, [INTERVAL_HEADER, *intervals])
+    if any(row["gpu_memory_mib"] is not None for row in rows):
+        memory = ("-" if (mib := row["gpu_memory_mib"]) is None else f"{mib:.0f}" for row in rows)
+        columns.append([MEMORY_HEADER, *memory])
+    return list(zip(*columns, strict=True))
+
+
+def interval_cell(row: dict[str, Any], shown: int = DIGITS) -> str:
+    """The interval of the median as it is printed: `383.80-385.37`."""
+    low, high = row["samples_per_second_ci_low"], row["samples_per_second_ci_high"]
+    return "-" if low is None else f"{low:.{shown}f}-{high:.{shown}f}"
+
+
+def fitted(rows: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[str]]:
+    """A table without the columns that matter least, so that it fits the width, and those."""
+    dropped: list[str] = []
+    for name in _SPARED:
+        if len(table_lines(rows)[0]) > width and name in rows[0]:
+            place = rows[0].index(name)
+            rows = [(*row[:place], *row[place + 1 :]) for row in rows]
+            dropped.append(name)
+    return rows, dropped
 
 
 def cells(row: dict[str, Any], shown: int = DIGITS) -> tuple[str, ...]:
@@ -95,7 +122,3 @@ def table_lines(rows: list[tuple[str, ...]]) -> list[str]:
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
         for row in (rows[0], rule, *rows[1:])
     ]
-
-
-def _absent(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .layout import groups, table_lines
+from .layout import fitted, groups, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 def render(table: pd.DataFrame, notes: Sequence[str], width: int = 80) -> str:
     """Tables by workload, precision and batch size, then the notes; no line is wider than `width`
-    unless a word or a table is."""
+    unless a word is, or a table that has only its most important columns left."""
     width = max(width, 40)
     lines: list[str] = []
+    dropped: dict[str, None] = {}
     for title, rows in groups(table):
-        lines += [*wrapped(title, width), "", *table_lines(rows), ""]
+        shown, names = fitted(rows, width)
+        dropped |= dict.fromkeys(names)
+        lines += [*wrapped(title, width), "", *table_lines(shown), ""]
     if not lines:
         lines = ["No run could be counted.", ""]
+    if dropped:
+        notes = [*notes, f"{width} columns do not hold: {', '.join(dropped)}; summary.csv does"]
     for note in notes:
         lines += wrapped(note, width, first="- ", rest="  ")
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -69,6 +69,39 @@ def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
     assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
 
 
+def repeated(topology: str, *values: float) -> list[Row]:
+    return [row(value, topology, repeat=n) for n, value in enumerate(values, start=1)]
+
+
+def test_median_with_its_interval() -> None:
+    rows = [*repeated("1n1g", 100.0, 101.0, 103.0), *repeated("1n2g", 190.5)]
+    (rendered,) = (rows for _, rows in layout.groups(summarize(make_frame(rows))))
+    assert layout.table_lines(rendered)[2:] == [
+        "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |",
+        "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |",
+    ]
+
+
+def test_columns_that_do_not_fit_are_left_out_and_told() -> None:
+    rows = [
+        *repeated("1n1g", 11548.451, 11549.451, 11550.451),
+        *(memory(12565.0), *repeated("1n2g", 22000.0, 23000.0)),
+    ]
+    table = summarize(make_frame(rows))
+    printed = {width: text.render(table, [], width) for width in (100, 90, 72, 60)}
+    for width, document in printed.items():
+        assert max(map(len, document.splitlines())) <= width
+        assert ("GPU memory (MiB) |" in document) == (width > 110)
+        assert ("| efficiency |" in document) == (width > 85)
+        assert ("| interval " in document) == (width > 70)
+        assert "| 11549.451 |" in document
+        assert "| speedup | n |" in document or width > 85
+    assert "- 60 columns do not hold: GPU memory (MiB), efficiency, interval; summary.csv" in (
+        " ".join(printed[60].split())
+    )
+    assert "do not hold" not in text.render(table, [], 120)
+
+
 def test_container_is_named_with_a_short_digest() -> None:
     image = "podman registry/tensorflow@sha256:" + "0123456789ab" + 52 * "c"
     printed = text.render(summarize(make_frame([row(5.0, container=image)])), [])

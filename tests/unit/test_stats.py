@@ -216,6 +216,70 @@ def test_topologies_are_sorted_by_number() -> None:
     assert order == ["1n1g", "1n2g", "1n10g", "2n8g", "10n8g"]
 
 
+def test_interval_and_spread_of_five_published_runs() -> None:
+    """mxnet-resnet50v1b, 1n1g: 384.04 384.19 384.19 385.23 385.31."""
+    values = [385.23, 384.19, 384.04, 385.31, 384.19]
+    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate(values)))
+    assert case["samples_per_second_ci_low"] == 384.04
+    assert case["samples_per_second_ci_high"] == 385.31
+    assert case["samples_per_second_ci_coverage"] == 0.9375
+    # Distances from 384.19: 0 0 0.15 1.04 1.12. 0.6745 * 1.04 / 0.15 = 4.68 is above 3.5.
+    assert case["samples_per_second_mad"] == pytest.approx(0.15)
+    assert case["samples_per_second_outliers"] == 2
+    assert case["samples_per_second_cv"] == pytest.approx(
+        case["samples_per_second_std"] / 384.592, rel=1e-6
+    )
+
+
+def test_one_run_has_no_spread_and_four_no_outliers() -> None:
+    (one,) = cases(row(5.0))
+    for name in ("ci_low", "ci_high", "ci_coverage", "cv", "mad"):
+        assert math.isnan(one[f"samples_per_second_{name}"]), name
+    assert math.isnan(one["speedup_ci_low"])
+    (four,) = cases(*(row(value, repeat=n) for n, value in enumerate((1.0, 1.0, 1.1, 9.0))))
+    assert four["samples_per_second_outliers"] is None
+    assert four["samples_per_second_ci_coverage"] == 1 - 2 / 2**4
+
+
+def test_speedup_has_an_interval() -> None:
+    ones = [row(100.0 + n, repeat=n) for n in range(5)]
+    eights = [row(700.0 + 10 * n, "1n8g", repeat=n) for n in range(5)]
+    one, eight = cases(*ones, *eights)
+    assert (one["speedup_ci_low"], one["speedup"], one["speedup_ci_high"]) == (1.0, 1.0, 1.0)
+    assert eight["speedup"] == 7.06  # 720 / 102
+    # Between the extremes' ratios, 700 / 104 = 6.73 and 740 / 100 = 7.4, and near them.
+    assert 6.73 <= eight["speedup_ci_low"] < 6.9 < 7.2 < eight["speedup_ci_high"] <= 7.4
+    for end in ("", "_ci_low", "_ci_high"):
+        assert eight[f"scaling_efficiency{end}"] == eight[f"speedup{end}"] / 8
+    assert (eight["base_case"], eight["base_world_size"]) == ("1n1g", 1)
+
+
+def test_one_run_of_the_base_case_gives_a_speedup_without_interval() -> None:
+    _, two = cases(row(5.0), row(9.0, "1n2g"), row(9.2, "1n2g", 2))
+    assert two["speedup"] == 1.82
+    assert math.isnan(two["speedup_ci_low"])
+
+
+def test_the_smallest_case_is_the_base_where_none_has_one_device() -> None:
+    four, sixteen = cases(row(400.0, "1n4g"), row(1500.0, "2n8g"))
+    assert [case["base_case"] for case in (four, sixteen)] == ["1n4g", "1n4g"]
+    assert (sixteen["base_world_size"], sixteen["speedup"]) == (4, 3.75)
+    assert sixteen["scaling_efficiency"] == 3.75 * 4 / 16
+    # Of several with as many devices it is the one on fewer nodes.
+    assert {case["base_case"] for case in cases(row(1.0, "4n1g"), row(1.0, "1n4g"))} == {"1n4g"}
+
+
+def test_a_case_alone_has_no_base() -> None:
+    (case,) = cases(row(5.0, "2n8g"))
+    assert case["base_case"] is None
+    assert case["base_world_size"] is None
+
+
+def test_a_valid_row_without_a_value_is_no_run() -> None:
+    (case,) = cases(row(5.0), row(None, repeat=2))
+    assert case["repeats"] == 1
+
+
 def test_no_runs_no_cases() -> None:
     frame = make_frame([])
     assert tuple(frame.columns) == COLUMNS

@@ -127,8 +127,11 @@ def test_table_as_the_report_prints_it(tmp_path: Path) -> None:
     published_tree(tmp_path, "mxnet-resnet50v1b.md")
     text = summarize(tmp_path).text
     assert "mxnet-resnet50v1b, fp32, batch size 128 per device\n" in text
-    assert "| node_num | gpu_num | samples/s | speedup | efficiency | n |\n" in text
-    assert "| 4        | 32      | 9579.74   | 24.93   | 78 %       | 5 |\n" in text
+    assert "| node_num | gpu_num | samples/s | interval        | speedup | efficiency | n |" in text
+    assert (
+        "| 4        | 32      | 9579.74   | 9568.30-9631.67 | 24.93   | 78 %       | 5 |\n" in text
+    )
+    assert "- the interval of 5 runs is their range and covers 93.75 %" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -168,15 +171,17 @@ def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None
     result = summarize(tmp_path)
     assert result.problems == []
     text = " ".join(result.text.split())
-    assert "| 10 | 80 | 102.00 | - | - | 3 |" in text
-    assert "no 1-device run" in text
+    # 102 / 103 = 0.990, of the 16 devices of 2n8g: 0.99 * 16 / 80 = 19.8 %
+    assert "| 10 | 80 | 102.00 | 101.00-105.00 | 0.99 | 20 % | 3 |" in text
+    assert "no 1-device run: speed-up and efficiency are relative to 2n8g, 16 devices" in text
     assert "mxnet-resnet50v1b fp32 b128: no repeat 3, 4 of 5 for 10n8g" in text
     found = json.loads((tmp_path / "bz128_result.json").read_text())
     assert list(found["rn50"]) == ["2n8g", "10n8g"]
     assert found["rn50"]["10n8g"]["speedup"] is None
-    assert [row["speedup"] for row in table(tmp_path / "summary.csv")] == ["", ""]
+    rows = table(tmp_path / "summary.csv")
+    assert [(row["base_case"], row["base_world_size"]) for row in rows] == [("2n8g", "16")] * 2
     document = json.loads((tmp_path / "summary.json").read_text())
-    assert [case["scaling_efficiency"] for case in document["cases"]] == [None, None]
+    assert [case["scaling_efficiency"] for case in document["cases"]] == [1.0, 0.99 * 16 / 80]
 
 
 def test_a_log_that_lies_deep_and_one_in_the_directory_itself(tmp_path: Path) -> None:
@@ -245,8 +250,8 @@ def test_campaign(tmp_path: Path) -> None:
     assert result.problems == []
     text = " ".join(result.text.split())
     assert "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, version 1.9.1, cpu" in text
-    assert "| 1 | 1 | 101.00 | 1.00 | 100 % | 2 |" in text
-    assert "| 2 | 4 | 363.60 | 3.60 | 90 % | 1 |" in text
+    assert "| 1 | 1 | 101.00 | 100.00-102.00 | 1.00 | 100 % | 2 |" in text
+    assert "| 2 | 4 | 363.60 | - | 3.60 | 90 % | 1 |" in text
     assert "2n2g r2: failed: node2: exit status 1; the log ends with: boom" in text
     assert "1n2g r1: was not run" in text
     assert "1n2g r2: did not end" in text

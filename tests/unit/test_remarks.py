@@ -1,0 +1,92 @@
+"""What is said beside the table: sentences that name their case, and only where there is cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from test_stats import row
+
+from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.remarks import remarks
+from dlperf_runner.stats import summarize
+
+TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
+
+
+def said(*rows: Row) -> list[str]:
+    frame = make_frame(rows)
+    return list(remarks(frame, summarize(frame)))
+
+
+def runs(topology: str, *values: float) -> list[Row]:
+    return [row(value, topology, repeat=n) for n, value in enumerate(values, start=1)]
+
+
+def other(value: float, estimator: str, topology: str = "1n1g", **changes: Any) -> Row:
+    metric = f"samples_per_second_{estimator}"
+    return row(value, topology, metric=metric, estimator=estimator, **changes)
+
+
+def test_nothing_to_say_of_one_run() -> None:
+    assert said(row(5.0)) == []
+    assert said() == []
+
+
+def test_what_the_interval_of_so_many_runs_covers() -> None:
+    assert said(*runs("1n1g", 5.0, 5.01, 5.02, 5.03, 5.04)) == [
+        "the interval of 5 runs is their range and covers 93.75 %"
+    ]
+    values = [5 + n / 1000 for n in range(20)]
+    assert said(*runs("1n1g", *values)) == [
+        "the interval of 20 runs leaves out the 5 lowest and the 5 highest and covers 95.86 %"
+    ]
+
+
+def test_base_case() -> None:
+    assert said(row(5.0, "2n8g")) == [
+        TITLE + "no 1-device run, so there is no speed-up and no efficiency"
+    ]
+    assert said(row(5.0, "1n4g"), row(9.0, "1n8g")) == [
+        TITLE + "no 1-device run: speed-up and efficiency are relative to 1n4g, 4 devices"
+    ]
+
+
+def test_intervals_of_speedup_of_few_runs() -> None:
+    found = said(*runs("1n1g", 5.0, 5.1), *runs("1n2g", 9.0, 9.1), row(16.0, "1n4g"))
+    assert (
+        TITLE
+        + ("the intervals of speed-up of 1n2g are of less than 5 runs, and cover less than 95 %")
+        in found
+    )
+    many = [*runs("1n1g", 5, 5.1, 5.2, 5.3, 5.4), *runs("1n2g", 9, 9.1, 9.2, 9.3, 9.4)]
+    assert not any("cover less" in text for text in said(*many))
+
+
+def test_outliers_are_named_and_counted() -> None:
+    found = said(*runs("1n1g", 100.0, 101.0, 100.5, 80.0, 100.2))
+    assert found[0] == TITLE + "far from the other repeats, and counted all the same: 1n1g r4 (80)"
+    # As far by the others' standards, but by 0.4 % only.
+    assert len(said(*runs("1n1g", 100.0, 100.1, 100.05, 99.6, 100.02))) == 1
+
+
+def test_estimators_that_disagree() -> None:
+    agreeing = [row(100.0), other(99.1, "harmonic_mean_of_rates")]
+    assert said(*agreeing) == []
+    slow = [
+        row(100.0, repeat=2),
+        other(99.5, "harmonic_mean_of_rates", repeat=2),
+        other(94.0, "time_stamps", repeat=2),
+    ]
+    # 100 / 94 - 1 = 6.4 %
+    assert said(*agreeing, *slow)[0] == TITLE + (
+        "the estimators of 1 of 2 runs disagree by more than 1 %, most in 1n1g r2, by 6.4 %:"
+        " mean_of_rates 100, harmonic_mean_of_rates 99.5, time_stamps 94"
+    )
+
+
+def test_the_programs_own_number_counts_the_warm_up_and_may_differ() -> None:
+    assert said(row(100.0), other(80.0, "final_value")) == []
+
+
+def test_invalid_runs_are_no_part_of_it() -> None:
+    assert said(row(100.0), other(50.0, "time_stamps", valid=False, why_invalid="throttled")) == []
