@@ -18,7 +18,9 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
+from .cli_compare import compare
 from .cli_doctor import doctor
+from .cli_report import report
 from .cli_options import AsJson, Inventories, Limit, chooses
 from .errors import UserError
 
@@ -55,7 +57,9 @@ app = typer.Typer(
 )
 
 
+app.command()(compare)
 app.command()(doctor)
+app.command()(report)
 
 
 def main() -> None:

@@ -47,6 +47,7 @@ class PublishedNumber:
     gpu_memory_mib: float | None
     runs: tuple[float, ...]
     conditions: Conditions
+    reproduced: bool  # one of published.csv, which the workload reproduces
 
     @property
     def cited(self) -> str:
@@ -131,6 +132,7 @@ def _made(
     date: str,
     speedup: float | None = None,
     gpu_memory_mib: float | None = None,
+    reproduced: bool = False,
 ) -> PublishedNumber:
     model, precision, batch, topology = key
     return PublishedNumber(
@@ -151,6 +153,7 @@ def _made(
         gpu_memory_mib=gpu_memory_mib,
         runs=runs,
         conditions=conditions,
+        reproduced=reproduced,
     )
 
 
@@ -174,6 +177,7 @@ def _numbers_of_csv(report: Report, root: Path) -> list[PublishedNumber]:
             date=report.date,
             speedup=_number_or_none(line["speedup"]),
             gpu_memory_mib=_number_or_none(line["gpu_memory_mib"]),
+            reproduced=True,
         )
         found.append(number)
     if not found:

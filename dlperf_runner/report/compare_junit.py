@@ -1,0 +1,106 @@
+"""A comparison as JUnit's XML, which CI servers show: one test per case."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# What XML 1.0 has no way to write, not even escaped.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+Result = Literal["passed", "failure", "error", "skipped"]
+NOT_COMPARED = ("not comparable", "not published", "only in the first", "only in the second")
+
+
+@dataclass(frozen=True)
+class Test:
+    """A case: `failure` is a case that is slower, `error` one that could not be decided, `skipped`
+    one that is not compared; `message` says why, `properties` are its numbers."""
+
+    name: str
+    classname: str
+    result: Result
+    message: str
+    properties: Mapping[str, Any]
+
+
+NUMBERS = (
+    *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "p_adjusted"),
+    *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
+    *("verdict", "limit", "environment", "factors", "noted", "published_title"),
+)
+
+
+def tests_of(cases: Sequence[Mapping[str, Any]], allow_undecided: bool = False) -> list[Test]:
+    """The cases of a comparison as tests. Without a limit none fails; what is not compared is
+    skipped, and with `allow_undecided` what could not be decided is, too."""
+    return [
+        Test(_name(case), _class(case), *_result(case, allow_undecided), _numbers(case))
+        for case in cases
+    ]
+
+
+def _name(case: Mapping[str, Any]) -> str:
+    words = (case["precision"], f"b{case['batch_size_per_device']}")
+    return " ".join((*words, f"{case['nodes']}n{case['gpus_per_node']}g"))
+
+
+def _class(case: Mapping[str, Any]) -> str:
+    return ".".join(str(case[key]) for key in ("workload", "model", "source") if case[key])
+
+
+def _numbers(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: case[name] for name in NUMBERS if name in case}
+
+
+def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str]:
+    verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
+    if verdict == "failed":
+        return "failure", f"slower by more than {case['limit']:.1%}: {case['verdict']}"
+    if verdict == "undecided":
+        return ("skipped" if allow_undecided else "error"), str(why)
+    compared = case["verdict"] not in NOT_COMPARED
+    return ("passed", "") if verdict or compared else ("skipped", str(case["verdict"]))
+
+
+def render(suite: str, tests: Sequence[Test]) -> str:
+    """The whole document; what is in it is escaped, and what XML cannot hold left out."""
+    count = {
+        kind: str(sum(test.result == kind for test in tests))
+        for kind in ("failure", "error", "skipped")
+    }
+    attributes = {
+        "name": _clean(suite),
+        "tests": str(len(tests)),
+        "failures": count["failure"],
+        "errors": count["error"],
+        "skipped": count["skipped"],
+        "time": "0",
+    }
+    root = ET.Element("testsuites", {k: v for k, v in attributes.items() if k != "skipped"})
+    element = ET.SubElement(root, "testsuite", attributes)
+    for test in tests:
+        names = {"name": _clean(test.name), "classname": _clean(test.classname), "time": "0"}
+        case = ET.SubElement(element, "testcase", names)
+        known = {key: value for key, value in test.properties.items() if value is not None}
+        if known:
+            properties = ET.SubElement(case, "properties")
+            for key, value in known.items():
+                pair = {"name": _clean(key), "value": _clean(str(value))}
+                ET.SubElement(properties, "property", pair)
+        if test.result != "passed":
+            message = {"message": _clean(test.message)}
+            if test.result != "skipped":
+                message["type"] = "slower" if test.result == "failure" else "undecided"
+            ET.SubElement(case, test.result, message)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _clean(text: str) -> str:
+    return _NO_XML.sub("", text)

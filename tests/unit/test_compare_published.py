@@ -1,0 +1,400 @@
+"""Measured speeds beside published ones: verdicts, and what prevents one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from make_logs import published
+
+from dlperf_runner.case import Topology
+from dlperf_runner.compare_published import (
+    COLUMNS,
+    compare_published,
+    published_points,
+    ratio_of,
+    verdict_of,
+    with_limit,
+)
+from dlperf_runner.conditions import case_key, parse_stated, same, same_product, short_product
+from dlperf_runner.errors import UserError
+from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.intervals import UNKNOWN, Interval
+from dlperf_runner.publications import side_by_side
+from dlperf_runner.published import load_published
+from dlperf_runner.report.compare_text import render_publications, render_published
+from dlperf_runner.report.layout import records
+from dlperf_runner.stats import summarize
+
+CASE: dict[str, Any] = {
+    "framework": "mxnet",
+    "framework_version": "1.6.0",
+    "workload": "mxnet-resnet50v1b",
+    "model": "resnet50v1b",
+    "source": "upstream",
+    "precision": "fp32",
+    "batch_size_per_device": 128,
+    "nodes": 1,
+    "gpus_per_node": 1,
+    "world_size": 1,
+    "accelerator": "gpu",
+    "driver": "440.33.01",
+    "stack": "v100-cuda10.2",
+    "container": None,
+}
+V100 = {
+    "accelerator": "V100-SXM2-16GB",
+    "data": "real",
+    "xla": False,
+    "steps": "20 warm-up of 120",
+    "implementation": "dmlc/gluon-cv f9a8a284",
+    "cuda": "10.2",
+}
+
+
+def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
+    case = {**CASE, **changes}
+    case["world_size"] = case["nodes"] * case["gpus_per_node"]
+    return Row(
+        **case,
+        global_batch_size=case["batch_size_per_device"] * case["world_size"],
+        repeat=repeat,
+        metric="samples_per_second",
+        value=value,
+        unit="samples/s",
+        estimator="mean_of_rates",
+        log_sha256=None,
+        valid=value is not None,
+        why_invalid=None if value is not None else "failed",
+    )
+
+
+def rows(values: Sequence[float], **changes: Any) -> list[Row]:
+    return [row(value, repeat, **changes) for repeat, value in enumerate(values, start=1)]
+
+
+def compared(frame_rows: Sequence[Row], conditions: dict[str, Any] | None = None, **options: Any):
+    frame = make_frame(frame_rows)
+    known = V100 if conditions is None else conditions
+    cases = summarize(frame).to_dict(orient="records")
+    table = compare_published(frame, {case_key(case): known for case in cases}, **options)
+    assert tuple(table.columns) == COLUMNS
+    return records(table)
+
+
+RUNS = [385.23, 384.16, 384.19, 385.31, 384.04]  # of the report, on one GPU
+
+
+def test_the_published_runs_themselves_are_a_reproduction() -> None:
+    (case,) = compared(rows(RUNS))
+    assert (case["mine"], case["published"], case["repeats"]) == (384.19, 384.19, 5)
+    assert case["verdict"] == "reproduced"
+    assert (case["factors"], case["noted"], case["unknown"]) == (None, None, None)
+    assert case["ratio"] == 1
+    # The medians of both samples can be any of their values.
+    assert 384.04 / 385.31 <= case["ratio_low"] < 1 < case["ratio_high"] <= 385.31 / 384.04
+    assert case["ratio_coverage"] == 0.95
+    assert case["report"] == "mxnet-resnet50v1b"
+    assert case["published_source"] == "Oneflow-Inc/DLPerf, MxNet/Classification/RN50v1b/README.md"
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [(1.1, "faster"), (0.9, "slower"), (1.04, "reproduced"), (1.05, "undecided")],
+)
+def test_scaled_runs(factor: float, verdict: str) -> None:
+    (case,) = compared(rows([value * factor for value in RUNS]))
+    assert case["verdict"] == verdict
+    assert case["ratio"] == pytest.approx(factor, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "verdict"),
+    [
+        (1.0, 0.95, 1.05, "reproduced"),
+        (1.0, 0.949, 1.05, "undecided"),
+        (1.2, 1.051, 1.4, "faster"),
+        (1.2, 1.05, 1.4, "undecided"),
+        (0.8, 0.7, 0.949, "slower"),
+        (0.8, 0.7, 0.951, "undecided"),
+        # Of one run there is no interval.
+        (1.05, math.nan, math.nan, "reproduced"),
+        (1.0501, math.nan, math.nan, "faster"),
+        (0.94, math.nan, math.nan, "slower"),
+    ],
+)
+def test_verdict_by_interval_and_tolerance(
+    ratio: float, low: float, high: float, verdict: str
+) -> None:
+    assert verdict_of(ratio, Interval(low, high, 0.95), 0.05) == verdict
+
+
+def test_interval_where_the_publication_is_one_number() -> None:
+    (number,) = [n for n in load_published() if n.samples_per_second == 833.65]
+    assert number.runs == ()
+    values = [830.0, 835.0, 840.0, 845.0, 850.0]
+    ratio, interval = ratio_of(values, 840.0, number)
+    # Order statistics of 5 values: the range, which covers 1 - 2 / 2**5.
+    assert ratio == 840 / 833.65
+    assert interval == Interval(830 / 833.65, 850 / 833.65, 0.9375)
+    assert ratio_of([840.0], 840.0, number) == (840 / 833.65, UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value", "text"),
+    [
+        ("accelerator", "cpu", "accelerator (cpu, V100-SXM2-16GB)"),
+        ("accelerator", "V100-SXM2-32GB", "accelerator (V100-SXM2-32GB, V100-SXM2-16GB)"),
+        ("accelerator", None, "accelerator (unknown, V100-SXM2-16GB)"),
+        ("data", "synthetic", "data (synthetic, real)"),
+        ("data", None, "data (unknown, real)"),
+        ("xla", True, "XLA (yes, no)"),
+        ("steps", "2 warm-up of 8", "steps (2 warm-up of 8, 20 warm-up of 120)"),
+    ],
+)
+def test_what_must_be_equal_and_is_not_prevents_a_verdict(
+    condition: str, value: object, text: str
+) -> None:
+    (case,) = compared(rows(RUNS), {**V100, condition: value})
+    assert case["verdict"] == "not comparable"
+    assert case["factors"] == text
+    # The numbers stand there all the same.
+    assert case["ratio"] == 1
+
+
+def test_other_conditions_are_named_and_prevent_nothing() -> None:
+    changes = {"framework_version": "1.9.1", "driver": "535.161.08", "source": "upstream"}
+    (case,) = compared(rows(RUNS, **changes), {**V100, "cuda": None})
+    assert case["verdict"] == "reproduced"
+    assert case["noted"] == (
+        "framework version (1.9.1, 1.6.0), driver (535.161.08, 440.33.01), CUDA (unknown, 10.2)"
+    )
+
+
+def test_without_conditions_nothing_is_believed_equal() -> None:
+    (case,) = records(compare_published(make_frame(rows(RUNS))))
+    assert case["verdict"] == "not comparable"
+    assert case["factors"] == (
+        "accelerator (unknown, V100-SXM2-16GB), data (unknown, real), XLA (unknown, no),"
+        " steps (unknown, 20 warm-up of 120)"
+    )
+
+
+def test_a_cpu_campaign_of_small_batches() -> None:
+    changes = {"batch_size_per_device": 4, "accelerator": "cpu", "driver": None}
+    conditions = {"accelerator": "cpu", "data": "synthetic", "xla": False}
+    (case,) = compared(rows([2.5], **changes), {**conditions, "steps": "2 warm-up of 8"})
+    assert case["verdict"] == "not comparable"
+    assert case["factors"].startswith(
+        "accelerator (cpu, V100-SXM2-16GB), batch size per device (4, 128), data (synthetic, real)"
+    )
+    assert (case["ratio_low"], case["published_repeats"]) == (None, 5)
+
+
+def test_what_the_publication_does_not_say_is_told_and_decides_nothing() -> None:
+    changes = {"framework": "oneflow", "workload": "oneflow-resnet50v1.5", "model": "resnet50v1.5"}
+    of_019 = [383.81, 384.86, 385.07, 384.91, 383.75, 384.85, 382.31]
+    cases = compared(
+        rows(of_019, **changes),
+        {**V100, "steps": "20 warm-up of 200", "input_pipeline": None},
+        every=True,
+    )
+    by_report = {case["report"]: case for case in cases}
+    # The report that the workload reproduces comes first; the later one does not state its data.
+    assert cases[0]["report"] == "oneflow-resnet50v1.5"
+    later = by_report["oneflow-resnet50v1.5-v0.1.9"]
+    assert later["verdict"] == "reproduced"
+    assert later["unknown"] == "data, steps"
+
+
+def test_the_nearest_publication_is_taken() -> None:
+    tensorflow = {
+        "framework": "tensorflow",
+        "framework_version": "1.15.2",
+        "workload": "tensorflow-resnet50v1.5",
+        "model": "resnet50v1.5",
+    }
+    known = {
+        "accelerator": "V100-SXM2-16GB",
+        "data": "real",
+        "xla": False,
+        "input_pipeline": "DALI",
+        "steps": "200 warm-up of 500",
+    }
+    (case,) = compared(rows([362.0], **tensorflow), known)
+    assert (case["report"], case["published"]) == ("dlperf-tensorflow1-resnet50v1.5", 362.44)
+    # 300 measured steps are as good as 100.
+    assert case["verdict"] == "reproduced"
+    known |= {"accelerator": "V100-SXM2-32GB", "xla": True, "input_pipeline": "framework"}
+    changed = {**tensorflow, "batch_size_per_device": 256}
+    (case,) = compared(rows([362.0], **changed), known)
+    assert (case["report"], case["published"]) == ("tensorflow-ngc-resnet50v1.5", 414.73)
+    assert (case["verdict"], case["ratio_low"]) == ("slower", None)
+
+
+def test_topologies_and_models_of_which_nothing_is_published() -> None:
+    odd, other = {"nodes": 3, "gpus_per_node": 5}, {"workload": "mine", "model": "lenet"}
+    cases = compared([*rows(RUNS, **odd), *rows(RUNS, **other)])
+    assert [case["verdict"] for case in cases] == ["not published"] * 2
+    assert {case["factors"] for case in cases} == {
+        "topology (3n5g, 1n1g, 1n2g, 1n4g, 1n8g, 2n8g, 4n8g)",
+        "nothing is published of lenet of mine",
+    }
+    assert {case["published"] for case in cases} == {None}
+
+
+def test_runs_that_do_not_count_do_not_count_here() -> None:
+    (case,) = compared([*rows(RUNS), row(None, 6)])
+    assert case["repeats"] == 5
+    assert compared([row(None)]) == []
+
+
+def test_limit() -> None:
+    slow = [value * 0.9 for value in RUNS]
+    for values, limit, verdict in (
+        (RUNS, 0.03, "passed"),
+        (slow, 0.03, "failed"),
+        (slow, 0.1, "undecided"),
+        (RUNS[:1], 0.03, "undecided"),
+    ):
+        frame = make_frame(rows(values))
+        (case,) = summarize(frame).to_dict(orient="records")
+        table = compare_published(frame, {case_key(case): V100})
+        (judged,) = records(with_limit(table, limit))
+        assert judged["limit_verdict"] == verdict
+        assert (judged["why"] is not None) == (verdict == "undecided")
+    (judged,) = records(with_limit(compare_published(make_frame(rows(RUNS))), 0.03))
+    assert judged["why"] == "it is not comparable with what was published"
+
+
+def test_points_for_plots() -> None:
+    table = summarize(make_frame(rows(RUNS)))
+    points = published_points(table)
+    entries = [
+        entry
+        for entry in published("published")
+        if entry["model"] == "resnet50v1b" and entry["precision"] == "fp32"
+    ]
+    assert points["value"].tolist() == [float(entry["samples_per_second"]) for entry in entries]
+    assert points["speedup"].tolist() == [float(entry["speedup"]) for entry in entries]
+    assert points["world_size"].tolist() == [1, 2, 4, 8, 16, 32]
+    assert set(points["factors"]) == {"V100-SXM2-16GB, mxnet 1.6.0, no XLA, real data"}
+    assert published_points(summarize(make_frame([row(None)]))).empty
+
+
+# ---- conditions
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        ("Tesla V100-SXM2-16GB", "V100-SXM2-16GB", True),
+        ("V100-SXM2-16GB", "V100-16GB", True),
+        ("V100-SXM2-32GB", "V100-16GB", False),
+        ("V100-PCIE-16GB", "V100-SXM2-16GB", False),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB", True),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB", True),
+        ("NVIDIA H200", "H100-80GB", False),
+        ("cpu", "V100-16GB", False),
+        ("V100-SXM2-16GB+V100-SXM2-32GB", "V100-SXM2-16GB", False),
+    ],
+)
+def test_products(a: str, b: str, equal: bool) -> None:
+    assert same_product(a, b) is equal
+    assert same_product(b, a) is equal
+    assert short_product("Tesla V100-SXM2-16GB") == "V100-SXM2-16GB"
+
+
+@pytest.mark.parametrize(
+    ("factor", "a", "b", "equal"),
+    [
+        ("cuda", "10.2", "10.2.89", True),
+        ("cuda", "10.2", "10.1.243", False),
+        ("framework_version", "1.8.5", "1.8.5.post107", True),
+        ("framework_version", "1.15.4", "1.15.4+nv", True),
+        ("framework_version", "1.6", "1.6.0", False),
+        ("steps", "200 warm-up of 500", "20 warm-up of 120", True),
+        ("steps", "2 warm-up of 8", "20 warm-up of 120", False),
+        ("data", "real", "synthetic", False),
+    ],
+)
+def test_values_that_are_the_same(factor: str, a: str, b: str, equal: bool) -> None:
+    assert same(factor, a, b) is equal
+
+
+def test_stated_conditions() -> None:
+    stated = parse_stated(["accelerator=V100-SXM2-16GB", "xla = No", "data=real"])
+    assert stated == {"accelerator": "V100-SXM2-16GB", "xla": False, "data": "real"}
+    for text in ("data", "data=", "colour=red", "precision=fp16", "xla=perhaps"):
+        with pytest.raises(UserError, match="--condition"):
+            parse_stated([text])
+
+
+# ---- publications side by side
+
+
+def test_two_numbers_of_ngc_tensorflow_stand_side_by_side() -> None:
+    groups = side_by_side(model="resnet50v1.5", framework="tensorflow", precision="fp32")
+    (group,) = [group for group in groups if group.topology == "1n1g"]
+    values = [number.samples_per_second for number in group.numbers]
+    assert {362.44, 414.73} < set(values)
+    assert values == sorted(values)
+    assert {"accelerator", "batch_size_per_device", "xla"} < set(group.factors)
+    pair = [n for n in group.numbers if n.samples_per_second in (362.44, 414.73)]
+    (two,) = side_by_side(pair)
+    assert two.spread == pytest.approx(414.73 / 362.44 - 1)
+    text = render_publications([two], 100)
+    assert "tensorflow resnet50v1.5 fp32, 1n1g: 2 numbers, 14% apart\n" in text
+    words = " ".join(text.split())
+    assert "accelerator V100-SXM2-16GB, batch size per device 128" in words
+    assert "accelerator V100-SXM2-32GB, batch size per device 256" in words
+    assert "XLA no" in words and "XLA yes" in words
+
+
+def test_numbers_that_agree_are_shown_on_demand_only() -> None:
+    first = load_published()[0]
+    close = replace(first, samples_per_second=first.samples_per_second * 1.01)
+    assert side_by_side([first, close]) == []
+    assert render_publications([]) == "No publications seem to contradict each other.\n"
+    (group,) = side_by_side([first, close], every=True)
+    assert group.factors == ()
+    elsewhere = replace(first, topology=Topology(7, 7))
+    assert len(side_by_side([first, elsewhere], every=True)) == 2
+    with pytest.raises(UserError, match="nothing is published of model lenet"):
+        side_by_side(model="lenet")
+
+
+# ---- text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_text_fits_and_names_everything(width: int) -> None:
+    frame = make_frame(
+        [
+            *rows(RUNS),
+            *rows([round(v * 2.2, 2) for v in RUNS], gpus_per_node=2),
+            *rows(RUNS, gpus_per_node=3),
+            *rows([9.0], batch_size_per_device=4),
+        ]
+    )
+    keys = [case_key(case) for case in summarize(frame).to_dict(orient="records")]
+    table = with_limit(compare_published(frame, dict.fromkeys(keys, V100)), 0.03)
+    text = render_published(table, 0.05, width, 0.03)
+    words = " ".join(text.split())
+    assert "1 not comparable, 1 reproduced, 1 faster, 1 not published" in words
+    assert "- not comparable because of batch size per device (4, 128)" in words
+    assert "- 1n3g: not published: topology (3, " not in words
+    assert "- 1n3g: not published: topology (1n3g, 1n1g" in words
+    assert "One run has no interval" in words
+    assert "Not slower by 3.0%: 1 undecided, 2 passed." in words
+    assert "MxNet/Classification/RN50v1b/README.md" in words
+    # A table that is without any interval is as narrow as it gets.
+    assert all(
+        len(line) <= max(width, 90) for line in text.splitlines() if not line.startswith("-")
+    )
+    if width >= 120:
+        assert "384.19 (384.04 to 385.31)" in text
+    assert render_published(table[:0], 0.05, width) == "No run could be counted.\n"
