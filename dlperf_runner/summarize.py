@@ -51,7 +51,7 @@ def summarize(
     results = load_results(directory, known)
     frame = results.frame
     table = statistics(frame)
-    notes = [*remarks(frame, table), *_notes(table, results), *results.notes]
+    notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
     problems = [str(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
@@ -91,7 +91,8 @@ def _write(path: Path, content: str) -> Path:
 # ---- what is to be said about the table
 
 
-def _notes(table: pd.DataFrame, results: Results) -> Iterator[str]:
+def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
+    """Sentences on what was found and how it was computed, which no statistic says."""
     from .report.layout import GROUP, records, title
 
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from ..stats import digits
 from .labels import Labels
-from .layout import GROUP, MEMORY_HEADER, records, title
+from .layout import GROUP, MEMORY_HEADER, title
 from .tables import Cell, Column, Table, cell, span, without_empty
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -102,29 +101,49 @@ def _note(group: Sequence[Case], t: Labels) -> str:
 # ---- the answer
 
 
-def answers(all_cases: Sequence[Case], t: Labels) -> Iterator[str]:
-    """One line per framework and model: its fastest case on the most devices."""
+@dataclass(frozen=True)
+class Answer:
+    """How fast it is and how it scales, in a few words, and how sure that is."""
+
+    head: str
+    rest: str
+
+    def __str__(self) -> str:
+        return f"{self.head}. {self.rest}"
+
+
+def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[Answer]:
+    """One per framework and model: its fastest case on the most devices, and what was made of
+    `verdicts`, which are rows of compare_published."""
     together: dict[tuple[str, str], list[Case]] = {}
     for case in all_cases:
         together.setdefault((case["framework"], case["model"]), []).append(case)
     for (framework, model), own in together.items():
         best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
-        words = [t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))]
-        low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
-        if low is not None and high is not None:
-            form, cover = _form([best]), best.get("samples_per_second_ci_coverage")
-            percent = f"{100 * (cover or 0):.4g} %"
-            words.append(
-                t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
-            )
-        if best["speedup"] is None:
-            words.append(t("answer_no_speedup"))
-        elif best["world_size"] > 1:
+        head = t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))
+        if best["speedup"] is not None and best["world_size"] > 1:
             percent = f"{100 * best['scaling_efficiency']:.0f} %"
             base = best.get("base_case") or "1n1g"
             speedup = f"{best['speedup']:.2f}"
-            words.append(t("answer_speedup", speedup=speedup, base=base, efficiency=percent))
-        yield "".join(words) + t("answer_end", n=best["repeats"], cases=len(own))
+            head += t("answer_speedup", speedup=speedup, base=base, efficiency=percent)
+        found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
+        yield Answer(head, t("separator").join(_details(best, len(own), found, t)))
+
+
+def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Iterator[str]:
+    yield t("answer_setting", precision=best["precision"], batch=best["batch_size_per_device"])
+    low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
+    if low is not None and high is not None:
+        form, cover = _form([best]), best.get("samples_per_second_ci_coverage")
+        percent = f"{100 * (cover or 0):.4g} %"
+        yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
+    if best["speedup"] is None:
+        yield t("answer_no_speedup")
+    yield t("answer_runs", n=best["repeats"], cases=cases)
+    counts = Counter(str(row["verdict"]) for row in verdicts)
+    if counts:
+        texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
+        yield t("answer_published", counts=", ".join(texts))
 
 
 def _name(framework: str, case: Case) -> str:
@@ -135,8 +154,6 @@ def _figures_of(case: Case, t: Labels) -> dict[str, object]:
     return {
         "rate": f"{case['samples_per_second_median']:{_form([case])}}",
         "devices": t.place(case["nodes"], case["world_size"]),
-        "precision": case["precision"],
-        "batch": case["batch_size_per_device"],
     }
 
 
@@ -204,10 +221,38 @@ def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]]) -> Tabl
 # ---- beside what was published
 
 
-def comparison(frame: pd.DataFrame, number: int, campaign: str, t: Labels) -> Table:
-    """What compare_published found, a row per case; `noted` and `unknown` conditions stand in the
-    factors' column, behind those that decide."""
-    columns = [
+def verdict_text(verdict: str, t: Labels) -> str:
+    return t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict)
+
+
+def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
+    """What compare_published found, a table per group. What all rows of a table share, such as
+    the factors that differ, stands below it and not in each."""
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    for row in rows:
+        groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(row)
+    for number, own in enumerate(groups.values(), start=1):
+        table = comparison(f"published-{number}", own, group_title(own[0]), t)
+        shared = [
+            n for n in _SHARED if len(own) > 1 and len({row[n].text for row in table.rows}) == 1
+        ]
+        texts = [
+            f"{table.columns[n].label}: {table.rows[0][n].text}"
+            for n in shared
+            if table.rows[0][n].value is not None
+        ]
+        kept = [n for n in range(1, len(table.columns)) if n not in shared]
+        lines = [tuple(row[n] for n in kept) for row in table.rows]
+        columns, shown = without_empty([table.columns[n] for n in kept], lines, 3)
+        yield Table(table.name, table.title, columns, shown, ". ".join([*texts, ""]).strip())
+
+
+_SHARED = (9, 10)  # columns of a comparison: the factors, the publication
+
+
+def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:
+    """The rows whole: `noted` and `unknown` conditions stand behind the factors that decide."""
+    columns = (
         Column(t("case")),
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
@@ -219,10 +264,8 @@ def comparison(frame: pd.DataFrame, number: int, campaign: str, t: Labels) -> Ta
         Column(t("verdict")),
         Column(t("factors")),
         Column(t("publication")),
-    ]
-    rows = tuple(_compared(row, t) for row in records(frame))
-    heading = " – ".join(filter(None, (t("comparison"), campaign)))
-    return Table(f"published-{number}", heading, tuple(columns), rows, t("comparison_note"))
+    )
+    return Table(name, heading, columns, tuple(_compared(row, t) for row in rows))
 
 
 def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
@@ -231,10 +274,10 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         row.get("factors"),
         *(t(f"{name}_factors", what=row[name]) for name in ("noted", "unknown") if row.get(name)),
     ]
-    title_of = row.get("published_title")
-    publication = ", ".join(filter(None, (title_of, row.get("published_date"))))
+    publication = ", ".join(filter(None, (row.get("published_title"), row.get("published_date"))))
+    source = str(row.get("published_source") or "")
     return (
-        cell(title(dict(row))),
+        cell(group_title(row)),
         cell(row["nodes"]),
         cell(row["world_size"]),
         cell(row["mine"], ",.2f"),
@@ -242,11 +285,9 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["published"], ",.2f"),
         cell(row["ratio"], ".3f"),
         span(row.get("ratio_low"), row.get("ratio_high"), ".3f"),
-        Cell(t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict), verdict, mark=verdict),
+        Cell(verdict_text(verdict, t), verdict, mark=verdict),
         cell("; ".join(filter(None, factors)) or None),
-        Cell(publication, publication, link=str(row.get("published_source") or ""))
-        if publication
-        else cell(None),
+        Cell(publication, publication, link=source) if publication else cell(None),
     )
 
 

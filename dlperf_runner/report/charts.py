@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 WIDTH = 480
 PLOT_HEIGHT = 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 52, 46
-_SMALL, _NORMAL = 12, 14
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 54, 48
+_SMALL, _NORMAL = 13, 15
 _LOOKS = 6
 _ROW = 19  # height of a line of the legend
 

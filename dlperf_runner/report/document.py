@@ -33,6 +33,7 @@ class Campaign:
     results: Results
     table: pd.DataFrame
     recorded: Recorded
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ class Document:
     labels: Labels
     title: str
     subtitle: str
-    answers: tuple[str, ...]
+    answers: tuple[case_tables.Answer, ...]
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
     side_by_side: tuple[Table, ...]
-    comparison: tuple[Table, ...]
+    comparison: tuple[Table, ...]  # for reading, by group
+    compared: Table  # the same, whole
     not_counted: Table | None
     series_not_counted: tuple[Drawing, ...]
     environment: tuple[Table, ...]
@@ -104,6 +106,11 @@ def make_document(
     ]
     for case in cases:
         case["family"] = families.get((case["workload"], case["model"]), case["model"])
+    verdicts = [
+        {"campaign": name if several else None, **row}
+        for name, frame in comparison
+        for row in records(frame)
+    ]
     series = [item for campaign in campaigns for item in campaign.results.series]
     lost = [
         (campaign, record)
@@ -116,23 +123,20 @@ def make_document(
         labels=t,
         title=t("title"),
         subtitle=", ".join(" ".join(filter(None, (c.name, c.recorded.created))) for c in campaigns),
-        answers=tuple(case_tables.answers(cases, t)),
+        answers=tuple(case_tables.answers(cases, verdicts, t)),
         figures=tuple(make_figures(cases, published, t)),
         sections=sections,
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
-        comparison=tuple(
-            case_tables.comparison(frame, number, name if several else "", t)
-            for number, (name, frame) in enumerate(comparison, start=1)
-            if len(frame)
-        ),
+        comparison=tuple(case_tables.comparisons(verdicts, t)),
+        compared=case_tables.comparison("published", verdicts, t("comparison"), t),
         not_counted=_not_counted_table(lost, several, t) if lost else None,
         series_not_counted=drawer.others(),
         environment=tuple(_environment(campaigns, t)),
         differences=_differences(campaigns, t),
         commands=tuple(_commands(campaigns)),
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
-        notes=tuple(_said(campaigns, lambda results: results.notes)),
-        problems=tuple(_said(campaigns, lambda results: results.problems)),
+        notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
+        problems=tuple(_said(campaigns, lambda campaign: campaign.results.problems)),
         cases=tuple(cases),
         has_facts=any(campaign.recorded.facts for campaign in campaigns),
     )
@@ -331,4 +335,4 @@ def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
 def _said(campaigns: Sequence[Campaign], of: Any) -> Iterator[str]:
     for campaign in campaigns:
         start = f"{campaign.name}: " if len(campaigns) > 1 else ""
-        yield from (f"{start}{text}" for text in of(campaign.results))
+        yield from (f"{start}{text}" for text in of(campaign))

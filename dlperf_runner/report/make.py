@@ -61,18 +61,24 @@ def make_report(
     files |= {f"plots/{name}.png": data for name, data in _pngs(pictures, fonts)}
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
-    return Report(document.answers, paths, notes, problems)
+    return Report(tuple(map(str, document.answers)), paths, notes, problems)
 
 
 def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
+    from ..remarks import remarks
     from ..results import load_results
     from ..stats import summarize
+    from ..summarize import notes_on
 
     names = [directory.resolve().name for directory in directories]
     for directory, name in zip(directories, names, strict=True):
         results = load_results(directory, known, with_series=True)
         shown = name if names.count(name) == 1 else str(directory)
-        yield Campaign(shown, results, summarize(results.frame), read_recorded(directory))
+        table = summarize(results.frame)
+        # What was not counted has a table of its own here.
+        said = [note for note in results.notes if not note.startswith("not counted: ")]
+        notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
+        yield Campaign(shown, results, table, read_recorded(directory), notes)
 
 
 def _place(directories: Sequence[Path]) -> Path:
@@ -98,12 +104,20 @@ def _published(
     import pandas as pd
 
     from ..compare_published import compare_published, published_points
+    from ..conditions import read_conditions
+    from ..published import load_rule
 
+    rule = load_rule()
     tables = [campaign.table for campaign in campaigns if len(campaign.table)]
     if not tables:
         return [], None
     compared = [
-        (campaign.name, compare_published(campaign.results.frame))
+        (
+            campaign.name,
+            compare_published(
+                campaign.results.frame, read_conditions(campaign.results.counted, rule), rule=rule
+            ),
+        )
         for campaign in campaigns
         if len(campaign.table)
     ]
@@ -144,12 +158,12 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
 
 def results_json(document: Document) -> str:
     """The cases as they are, and the tables of the report as lists of objects."""
-    tables = [*document.side_by_side, *document.comparison, *document.environment]
+    tables = [*document.side_by_side, document.compared, *document.environment]
     tables += [table for table in (document.not_counted, document.differences) if table]
     whole = {
         "title": document.title,
         "campaigns": document.subtitle,
-        "answers": document.answers,
+        "answers": [str(answer) for answer in document.answers],
         "cases": document.cases,
         "tables": {
             table.name: [

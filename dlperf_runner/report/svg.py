@@ -35,7 +35,7 @@ def file(drawing: Drawing) -> str:
 
 def rules(colours: dict[str, str]) -> str:
     """The style rules of a drawing's classes: s strokes, f fills, h is hollow."""
-    lines = [f"text{{font:12px {_FONTS}}}", "text.big{font-size:14px}text.b{font-weight:600}"]
+    lines = [f"text{{font:13px {_FONTS}}}", "text.big{font-size:15px}text.b{font-weight:600}"]
     for name, colour in colours.items():
         lines.append(f".s-{name}{{stroke:{colour};fill:none}}.f-{name}{{fill:{colour}}}")
         lines.append(f".h-{name}{{stroke:{colour};stroke-width:1.75;fill:none}}")
@@ -75,7 +75,7 @@ def _written(shape: Shape) -> str:
 
 
 def _classes(text: Text) -> Iterator[str]:
-    if text.size > 12:
+    if text.size > 13:
         yield "big"
     if text.bold:
         yield "b"

@@ -48,13 +48,14 @@ def _tables(document: Document) -> Iterator[Table]:
     t = document.labels
     yield all_cases(t("results"), document.cases)
     yield from document.side_by_side
-    yield from document.comparison
+    if document.compared.rows:
+        yield document.compared
     if document.not_counted:
         yield document.not_counted
     yield from document.environment
     if document.differences:
         yield document.differences
-    said = [*document.answers, *document.methods, *document.notes, *document.problems]
+    said = [*map(str, document.answers), *document.methods, *document.notes, *document.problems]
     rows = tuple((Cell(text, text),) for text in said)
     yield Table("notes", t("notes"), (Column(t("notes")),), rows)
 
