@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -16,13 +17,27 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
+class Timed:
+    """Seconds that a command took, and seconds of CPU time of it and its children."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
 class Lab:
     directory: Path
 
     def seconds(self, *argv: str) -> float:
         """Wall time of a command that must succeed."""
+        return self.timed(*argv).wall
+
+    def timed(self, *argv: str) -> Timed:
+        """The same with the CPU time of this machine as the controller: of the command, and of
+        the SSH clients that it waits for, not of the nodes."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path}
+        before = _cpu()
         began = time.perf_counter()
         done = subprocess.run(
             argv,
@@ -37,10 +52,15 @@ class Lab:
         elapsed = time.perf_counter() - began
         if done.returncode:
             sys.exit(f"{' '.join(argv)} failed:\n{done.stdout[-3000:]}")
-        return elapsed
+        return Timed(elapsed, _cpu() - before)
 
     def play(self, *arguments: str) -> float:
         return self.seconds("ansible-playbook", *arguments)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager
