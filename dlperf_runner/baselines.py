@@ -128,7 +128,7 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
         baseline = Baseline.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        keys = ".".join(str(key) for key in first["loc"])
+        keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
         raise UserError(
             "this is no baseline", where=f"{path}: {keys}", expected=first["msg"]
         ) from None

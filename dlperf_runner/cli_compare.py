@@ -232,7 +232,7 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison; returns the exit status."""
-    from .report.compare_junit import render, tests_of
+    from .report.compare_junit import junit_cases, render
     from .report.layout import records
 
     cases = records(table)
@@ -246,7 +246,7 @@ def _finish(
     if limit is not None and not any(case["limit_verdict"] for case in cases):
         status = 1
     if junit is not None:
-        _write(junit, render(suite, tests_of(cases, allow_undecided)))
+        _write(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:
         _print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
     else:

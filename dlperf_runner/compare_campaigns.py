@@ -144,7 +144,7 @@ def _numbers(result: SampleComparison, base: float) -> dict[str, Any]:
 def _verdict(result: SampleComparison, p_adjusted: float) -> str:
     """Faster or slower is what remains after Holm's adjustment; perhaps, what only the case by
     itself shows, which among so many cases may be chance."""
-    if result.least_p_value > SIGNIFICANCE:
+    if result.least_p_value >= SIGNIFICANCE:
         return TOO_FEW
     if result.p_value >= SIGNIFICANCE:
         return NO_DIFFERENCE

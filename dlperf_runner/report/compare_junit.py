@@ -17,7 +17,7 @@ NOT_COMPARED = ("not comparable", "not published", "only in the first", "only in
 
 
 @dataclass(frozen=True)
-class Test:
+class JUnitCase:
     """A case: `failure` is a case that is slower, `error` one that could not be decided, `skipped`
     one that is not compared; `message` says why, `properties` are its numbers."""
 
@@ -35,11 +35,13 @@ NUMBERS = (
 )
 
 
-def tests_of(cases: Sequence[Mapping[str, Any]], allow_undecided: bool = False) -> list[Test]:
+def junit_cases(
+    cases: Sequence[Mapping[str, Any]], allow_undecided: bool = False
+) -> list[JUnitCase]:
     """The cases of a comparison as tests. Without a limit none fails; what is not compared is
     skipped, and with `allow_undecided` what could not be decided is, too."""
     return [
-        Test(_name(case), _class(case), *_result(case, allow_undecided), _numbers(case))
+        JUnitCase(_name(case), _class(case), *_result(case, allow_undecided), _numbers(case))
         for case in cases
     ]
 
@@ -67,7 +69,7 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
     return ("passed", "") if verdict or compared else ("skipped", str(case["verdict"]))
 
 
-def render(suite: str, tests: Sequence[Test]) -> str:
+def render(suite: str, tests: Sequence[JUnitCase]) -> str:
     """The whole document; what is in it is escaped, and what XML cannot hold left out."""
     count = {
         kind: str(sum(test.result == kind for test in tests))

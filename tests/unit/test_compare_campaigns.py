@@ -1,0 +1,310 @@
+"""Two campaigns, or a campaign and a saved baseline, case by case."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import false_discovery_control, mannwhitneyu
+from test_compare_published import CASE, rows
+
+from dlperf_runner.baselines import read_baseline, save_baseline
+from dlperf_runner.compare_campaigns import COLUMNS, compare_campaigns, holm
+from dlperf_runner.conditions import limit_verdict
+from dlperf_runner.errors import UserError
+from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
+from dlperf_runner.report.compare_text import render_campaigns
+from dlperf_runner.report.layout import records
+
+FIVE = [100.0, 101.0, 102.0, 103.0, 104.0]
+
+
+def scaled(factor: float) -> list[float]:
+    return [value * factor for value in FIVE]
+
+
+def compared(
+    a: Sequence[Row], b: Sequence[Row], limit: float | None = None
+) -> list[dict[str, Any]]:
+    table = compare_campaigns(make_frame(a), make_frame(b), limit)
+    assert tuple(table.columns) == COLUMNS
+    return records(table)
+
+
+def test_numbers_of_a_case() -> None:
+    (case,) = compared(rows(FIVE), rows(scaled(0.9)))
+    assert (case["n_a"], case["n_b"], case["a"], case["b"]) == (5, 5, 102, pytest.approx(91.8))
+    # The median of all 25 differences, and that over the median of the first: by brute force.
+    differences = sorted(y - x for x in FIVE for y in scaled(0.9))
+    assert case["difference"] == pytest.approx(differences[12])
+    assert case["relative"] == pytest.approx(differences[12] / 102)
+    # Of 5 and 5 values the third smallest and largest difference enclose 96.8 % (Mann-Whitney's
+    # U <= 2 has 4 of 252 orders on each side).
+    assert case["coverage"] == pytest.approx(1 - 2 * 4 / 252)
+    assert case["relative_low"] == pytest.approx(differences[2] / 102)
+    assert case["relative_high"] == pytest.approx(differences[-3] / 102)
+    # Every b is below every a: 2 of the 252 orders are as extreme.
+    assert case["p_value"] == case["p_adjusted"] == pytest.approx(2 / 252)
+    assert case["p_value"] == pytest.approx(mannwhitneyu(FIVE, scaled(0.9), method="exact").pvalue)
+    assert case["effect_size"] == -1
+    assert (case["verdict"], case["environment"], case["limit_verdict"]) == ("slower", None, None)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "verdict"),
+    [
+        (FIVE, scaled(1.1), "faster"),
+        (FIVE, FIVE, "no difference shown"),
+        (FIVE, scaled(1.005), "no difference shown"),
+        # The most extreme of 3 and 3 values has a p-value of 2 / 20.
+        (FIVE[:3], [1.0, 2.0, 3.0], "too few runs"),
+        (FIVE[:1], [1.0], "too few runs"),
+        # One against 39 could come to 2 / 40 at least, which is not below 0.05.
+        ([100.0 + n for n in range(39)], [1.0], "too few runs"),
+    ],
+)
+def test_verdicts(a: list[float], b: list[float], verdict: str) -> None:
+    (case,) = compared(rows(a), rows(b))
+    assert case["verdict"] == verdict
+
+
+def test_among_many_cases_one_is_perhaps_slower() -> None:
+    """Holm's least p-value is 2 / 252 * 8 > 0.05 here, so that one case alone cannot be shown."""
+    a = [row for n in range(1, 9) for row in rows(FIVE, gpus_per_node=n)]
+    b = [row for n in range(1, 9) for row in rows(scaled(0.5) if n == 1 else FIVE, gpus_per_node=n)]
+    cases = compared(a, b)
+    assert [case["verdict"] for case in cases] == ["perhaps slower"] + ["no difference shown"] * 7
+    assert cases[0]["p_adjusted"] == pytest.approx(8 * 2 / 252)
+    assert compared(a[:5], b[:5])[0]["verdict"] == "slower"
+
+
+def test_holm_by_the_example_of_its_definition() -> None:
+    # 4 * 0.005, then 3 * 0.01, then 2 * 0.03, then max(0.06, 1 * 0.04).
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holm_adjusts_upwards_and_keeps_the_order(values: list[float]) -> None:
+    adjusted = holm(values)
+    for value, after in zip(values, adjusted, strict=True):
+        assert value <= after <= 1
+    # Never below what controls the false discovery rate only (Benjamini and Hochberg).
+    assert all(
+        a >= b - 1e-12 for a, b in zip(adjusted, false_discovery_control(values), strict=True)
+    )
+    order = sorted(range(len(values)), key=lambda n: values[n])
+    assert [adjusted[n] for n in order] == sorted(adjusted)
+
+
+# ---- which cases are the same
+
+
+def test_cases_of_one_campaign_only_are_listed() -> None:
+    a, b = rows(FIVE, gpus_per_node=2), rows(FIVE, gpus_per_node=4)
+    cases = compared([*rows(FIVE), *a], [*rows(FIVE), *b], 0.03)
+    assert [case["verdict"] for case in cases] == [
+        *("no difference shown", "only in the first", "only in the second"),
+    ]
+    assert [(case["n_a"], case["n_b"]) for case in cases] == [(5, 5), (5, 0), (0, 5)]
+    assert [case["a"] for case in cases] == [102, 102, None]
+    # What is missing now cannot be decided; what is new has nothing to be slower than.
+    assert [case["limit_verdict"] for case in cases] == ["passed", "undecided", None]
+    assert cases[1]["why"] == "it was not measured again"
+
+
+def test_what_the_two_ran_on_is_named_where_it_differs() -> None:
+    (case,) = compared(
+        rows(FIVE),
+        rows(FIVE, framework_version="1.9.1", driver=None, container="podman x@sha256:1"),
+    )
+    assert case["environment"] == (
+        "framework version (1.6.0, 1.9.1), driver (440.33.01, unknown),"
+        " container (unknown, podman x@sha256:1)"
+    )
+
+
+@pytest.mark.parametrize("change", ["source", "precision", "batch_size_per_device", "model"])
+def test_other_cases_are_never_compared(change: str) -> None:
+    other = {"batch_size_per_device": 64}.get(change, "fp16")
+    cases = compared(rows(FIVE), rows(FIVE, **{change: other}))
+    assert [case["verdict"] for case in cases] == ["only in the first", "only in the second"]
+
+
+def test_with_several_environments_the_same_one_is_the_partner() -> None:
+    old, new = rows(FIVE), rows(scaled(2), framework_version="1.9.1")
+    cases = compared([*old, *new], [*new, *old])
+    assert [case["environment"] for case in cases] == [None, None]
+    assert {case["verdict"] for case in cases} == {"no difference shown"}
+    # Two that are left on one side are no pair with one on the other: which would it be?
+    third = rows(FIVE, framework_version="1.8")
+    verdicts = [case["verdict"] for case in compared([*old, *new], third)]
+    assert verdicts == ["only in the first", "only in the first", "only in the second"]
+
+
+def test_invalid_runs_do_not_count() -> None:
+    from test_compare_published import row
+
+    (case,) = compared(rows(FIVE), [*rows(FIVE), row(None, 6)])
+    assert case["n_b"] == 5
+    assert compared([row(None)], [row(None)]) == []
+
+
+# ---- the limit
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (-0.029, 0.5, "passed"),
+        (-0.03, 0.5, "undecided"),
+        (-0.2, -0.03, "undecided"),
+        (-0.2, -0.031, "failed"),
+        (math.nan, math.nan, "undecided"),
+    ],
+)
+def test_limit_is_told_by_the_interval(low: float, high: float, verdict: str) -> None:
+    assert limit_verdict(low, high, 0.03) == verdict
+
+
+def test_limit_of_cases() -> None:
+    narrow = [100.0, 100.1, 100.2, 100.3, 100.4]
+    for values, verdict, why in (
+        (narrow, "passed", None),
+        ([v * 0.9 for v in narrow], "failed", None),
+        ([v * 0.97 for v in narrow], "undecided", "the interval reaches over -3.0%; more runs"),
+        ([100.0], "undecided", "5 and 1 runs have no interval; make more"),
+    ):
+        (case,) = compared(rows(narrow), rows(values), 0.03)
+        assert case["limit_verdict"] == verdict
+        assert (case["why"] or "").startswith(why or "")
+
+
+# ---- baselines
+
+
+def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
+    frame = make_frame([*rows(FIVE), *rows(scaled(2), gpus_per_node=2, source=None)])
+    path = save_baseline(frame, "before", "20261121T064316Z", directory=tmp_path)
+    assert path == tmp_path / "before.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["campaign"] == "20261121T064316Z"
+    assert document["cases"][0]["samples_per_second"] == FIVE
+    kept = read_baseline("before", tmp_path)
+    again = records(compare_campaigns(kept, frame, 0.5))
+    assert [case["limit_verdict"] for case in again] == ["passed", "passed"]
+    assert [case["environment"] for case in again] == [None, None]
+    # By its path too, from anywhere.
+    assert len(read_baseline(str(path), tmp_path / "elsewhere")) == len(kept) == 10
+
+
+def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
+    frame = make_frame(rows(FIVE))
+    save_baseline(frame, "before", "a", directory=tmp_path)
+    with pytest.raises(UserError, match="there is a baseline before already"):
+        save_baseline(frame, "before", "b", directory=tmp_path)
+    save_baseline(frame, "before", "b", directory=tmp_path, replace=True)
+    assert json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))["campaign"] == "b"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
+def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="this is no name for a baseline"):
+        save_baseline(make_frame(rows(FIVE)), name, "a", directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "before.json: version: this is no baseline"),
+        ({"cases": []}, "before.json: cases: this is no baseline"),
+        ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
+        ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),
+        ({"cases": [{"framework": "mxnet"}]}, "cases.0"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_damaged_baseline(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = save_baseline(make_frame(rows(FIVE)), "before", "a", directory=tmp_path)
+    document = {**json.loads(path.read_text(encoding="utf-8")), **change}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        read_baseline("before", tmp_path)
+    assert message in str(error.value)
+
+
+def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None:
+    save_baseline(make_frame(rows(FIVE)), "before", "a", directory=tmp_path)
+    with pytest.raises(UserError, match="expected one of before"):
+        read_baseline("after", tmp_path)
+    with pytest.raises(UserError, match="no run of this campaign could be counted"):
+        save_baseline(make_frame([]), "empty", "a", directory=tmp_path)
+
+
+# ---- text and JUnit
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 200])
+def test_text(width: int) -> None:
+    a = [*rows(FIVE), *rows(FIVE, gpus_per_node=2), *rows(FIVE, gpus_per_node=4)]
+    b = [*rows(scaled(0.9)), *rows(FIVE[:1], gpus_per_node=2, framework_version="1.9.1")]
+    table = compare_campaigns(make_frame(a), make_frame(b), 0.03)
+    text = render_campaigns(table, ("before", "after"), 0.03, width)
+    words = " ".join(text.split())
+    assert words.startswith("a: before b: after mxnet-resnet50v1b upstream, fp32, batch size 128")
+    assert "| slower" in text and "| only in the first" in text and "| too few runs" in text
+    assert "- 1n2g: ran on others: framework version (1.6.0, 1.9.1)" in words
+    assert "- 1n4g: undecided: it was not measured again" in words
+    assert "1 slower, 1 too few runs, 1 only in the first." in words
+    assert "2 cases are compared" in words
+    assert "Not slower by 3.0%: 1 failed, 2 undecided." in words
+    assert ("(Holm)" in text.split("\n\n")[2]) == (width > 110)
+    assert all(len(line) <= max(width, 95) for line in text.splitlines())
+    assert render_campaigns(table[:0], ("a", "b"), None) == "No run could be counted.\n"
+
+
+NASTY = 'a<b>&"\x00\x1b]]>\ud800é'
+
+
+def test_junit_is_escaped_and_has_the_counts() -> None:
+    results = ("passed", "failure", "error", "skipped")
+    tests = [
+        JUnitCase(NASTY, NASTY, result, NASTY, {NASTY: NASTY, "none": None}) for result in results
+    ]
+    root = ET.fromstring(render(NASTY, tests).encode())  # noqa: S314  # it was made here
+    (suite,) = root
+    assert (root.tag, suite.tag, suite.get("tests")) == ("testsuites", "testsuite", "4")
+    assert [suite.get(key) for key in ("failures", "errors", "skipped")] == ["1", "1", "1"]
+    assert suite.get("name") == 'a<b>&"]]>é'
+    # As the schema that CI servers read has it: properties first, then at most one result.
+    for case, result in zip(suite, results, strict=True):
+        assert set(case.attrib) == {"name", "classname", "time"}
+        assert [child.tag for child in case] == [
+            "properties",
+            *([] if result == "passed" else [result]),
+        ]
+        (entry,) = case[0]
+        assert set(entry.attrib) == {"name", "value"}
+
+
+def test_junit_of_a_comparison() -> None:
+    a = [*rows(FIVE), *rows(FIVE, gpus_per_node=2), *rows(FIVE, gpus_per_node=4)]
+    b = [*rows(scaled(0.9)), *rows(FIVE, gpus_per_node=2), *rows(FIVE, gpus_per_node=8)]
+    cases = compared(a, b, 0.05)
+    tests = junit_cases(cases)
+    assert [test.result for test in tests] == ["failure", "passed", "error", "skipped"]
+    assert tests[0].name == "fp32 b128 1n1g"
+    assert tests[0].classname == "mxnet-resnet50v1b.resnet50v1b.upstream"
+    assert tests[0].message == "slower by more than 5.0%: slower"
+    assert [test.result for test in junit_cases(cases, allow_undecided=True)][2] == "skipped"
+    # Without a limit none fails.
+    assert [t.result for t in junit_cases(compared(a, b))] == ["passed"] * 2 + ["skipped"] * 2
