@@ -4,7 +4,8 @@ many are read at once."""
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from io import FileIO
 from typing import Any
 
@@ -12,8 +13,9 @@ from . import logs
 from .errors import UserError
 from .found import format_of, open_log
 from .logs.records import Step
-from .measure import Expected, Measured, measure, world_scale
+from .measure import Expected, Measured, Measurement, measure, world_scale
 from .recorded import FoundRun
+from .steady import measurements, steadiness
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,24 @@ class Reading:
 
 def read_run(run: FoundRun, with_series: bool = False) -> Reading:
     """Read and measure the log of a run that has one."""
-    steps: list[Step] | None = [] if with_series else None
+    steps: list[Step] = []
     try:
         measured, digest = _measured(run, steps)
     except UserError as error:
         return Reading(run, problem=error)
-    return Reading(run, measured, digest, series=None if steps is None else _series(run, steps))
+    series = _series(run, steps)
+    measured = replace(measured, measurements=(*measured.measurements, *_steadiness(series)))
+    return Reading(run, measured, digest, series=series if with_series else None)
 
 
-def _measured(run: FoundRun, steps: list[Step] | None) -> tuple[Measured, str]:
+def _steadiness(series: RunSeries | None) -> Iterator[Measurement]:
+    found = series and steadiness(
+        *(series.steps, series.samples_per_second, series.warmup_steps, series.total_steps)
+    )
+    return measurements(found) if found else iter(())
+
+
+def _measured(run: FoundRun, steps: list[Step]) -> tuple[Measured, str]:
     name = str(run.path)
     form = format_of(run.path)
     if form.name != run.log_format:

@@ -40,24 +40,31 @@ def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
         mine = [(case, runs[tuple(case[column] for column in CASE)]) for case in cases]
         yield from (f"{name}: {text}" for text in _about_outliers(mine))
         yield from (f"{name}: {text}" for text in _about_estimators(mine))
+        yield from (f"{name}: {text}" for text in _about_steadiness(mine))
     yield from _about_intervals(table)
 
 
 def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
-    """By case, its valid runs: {"repeat": 1, estimator: value, ...} with that of the table in
-    "value"; a log that is there twice is two runs."""
+    """By case, its valid runs: {"repeat": 1, metric: value, ...}; a log that is there twice is two
+    runs. The estimator of the table's own metric stands in "estimator"."""
     from .report.layout import records
 
     valid = frame[frame["valid"] & frame["value"].notna()]
-    speeds = valid[valid["metric"].str.startswith(SAMPLES_PER_SECOND)]
     found: dict[tuple[Any, ...], list[Record]] = {}
-    for row in records(speeds):
+    for row in records(valid):
         runs = found.setdefault(tuple(row[name] for name in CASE), [])
         if row["metric"] == SAMPLES_PER_SECOND:
-            runs.append({"repeat": row["repeat"], "value": row["value"]})
-        if runs:
-            runs[-1][row["estimator"]] = row["value"]
+            runs.append({"repeat": row["repeat"], "estimator": row["estimator"]})
+        if runs:  # what else a run was measured for follows its speed
+            runs[-1][row["metric"]] = row["value"]
     return found
+
+
+def _by_estimator(run: Record) -> dict[str, float]:
+    """The rates of a run that must agree."""
+    names = {name: f"{SAMPLES_PER_SECOND}_{name}" for name in _COMPARED}
+    names |= {run["estimator"]: SAMPLES_PER_SECOND}
+    return {name: run[names[name]] for name in _COMPARED if run.get(names[name])}
 
 
 def _about_base(cases: Sequence[Record]) -> Iterator[str]:
@@ -80,13 +87,43 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
 
 def _about_outliers(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
     far = [
-        f"{_topology(case)} r{run['repeat']} ({run['value']:g})"
+        f"{_topology(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
         for case, runs in mine
-        for run, flagged in zip(runs, outliers([run["value"] for run in runs]), strict=True)
-        if flagged and abs(run["value"] / case[f"{SAMPLES_PER_SECOND}_median"] - 1) > NOTEWORTHY
+        for run, flagged in zip(runs, _flagged(runs), strict=True)
+        if flagged and _distance(run, case) > NOTEWORTHY
     ]
     if far:
         yield f"far from the other repeats, and counted all the same: {_shortened(far)}"
+
+
+def _flagged(runs: Sequence[Record]) -> list[bool]:
+    return outliers([run[SAMPLES_PER_SECOND] for run in runs])
+
+
+def _distance(run: Record, case: Record) -> float:
+    middle = case[f"{SAMPLES_PER_SECOND}_median"]
+    return abs(run[SAMPLES_PER_SECOND] / middle - 1) if middle > 0 else 0.0
+
+
+def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+    early: list[str] = []
+    drifting: list[str] = []
+    for case, runs in mine:
+        for run in runs:
+            name = f"{_topology(case)} r{run['repeat']}"
+            if run.get("window_began_early"):
+                since = run.get("steady_from_step")
+                steady = "" if since is None else f", steady from step {since:.0f} on"
+                early.append(f"{name} ({run['window_head_shift']:+.1f} %{steady})")
+            elif run.get("window_drifts"):
+                drifting.append(f"{name} ({run['window_drift']:+.1f} %)")
+    if early:
+        yield (
+            "the measured window began too early, its first tenth differs from its second half:"
+            f" {_shortened(early)}"
+        )
+    if drifting:
+        yield f"the rate drifts within the measured window: {_shortened(drifting)}"
 
 
 def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
@@ -95,12 +132,12 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
     for case, runs in mine:
         number += len(runs)
         for run in runs:
-            values = [run[name] for name in _COMPARED if run.get(name)]
+            values = _by_estimator(run).values()
             if values and (apart := max(values) / min(values) - 1) > DISAGREEMENT:
                 found.append((apart, case, run))
     if found:
         apart, case, run = max(found, key=lambda entry: entry[0])
-        shown = ", ".join(f"{name} {run[name]:g}" for name in _COMPARED if run.get(name))
+        shown = ", ".join(f"{name} {value:g}" for name, value in _by_estimator(run).items())
         yield (
             f"the estimators of {len(found)} of {number} runs disagree by more than"
             f" {100 * DISAGREEMENT:.0f} %, most in {_topology(case)} r{run['repeat']}, by"

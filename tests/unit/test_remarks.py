@@ -88,5 +88,24 @@ def test_the_programs_own_number_counts_the_warm_up_and_may_differ() -> None:
     assert said(row(100.0), other(80.0, "final_value")) == []
 
 
+def window(metric: str, value: float, repeat: int = 1) -> Row:
+    return row(value, repeat=repeat, metric=metric, unit="%", estimator="t_test")
+
+
+def test_windows_that_are_not_steady() -> None:
+    found = said(
+        *(row(100.0), window("window_began_early", 1.0), window("window_head_shift", -4.26)),
+        *(window("window_drifts", 0.0), window("steady_from_step", 41.0)),
+        *(row(100.0, repeat=2), window("window_began_early", 0.0, 2)),
+        *(window("window_drifts", 1.0, 2), window("window_drift", 3.0, 2)),
+        *(row(100.0, repeat=3), window("window_began_early", 0.0, 3)),
+    )
+    assert found[:2] == [
+        TITLE + "the measured window began too early, its first tenth differs from its second half:"
+        " 1n1g r1 (-4.3 %, steady from step 41 on)",
+        TITLE + "the rate drifts within the measured window: 1n1g r2 (+3.0 %)",
+    ]
+
+
 def test_invalid_runs_are_no_part_of_it() -> None:
     assert said(row(100.0), other(50.0, "time_stamps", valid=False, why_invalid="throttled")) == []

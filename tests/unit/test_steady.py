@@ -1,0 +1,169 @@
+"""The detector of steady windows, by simulation of what it must find and must leave alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from dlperf_runner import steady
+from dlperf_runner.steady import (
+    batch_means,
+    mann_kendall,
+    measurements,
+    mser,
+    sen_slope,
+    steadiness,
+)
+
+WARMUP, TOTAL = 20, 120
+RUNS = 400
+Series = Callable[[np.random.Generator], NDArray[np.float64]]
+
+
+def noise(random: np.random.Generator, carried: float = 0.0) -> NDArray[np.float64]:
+    """Rates around 100 with a standard deviation of 3, each with a share of the one before."""
+    found = np.empty(TOTAL)
+    level = random.normal(0, 3)
+    for step in range(TOTAL):
+        found[step] = level = carried * level + random.normal(0, 3 * math.sqrt(1 - carried**2))
+    return 100 + found
+
+
+def shares(make: Series) -> tuple[float, float]:
+    """How many runs are said to have been measured too early, and how many to drift."""
+    random = np.random.default_rng(11)
+    steps = range(1, TOTAL + 1)
+    found = [steadiness(steps, make(random).tolist(), WARMUP, TOTAL) for _ in range(RUNS)]
+    return (
+        float(np.mean([run is not None and run.began_early for run in found])),
+        float(np.mean([run is not None and run.drifts for run in found])),
+    )
+
+
+@pytest.mark.parametrize(("carried", "most"), [(0.0, 0.02), (0.5, 0.05)])
+def test_false_alarms_are_rare(carried: float, most: float) -> None:
+    """Two tests at 1 % each; neighbours that resemble each other cost a little."""
+    early, drifts = shares(lambda random: noise(random, carried))
+    assert early + drifts <= most + 3 * math.sqrt(most / RUNS)
+
+
+def test_a_difference_that_does_not_matter_is_no_alarm() -> None:
+    def barely(random: np.random.Generator) -> NDArray[np.float64]:
+        return 100 + random.normal(0, 0.01, TOTAL) + np.linspace(0, 0.5, TOTAL)
+
+    assert shares(barely) == (0, 0)
+
+
+def test_window_that_began_in_the_warm_up_is_found() -> None:
+    def slow_start(random: np.random.Generator) -> NDArray[np.float64]:
+        return noise(random) * np.where(np.arange(TOTAL) < 35, 0.85, 1)
+
+    early, drifts = shares(slow_start)
+    assert early > 0.95
+    assert drifts < 0.02
+
+
+def test_a_transient_that_fades_is_no_drift() -> None:
+    def fading(random: np.random.Generator) -> NDArray[np.float64]:
+        return noise(random) * (1 - 0.4 * np.exp(-np.arange(TOTAL) / 12))
+
+    early, drifts = shares(fading)
+    assert early > 0.9
+    assert drifts < 0.05
+
+
+def test_drift_is_found() -> None:
+    early, drifts = shares(lambda random: noise(random) * np.linspace(1, 0.9, TOTAL))
+    assert drifts > 0.9
+    assert early < 0.1
+
+
+def test_warm_up_that_ended_in_time_is_left_alone() -> None:
+    def in_time(random: np.random.Generator) -> NDArray[np.float64]:
+        return noise(random) * np.where(np.arange(TOTAL) < WARMUP, 0.5, 1)
+
+    assert sum(shares(in_time)) <= 0.05
+
+
+def test_step_from_which_a_run_is_steady() -> None:
+    random = np.random.default_rng(3)
+    rates = noise(random) * np.where(np.arange(TOTAL) < 40, 0.7, 1)
+    found = steadiness(range(1, TOTAL + 1), rates.tolist(), WARMUP, TOTAL)
+    assert found is not None
+    assert found.steady_from_step == 41
+    # 70 for the whole first tenth of the window, 100 for its second half.
+    assert found.head_shift == pytest.approx(-0.3, abs=0.02)
+    rows = {item.metric: (item.value, item.unit, item.estimator) for item in measurements(found)}
+    assert rows["steady_from_step"] == (41, "step", "mser5")
+    assert rows["window_head_shift"] == (round(100 * found.head_shift, 3), "%", "batch_means")
+    assert rows["window_began_early"] == (1.0, "1", "t_test")
+    assert rows["window_drifts"] == (0.0, "1", "mann_kendall")
+
+
+def test_run_that_never_settles_has_no_steady_step() -> None:
+    rates = np.linspace(1, 100, TOTAL).tolist()
+    found = steadiness(range(1, TOTAL + 1), rates, WARMUP, TOTAL)
+    assert found is not None
+    assert found.drifts
+    assert found.steady_from_step is None
+    assert "steady_from_step" not in {item.metric for item in measurements(found)}
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_what_cannot_be_judged_is_not(bad: float) -> None:
+    steps = range(1, TOTAL + 1)
+    assert steadiness(steps, [100.0] * TOTAL, 101, TOTAL) is None  # 19 values
+    assert steadiness(steps, [*[100.0] * (TOTAL - 1), bad], WARMUP, TOTAL) is None
+
+
+def test_constant_rates_are_steady() -> None:
+    found = steadiness(range(1, TOTAL + 1), [100.0] * TOTAL, WARMUP, TOTAL)
+    assert found is not None
+    assert (found.began_early, found.drifts, found.drift) == (False, False, 0.0)
+    assert found.steady_from_step == 1
+
+
+# ---- the parts
+
+
+def test_batch_means() -> None:
+    assert batch_means([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3) == [1.5, 3.5, 5.5]
+    assert batch_means([1.0, 2.0, 3.0, 4.0, 5.0], 2) == [1.5, 4.0]
+
+
+def test_mann_kendall_by_its_formula() -> None:
+    """Values 1 2 3 5 4: S = 9 - 1 = 8, variance 5 * 4 * 15 / 18 = 16.67, z = 7 / 4.082 = 1.715."""
+    assert mann_kendall([1.0, 2.0, 3.0, 5.0, 4.0]) == pytest.approx(2 * stats.norm.sf(1.7146), 1e-4)
+    assert mann_kendall([1.0] * 16) == 1.0
+
+
+def test_quantile_of_the_t_distribution() -> None:
+    quantile = steady._T
+    assert quantile == pytest.approx(stats.t.ppf(0.995, df=9), abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mann_kendall_is_near_the_exact_test_of_kendalls_tau(seed: int) -> None:
+    values = (np.random.default_rng(seed).normal(0, 1, 16) + np.linspace(0, 1, 16)).tolist()
+    exact = stats.kendalltau(range(16), values, method="exact").pvalue
+    assert mann_kendall(values) == pytest.approx(exact, abs=0.01)
+
+
+def test_sen_slope_as_scipy_has_it() -> None:
+    values = np.random.default_rng(5).normal(0, 1, 16).tolist()
+    assert sen_slope(values) == pytest.approx(stats.theilslopes(values).slope)
+
+
+def test_mser_by_its_definition() -> None:
+    """White: the d that makes the variance of the rest over their number least."""
+    values = np.random.default_rng(9).normal(100, 3, 200)
+    values[:32] -= 20
+    means = values.reshape(-1, 5).mean(axis=1)
+    errors = [means[d:].var() / (40 - d) for d in range(36)]
+    assert mser(values.tolist()) == 5 * int(np.argmin(errors)) == 35
+    assert mser(values[:49].tolist()) is None
