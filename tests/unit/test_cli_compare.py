@@ -1,0 +1,267 @@
+"""The command `compare`, on trees of logs and on campaigns: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import campaign_run, gluoncv, write
+from test_published import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
+from typer.testing import CliRunner, Result
+
+from dlperf_runner.cli import app
+
+CLUSTER = {"accelerator": "V100-SXM2-16GB", "data": "real", "xla": "false"}
+# What each report says of its runs, and logs do not.
+CONDITIONS: dict[str, dict[str, str]] = {
+    "mxnet-resnet50v1b.md": CLUSTER,
+    "mxnet-insightface-arcface.md": {**CLUSTER, "parallelism": "model"},
+    "oneflow-resnet50v1.5.md": CLUSTER,
+    "paddle-plsc-arcface.md": {**CLUSTER, "data": "synthetic"},
+    NGC: {
+        "accelerator": "V100-SXM2-32GB",
+        "data": "real",
+        "xla": "true",
+        "input_pipeline": "framework",
+    },
+}
+RUNS = (384.16, 384.19, 385.23, 384.04, 385.31)
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
+
+
+def stated(source: str) -> list[str]:
+    return [part for k, v in CONDITIONS[source].items() for part in ("--condition", f"{k}={v}")]
+
+
+def as_json(*arguments: str | Path) -> dict[str, Any]:
+    result = run(*arguments, "--json")
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert document["status"] == result.exit_code
+    return document
+
+
+def tree(directory: Path, source: str, factor: float) -> Path:
+    repeats = workload_of(source).matrices["published"].repeats
+    for entry in TABLES:
+        if entry["source"] == source:
+            for repeat, value in enumerate(runs_of(entry, repeats), start=1):
+                write_log(directory, entry, repeat, round(value * factor, 2))
+    return directory
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, "reproduced"), (1.1, "faster"), (0.9, "slower")]
+)
+def test_published_runs_as_they_are_and_scaled(
+    tmp_path: Path, source: str, factor: float, verdict: str
+) -> None:
+    """Golden: logs with the runs of a report, in the conditions that it states."""
+    document = as_json(tree(tmp_path, source, factor), *stated(source))
+    entries = [entry for entry in TABLES if entry["source"] == source]
+    assert len(document["cases"]) == len(entries)
+    assert {case["verdict"] for case in document["cases"]} == {verdict}
+    published = sorted(float(entry["samples_per_second"]) for entry in entries)
+    assert sorted(case["published"] for case in document["cases"]) == published
+    for case in document["cases"]:
+        assert case["ratio"] == pytest.approx(factor, abs=1e-3)
+        assert case["report"] == source.removesuffix(".md")
+        assert case["factors"] is None
+
+
+def test_logs_alone_do_not_say_what_they_ran_on(tmp_path: Path) -> None:
+    directory = tree(tmp_path, "paddle-plsc-arcface.md", 1.0)
+    document = as_json(directory)
+    assert {case["verdict"] for case in document["cases"]} == {"not comparable"}
+    assert document["cases"][0]["factors"] == (
+        "accelerator (unknown, V100-SXM2-16GB), data (unknown, synthetic), XLA (unknown, no)"
+    )
+    text = run(directory).stdout
+    assert "5 not comparable" in " ".join(text.split())
+
+
+def campaign(directory: Path, factor: float = 1.0, runs: int = 5, **changes: Any) -> Path:
+    """A campaign of five runs on one device and on two; the records' keys can be changed."""
+    write(directory / "campaign.json", ["{}"])
+    for topology, scale in (("1n1g", 1.0), ("1n2g", 1.95)):
+        for repeat, value in enumerate(RUNS[:runs], start=1):
+            lines = gluoncv(round(value * scale * factor, 2))
+            campaign_run(directory, topology, repeat, lines, **changes)
+    return directory
+
+
+V100 = {
+    "source": "upstream",
+    "accelerator": "gpu",
+    "stack": "v100-cuda10.2",
+    "parameters": {"rec_train": "/data/imagenet/train.rec"},
+    "commands": [{"host": "node1", "argv": ["mpirun", "python", "train_horovod.py"]}],
+    "outcome": {
+        "status": "done",
+        "hosts": {
+            "node1": {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"] * 8},
+            "node2": {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"] * 8},
+        },
+        "versions": {"mxnet-cu102": "1.6.0"},
+    },
+}
+
+
+def test_a_campaign_on_the_published_cluster_needs_no_words(tmp_path: Path) -> None:
+    document = as_json(campaign(tmp_path, **V100))
+    assert [case["verdict"] for case in document["cases"]] == ["reproduced"] * 2
+    first = document["cases"][0]
+    assert (first["factors"], first["unknown"], first["noted"]) == (
+        *(None, None),
+        "CUDA (unknown, 10.2)",
+    )
+
+
+def test_what_the_record_tells_is_not_the_published(tmp_path: Path) -> None:
+    changed = {**V100, "parameters": {"rec_train": "/opt/dlperf/data/noise/train.rec"}}
+    hosts = {"node1": {"driver": "535.1", "gpus": ["NVIDIA A100-SXM4-40GB"]}}
+    changed["outcome"] = {"status": "done", "hosts": hosts, "versions": {"mxnet": "1.9.1"}}
+    (first, _) = as_json(campaign(tmp_path, **changed))["cases"]
+    assert (
+        first["factors"] == "accelerator (A100-SXM4-40GB, V100-SXM2-16GB), data (synthetic, real)"
+    )
+    assert first["noted"] == (
+        "framework version (1.9.1, 1.6.0), driver (535.1, 440.33.01), CUDA (unknown, 10.2)"
+    )
+
+
+def test_a_campaign_on_cpu_is_not_comparable(tmp_path: Path) -> None:
+    directory = campaign(tmp_path)
+    result = run(directory)
+    words = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "not comparable because of accelerator (cpu, V100-SXM2-16GB), data (synthetic" in words
+    # No limit can be held to what was published then.
+    result = run(directory, "--fail-if-slower", "3%")
+    assert result.exit_code == 1
+    assert "it is not comparable with what was published" in " ".join(result.stdout.split())
+    assert run(directory, "--fail-if-slower", "3%", "--allow-undecided").exit_code == 0
+
+
+# ---- two campaigns
+
+
+@pytest.mark.parametrize(
+    ("factor", "limit", "status", "verdicts"),
+    [
+        (1.0, "3%", 0, ["passed"] * 2),
+        (0.9, "3%", 1, ["failed"] * 2),
+        (0.9, "15%", 0, ["passed"] * 2),
+        (0.97, "3%", 1, ["undecided"] * 2),
+        (1.2, "0%", 0, ["passed"] * 2),
+    ],
+)
+def test_fail_if_slower(
+    tmp_path: Path, factor: float, limit: str, status: int, verdicts: list[str]
+) -> None:
+    a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b", factor)
+    document = as_json(a, b, "--fail-if-slower", limit)
+    assert document["status"] == status
+    assert [case["limit_verdict"] for case in document["cases"]] == verdicts
+    assert run(a, b).exit_code == 0
+
+
+def test_one_run_each_is_never_passed_silently(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a", runs=1), campaign(tmp_path / "b", runs=1)
+    result = run(a, b, "--fail-if-slower", "3%")
+    assert result.exit_code == 1
+    assert "undecided: 1 and 1 runs have no interval; make more" in " ".join(result.stdout.split())
+    allowed = run(a, b, "--fail-if-slower", "3%", "--allow-undecided")
+    assert allowed.exit_code == 0
+    assert "2 undecided" in allowed.stdout
+
+
+def test_a_campaign_of_which_nothing_counts_does_not_pass(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a"), tmp_path / "b"
+    write(b / "campaign.json", ["{}"])
+    campaign_run(b, "1n1g", 1, None, outcome={"status": "failed", "message": "no"})
+    assert run(a, b, "--fail-if-slower", "3%").exit_code == 1
+    assert run(b, "--fail-if-slower", "3%").exit_code == 1
+    assert run(b).stdout == "No run could be counted.\n"
+
+
+def test_junit_file(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b", 0.9)
+    file = tmp_path / "ci" / "junit.xml"
+    assert run(a, b, "--fail-if-slower", "3%", "--junit", file).exit_code == 1
+    (suite,) = ET.parse(file).getroot()  # noqa: S314  # it was made here
+    assert suite.get("name") == f"{a} and {b}"
+    assert [suite.get(key) for key in ("tests", "failures", "errors")] == ["2", "2", "0"]
+    values = {p.get("name"): p.get("value") for p in suite[0][0]}
+    assert values["verdict"] == "slower"
+    result = run(a, b, "--junit", tmp_path / "a" / "campaign.json" / "x.xml")
+    assert result.exit_code == 2
+    assert "the result cannot be written" in result.stderr
+
+
+def test_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = campaign(tmp_path / "results" / "a"), campaign(tmp_path / "results" / "b", 0.9)
+    result = run(a, "--save-baseline", "main")
+    assert (result.exit_code, result.stdout) == (0, "results/baselines/main.json\n")
+    again = run(a, "--save-baseline", "main")
+    assert again.exit_code == 2
+    assert "--replace" in again.stderr
+    assert run(a, "--save-baseline", "main", "--replace").exit_code == 0
+    assert as_json("--baseline", "main", a, "--fail-if-slower", "3%")["status"] == 0
+    assert as_json("--baseline", "main", b, "--fail-if-slower", "3%")["status"] == 1
+    result = run("--baseline", "other", b)
+    assert (result.exit_code, result.stderr.count("expected one of main")) == (2, 1)
+    # Without a directory it is the latest campaign.
+    (tmp_path / "results" / "latest").symlink_to("a")
+    assert as_json()["compared"] == "results/latest and what was published"
+
+
+# ---- publications, and bad input
+
+
+def test_publications_side_by_side() -> None:
+    result = run("--published", "--model", "resnet50v1.5", "--framework", "tensorflow")
+    assert result.exit_code == 0
+    assert "414.73" in result.stdout and "362.44" in result.stdout
+    document = json.loads(run("--published", "--precision", "tf32", "--all", "--json").stdout)
+    assert {p["precision"] for p in document["publications"]} == {"tf32"}
+    assert run("--published", "--model", "lenet").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a", "b", "c"), "these do not go together"),
+        (("--baseline", "x"), "these do not go together"),
+        (("--baseline", "x", "--save-baseline", "y", "a"), "these do not go together"),
+        (("--published", "a"), "these do not go together"),
+        (("a", "--fail-if-slower", "3"), "this is no limit"),
+        (("a", "--fail-if-slower", "100%"), "this is no limit"),
+        (("a", "--fail-if-slower", "-3%"), "this is no limit"),
+        (("nowhere",), "there is no such directory"),
+    ],
+)
+def test_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_logs_that_cannot_be_believed_are_bad_input(tmp_path: Path) -> None:
+    directory = campaign(tmp_path)
+    (log,) = (directory / "runs" / "mxnet-resnet50v1b-builtin_fp32_b128_1n1g" / "r1").glob("*.log")
+    log.write_text("\n".join(log.read_text(encoding="utf-8").splitlines()[:40]), encoding="utf-8")
+    result = run(directory)
+    assert result.exit_code == 2
+    assert "the log ends with step" in result.stderr
+    assert "1n2g" in result.stdout
