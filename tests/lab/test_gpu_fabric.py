@@ -1,0 +1,284 @@
+"""OpenMPI from source, InfiniBand and tuning on two bare nodes, which say they are Ubuntu 18.04.
+
+Stand-ins are named in fabric_standins.py: no source is OpenMPI's, no installer the vendor's, no
+card is there. Real are the compiler, the shipping of what was built, mpirun across the nodes (the
+distribution's, which the stand-in hands on to), dpkg, order, idempotence, errors and undo.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fabric_standins import (
+    CONFIGURE,
+    NETPLAN,
+    NVIDIA_SMI,
+    OFED,
+    OPENMPI,
+    ofed,
+    openmpi,
+    recorded_card,
+    untuned,
+)
+from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from node_state import differences, node_state
+from standin_repository import Standin
+
+pytestmark = pytest.mark.lab
+
+NODES = ("node1", "node2")
+MIRROR = "http://10.11.0.1:8010"
+NUMA = "/srv/tuning/proc/sys/kernel/numa_balancing"
+TAGS = "node_base,ssh_mesh,infiniband,openmpi,node_tuning"
+PACKAGES = (
+    *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
+    *("libnuma1", "openmpi-bin"),
+)
+UBUNTU = (
+    "sed -i 's/^NAME=.*/NAME=Ubuntu/; s/^ID=.*/ID=ubuntu/; s/^VERSION_ID=.*/VERSION_ID=18.04/'"
+    " /etc/os-release"
+)
+
+
+class Cluster:
+    def __init__(self, lab: Lab, variables: dict[str, Any], scratch: Path) -> None:
+        self.lab, self.variables, self.scratch = lab, variables, scratch
+
+    def play(self, book: str, *options: str, **changed: object) -> tuple[int, str]:
+        given = ["-e", json.dumps({**self.variables, **changed})]
+        done = self.lab.command("ansible-playbook", book, *given, *options)
+        # As one line each: messages are wrapped.
+        return done.returncode, re.sub(r"\s+", " ", done.stdout)
+
+    def provision(self, *options: str, tags: str = TAGS, **changed: object) -> tuple[int, str]:
+        return self.play("provision.yml", "--tags", tags, *options, **changed)
+
+    def refused(self, *said: str, node: str = "node2", tags: str = TAGS, **changed: object) -> None:
+        status, output = self.provision("--limit", node, tags=tags, **changed)
+        assert status == 2, output
+        assert f"fatal: [{node}]" in output
+        for text in said:
+            assert text in output, output
+
+    def place(self, node: str, files: Mapping[str, str]) -> None:
+        lines = ["set -e"]
+        for path, content in files.items():
+            lines += [f"mkdir -p {Path(path).parent}", f"cat > {path} <<'END'\n{content}\nEND"]
+        self.lab.said(node, "\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    scratch = tmp_path_factory.mktemp("fabric")
+    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
+    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
+    mirrored = lab.command(sys.executable, "-m", "dlperf_runner", *bundle)
+    assert mirrored.returncode == 0, mirrored.stdout
+    mirror.mkdir()
+    (mirror / "apt").symlink_to(PROJECT / ".cache/mirror/cpu-bookworm/apt")
+    lab.up(lab_nodes=2, lab_mirror_dir=mirror)
+    made = Cluster(lab, variables(mirror, scratch), scratch)
+    tools = Standin("ibverbs-utils", "28.0-1").build(mirror)
+    for node in NODES:
+        address = f"ip link add ib0 type veth peer name ib0peer && ip link set ib0peer up; {UBUNTU}"
+        lab.said(node, f"mkdir -p /etc/netplan /etc/modules-load.d; {address}")
+        programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": NVIDIA_SMI}
+        made.place(node, {**programs, **recorded_card(), **untuned()})
+        lab.said(node, f"chmod 755 {' '.join(programs)}")
+        fetch = f"import urllib.request as r; r.urlretrieve('{MIRROR}/{tools.name}', 'tools.deb')"
+        lab.said(node, f'python3 -c "{fetch}"; dpkg -i tools.deb && rm tools.deb')
+    yield made
+    lab.down()
+
+
+def variables(mirror: Path, scratch: Path) -> dict[str, Any]:
+    return {
+        "dlperf_stack": "v100-cuda10.2",
+        "dlperf_frameworks": [],
+        "dlperf_lock_timeout": 20,
+        "provision_packages": list(PACKAGES),
+        "node_base_mirror_suite": "bookworm",
+        "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
+        # What this test does not install is only refused without them.
+        "nccl_archive_sha256": "0" * 64,
+        "openmpi_sha256": openmpi(mirror / OPENMPI),
+        "openmpi_build_packages": ["gcc", "libc6-dev", "make"],
+        "openmpi_cache": str(scratch / "cache"),
+        "infiniband_archive_sha256": ofed(mirror / OFED, scratch / "debs"),
+        "infiniband_peer_memory_archive": "/nowhere/nv_peer_mem.tar.gz",
+        "infiniband_peer_memory_sha256": "0" * 64,
+        "infiniband_interface": "ib0",
+        "infiniband_address": "10.12.0.{{ inventory_hostname[-1] }}/24",
+        "infiniband_root": "/srv/fabric",
+        "node_tuning_root": "/srv/tuning",
+        "dlperf_tuning": {"application_clocks": {"memory": 877, "graphics": 1530}},
+    }
+
+
+@pytest.fixture(scope="module")
+def before(cluster: Cluster) -> dict[str, list[str]]:
+    return {node: node_state(cluster.lab, node) for node in NODES}
+
+
+def test_what_has_no_checksum_or_cannot_work_is_refused_before_anything_changes(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    cluster.refused(
+        "has no known checksum", "infiniband_archive_sha256", infiniband_archive_sha256=""
+    )
+    cluster.refused("infiniband_peer_memory_archive (a path", infiniband_peer_memory_archive="")
+    cluster.refused("64 hexadecimal digits were expected, found 12", openmpi_sha256="12")
+    cluster.refused("Remove dlperf_mpirun from the inventory", dlperf_mpirun="/usr/bin/mpirun")
+    assert node_state(cluster.lab, "node2") == before["node2"]
+
+
+def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    status, output = cluster.provision("--check", "--diff")
+    assert status == 0, output
+    assert "+cpu_governor/cpu0 performance" in output
+    assert "addresses: [10.12.0.2/24]" in output
+    for node in NODES:
+        assert node_state(cluster.lab, node) == before[node]
+
+
+def test_a_source_that_does_not_build_is_told_of_and_leaves_nothing(cluster: Cluster) -> None:
+    path = cluster.scratch / "broken.tar.gz"
+    broken = (
+        "#!/bin/sh\necho checking for libnuma; echo 'configure: error: no libnuma' >&2; exit 77\n"
+    )
+    given = {"openmpi_archive": str(path), "openmpi_sha256": openmpi(path, broken)}
+    status, output = cluster.provision(**given)
+    assert status == 2, output
+    assert (
+        "OpenMPI 4.0.0 cannot be built on node1 (Configure it): configure: error: no libnuma"
+        in output
+    )
+    assert "There is no build of OpenMPI for openmpi-4.0.0_" in output
+    for node in NODES:
+        assert cluster.lab.ssh(node, "ls /usr/local/openmpi /opt/dlperf/build").stdout == ""
+
+
+def test_a_source_that_is_another_file_is_not_built(cluster: Cluster) -> None:
+    cluster.refused(
+        "sha256 " + "0" * 64 + " was expected, found",
+        "Compare it with openmpi_sha256 and openmpi_archive",
+        node="node1",
+        tags="openmpi",
+        openmpi_sha256="0" * 64,
+    )
+
+
+def test_it_is_built_on_one_node_and_runs_across_both(cluster: Cluster) -> None:
+    status, output = cluster.provision()
+    assert status == 0, output
+    (record,) = (cluster.scratch / "cache").glob("*/build.json")
+    assert json.loads(record.read_text())["built_on"] == "node1"
+    options = "--prefix=/usr/local/openmpi --enable-orterun-prefix-by-default --with-cuda="
+    sums = set()
+    for node in NODES:
+        said = cluster.lab.said(node, "/usr/local/openmpi/bin/ompi_info")
+        assert options + "/usr/local/cuda-10.2" in said
+        sums.add(
+            cluster.lab.said(node, "cd /usr/local/openmpi; tar -cf - --sort=name . | sha256sum")
+        )
+        assert cluster.lab.said(node, "stat -c %U /usr/local/openmpi/bin/mpirun") == "root"
+        stamp = json.loads(cluster.lab.said(node, "cat /opt/dlperf/stamps/openmpi.json"))
+        assert stamp["inputs"]["build"] == record.parent.name
+        assert cluster.lab.ssh(node, "ls -d /opt/dlperf/build /var/lib/dlperf/files/*").stdout == ""
+    assert len(sums) == 1
+    # What builds it is on the node that has built it only.
+    assert cluster.lab.ssh("node1", "command -v make").returncode == 0
+    assert cluster.lab.ssh("node2", "command -v make").returncode != 0
+
+
+def test_infiniband_and_tuning_are_as_they_shall_be(cluster: Cluster) -> None:
+    for node in NODES:
+        log = cluster.lab.said(node, "cat /var/log/standin-ofed.log").splitlines()
+        assert log == ["--force --without-fw-update --user-space-only"]
+        address = cluster.lab.said(node, "ip -o -4 addr show dev ib0")
+        assert f"10.12.0.{node[-1]}/24" in address
+        assert cluster.lab.said(node, "stat -c %a /etc/netplan/*") == "600"
+        assert cluster.lab.said(node, "cat /srv/smi/*") == "877, 1530\n877, 1530\nEnabled\nEnabled"
+        tuned = f"cat {NUMA} /srv/tuning/sys/devices/system/cpu/*/*/*"
+        assert cluster.lab.said(node, tuned) == "0\nperformance\nperformance"
+
+
+def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
+    status, output = cluster.provision("--diff")
+    assert status == 0, output
+    for node in NODES:
+        assert re.search(rf"{node} : ok=\d+ changed=0 ", output), output
+
+
+def test_a_link_that_is_down_or_slow_is_an_error_that_names_the_node(cluster: Cluster) -> None:
+    cluster.place("node2", recorded_card(rate="56 Gb/sec (4X FDR)"))
+    cluster.refused("node2: mlx5_0 port 1 has trained at 56 Gb/s, not at 100", tags="infiniband")
+    cluster.place("node2", recorded_card(state="2: INIT"))
+    cluster.refused("node2: mlx5_0 port 1 is INIT, LinkUp", "subnet manager", tags="infiniband")
+    cluster.place("node2", recorded_card())
+
+
+def test_an_installer_that_does_not_say_that_it_passed_has_failed(cluster: Cluster) -> None:
+    """And the next run repairs it."""
+    cluster.lab.said(
+        "node2", "dpkg --purge mlnx-ofed-kernel-utils ofed-scripts; touch /root/ofed-fails"
+    )
+    cluster.refused(
+        "mlnx_ofed: ./mlnxofedinstall ended with status 1",
+        "has not said 'Installation passed successfully'",
+        tags="infiniband",
+    )
+    cluster.lab.said(
+        "node2", "dpkg --purge mlnx-ofed-kernel-utils ofed-scripts; rm /root/ofed-fails"
+    )
+    status, output = cluster.provision(tags="infiniband")
+    assert status == 0, output
+    assert "MLNX_OFED_LINUX-5.0-2.1.8.0" in cluster.lab.said("node2", "ofed_info -s")
+
+
+def test_what_lies_there_and_is_not_ours_is_left_alone(cluster: Cluster) -> None:
+    cluster.lab.said("node2", "mkdir -p /opt/other/bin; touch /opt/other/bin/mpirun")
+    cluster.refused(
+        "/opt/other is there already, and was not put there by this role",
+        tags="openmpi",
+        openmpi_prefix="/opt/other",
+        openmpi_mpirun="/opt/other/bin/mpirun",
+    )
+    assert cluster.lab.said("node2", "ls -R /opt/other && rm -r /opt/other").endswith("mpirun")
+
+
+def test_another_source_takes_the_place_of_the_one_before(cluster: Cluster) -> None:
+    path = cluster.scratch / "other.tar.gz"
+    changed = openmpi(path, CONFIGURE + "\n# another file\n")
+    status, output = cluster.provision(
+        tags="openmpi", openmpi_archive=str(path), openmpi_sha256=changed
+    )
+    assert status == 0, output
+    stamps = {cluster.lab.said(node, "cat /usr/local/openmpi/.dlperf-build") for node in NODES}
+    assert len(stamps) == 1
+    assert len(list((cluster.scratch / "cache").glob("*/build.json"))) == 2
+
+
+def test_decommissioning_leaves_the_nodes_as_they_were(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    shutil.rmtree(cluster.scratch / "cache")
+    status, output = cluster.play("playbooks/decommission.yml")
+    assert status == 0, output
+    for node in NODES:
+        assert differences(cluster.lab, node, before[node]) == []
+        assert (
+            cluster.lab.said(node, "cat /srv/smi/*") == "877, 1290\n877, 1290\nDisabled\nDisabled"
+        )
+        assert cluster.lab.said(node, f"cat {NUMA}") == "1"
