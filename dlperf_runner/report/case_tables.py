@@ -45,7 +45,7 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     if not any(case.get("samples_per_second_outliers") for case in group):
         rows = [(*row[:9], cell(None), row[10]) for row in rows]
     shown, lines = without_empty(columns, rows, _REPORTED)
-    return Table(f"table-{number}", heading, shown, lines, _note(group, t))
+    return Table(f"table-{number}", heading, shown, lines, (_note(group, t),))
 
 
 def _form(group: Sequence[Case]) -> str:
@@ -107,9 +107,10 @@ class Answer:
 
     head: str
     rest: str
+    whole: str
 
     def __str__(self) -> str:
-        return f"{self.head}. {self.rest}"
+        return self.whole
 
 
 def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[Answer]:
@@ -127,7 +128,8 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
             speedup = f"{best['speedup']:.2f}"
             head += t("answer_speedup", speedup=speedup, base=base, efficiency=percent)
         found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
-        yield Answer(head, t("separator").join(_details(best, len(own), found, t)))
+        rest = t("separator").join(_details(best, len(own), found, t))
+        yield Answer(head, rest, t("sentences", first=head, second=rest))
 
 
 def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Iterator[str]:
@@ -166,8 +168,9 @@ def line_names(groups: Sequence[Sequence[Case]]) -> list[str]:
     keys = [{column: group[0].get(column) for column in columns} for group in groups]
     names = [[str(key["framework"])] for key in keys]
     for column in columns[1:]:
-        if len(set(map(tuple, names))) == len(groups) and column not in ("precision",):
-            break  # told apart already
+        told_apart = len(set(map(tuple, names))) == len(groups)
+        if told_apart and column != "batch_size_per_device":
+            continue  # a batch size is always said: speeds of different ones are no equals
         if len({key[column] for key in keys}) > 1:
             for words, key in zip(names, keys, strict=True):
                 words.append(_worded(column, key[column]))
@@ -226,28 +229,33 @@ def verdict_text(verdict: str, t: Labels) -> str:
 
 
 def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
-    """What compare_published found, a table per group. What all rows of a table share, such as
-    the factors that differ, stands below it and not in each."""
+    """What compare_published found, a table per group; its longest texts stand below it."""
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for row in rows:
         groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(row)
     for number, own in enumerate(groups.values(), start=1):
         table = comparison(f"published-{number}", own, group_title(own[0]), t)
-        shared = [
-            n for n in _SHARED if len(own) > 1 and len({row[n].text for row in table.rows}) == 1
-        ]
-        texts = [
-            f"{table.columns[n].label}: {table.rows[0][n].text}"
-            for n in shared
-            if table.rows[0][n].value is not None
-        ]
-        kept = [n for n in range(1, len(table.columns)) if n not in shared]
+        kept = [n for n in range(1, len(table.columns)) if n not in _BELOW]
         lines = [tuple(row[n] for n in kept) for row in table.rows]
         columns, shown = without_empty([table.columns[n] for n in kept], lines, 3)
-        yield Table(table.name, table.title, columns, shown, ". ".join([*texts, ""]).strip())
+        notes = tuple(note for n in _BELOW for note in _said_below(table, own, n))
+        yield Table(table.name, table.title, columns, shown, notes)
 
 
-_SHARED = (9, 10)  # columns of a comparison: the factors, the publication
+_BELOW = (9, 10)  # columns of a comparison that are long: the factors, the publication
+
+
+def _said_below(table: Table, rows: Sequence[Case], place: int) -> Iterator[str]:
+    """Each text of a column once, with the cases that it is about where it is not about all."""
+    about: dict[str, list[str]] = {}
+    for cells, row in zip(table.rows, rows, strict=True):
+        if cells[place].value is not None:
+            text = ", ".join(filter(None, (cells[place].text, cells[place].link)))
+            about.setdefault(text, []).append(f"{row['nodes']}n{row['gpus_per_node']}g")
+    for text, cases in about.items():
+        label = table.columns[place].label
+        which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
+        yield f"{label}{which}: {text}"
 
 
 def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:

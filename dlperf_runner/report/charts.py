@@ -155,10 +155,8 @@ def draw(chart: Chart) -> Drawing:
     shapes.append(
         Text(14, _TOP + PLOT_HEIGHT / 2, chart.y_label, "soft", anchor="middle", upright=True)
     )
-    shapes.append(
-        Text(_LEFT - 48, 19, fit(chart.title, WIDTH - 28, _NORMAL), "ink", _NORMAL, bold=True)
-    )
-    shapes.append(Text(_LEFT - 48, 37, fit(chart.subtitle, WIDTH - 28, _SMALL), "soft"))
+    shapes.append(Text(8, 19, fit(chart.title, WIDTH - 16, _NORMAL), "ink", _NORMAL, bold=True))
+    shapes.append(Text(8, 37, fit(chart.subtitle, WIDTH - 16, _SMALL), "soft"))
     for line in chart.lines:
         shapes += _line(line, x_axis, y_axis)
     legend, height = _legend(chart.lines, bottom + _BOTTOM)
@@ -310,7 +308,7 @@ def mark_of(line: Line) -> str:
 def _legend(lines: Sequence[Line], top: float) -> tuple[list[Shape], int]:
     """The names of the lines, each once, in as many rows as they need."""
     shapes: list[Shape] = []
-    x, y = 14.0, top + 12
+    x, y = 8.0, top + 12
     seen: set[tuple[str, str]] = set()
     for line in lines:
         if not line.name or (line.name, line.kind) in seen:
@@ -318,8 +316,8 @@ def _legend(lines: Sequence[Line], top: float) -> tuple[list[Shape], int]:
         seen.add((line.name, line.kind))
         name = fit(line.name, WIDTH - 60, _SMALL)
         width = 32 + text_width(name, _SMALL) + 12
-        if x > 14 and x + width > WIDTH - 8:
-            x, y = 14.0, y + _ROW
+        if x > 8 and x + width > WIDTH - 8:
+            x, y = 8.0, y + _ROW
         colour = "soft" if line.kind == "ideal" else colour_of(line.look)
         if line.kind != "published":
             dash = "4 4" if line.kind == "ideal" else DASHES[line.look // _LOOKS % len(DASHES)]

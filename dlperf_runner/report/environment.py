@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ class Recorded:
 
     @property
     def created(self) -> str:
-        return str((self.campaign or {}).get("created") or "")
+        """When the campaign was made, to the minute; what is no time as it stands."""
+        text = str((self.campaign or {}).get("created") or "")
+        try:
+            return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        except ValueError:
+            return text
 
     @property
     def inventory(self) -> list[Mapping[str, Any]]:

@@ -32,13 +32,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is its sheet and its anchor; `note` stands below it."""
+    """`name` is its sheet and its anchor; `notes` stand below it."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def labels(self) -> list[str]:
