@@ -86,18 +86,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     mirror.mkdir()
     (mirror / "apt").symlink_to(PROJECT / ".cache/mirror/cpu-bookworm/apt")
     lab.up(lab_nodes=2, lab_mirror_dir=mirror)
-    made = Cluster(lab, variables(mirror, scratch), scratch)
-    tools = Standin("ibverbs-utils", "28.0-1").build(mirror)
+    try:
+        made = Cluster(lab, variables(mirror, scratch), scratch)
+        prepare(made, Standin("ibverbs-utils", "28.0-1").build(mirror))
+        yield made
+    finally:
+        lab.down()
+
+
+def prepare(cluster: Cluster, tools: Path) -> None:
+    """A card, its tools and GPUs, none of which is there, and another system than it is."""
+    fetch = f"import urllib.request as r; r.urlretrieve('{MIRROR}/{tools.name}', 'tools.deb')"
+    programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": NVIDIA_SMI}
     for node in NODES:
-        address = f"ip link add ib0 type veth peer name ib0peer && ip link set ib0peer up; {UBUNTU}"
-        lab.said(node, f"mkdir -p /etc/netplan /etc/modules-load.d; {address}")
-        programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": NVIDIA_SMI}
-        made.place(node, {**programs, **recorded_card(), **untuned()})
-        lab.said(node, f"chmod 755 {' '.join(programs)}")
-        fetch = f"import urllib.request as r; r.urlretrieve('{MIRROR}/{tools.name}', 'tools.deb')"
-        lab.said(node, f'python3 -c "{fetch}"; dpkg -i tools.deb && rm tools.deb')
-    yield made
-    lab.down()
+        interface = "ip link add ib0 type veth peer name ib0peer && ip link set ib0peer up"
+        cluster.lab.said(node, f"mkdir -p /etc/netplan /etc/modules-load.d; {interface}; {UBUNTU}")
+        cluster.place(node, {**programs, **recorded_card(), **untuned()})
+        install = f'python3 -c "{fetch}"; dpkg -i tools.deb && rm tools.deb'
+        cluster.lab.said(node, f"chmod 755 {' '.join(programs)}; {install}")
 
 
 def variables(mirror: Path, scratch: Path) -> dict[str, Any]:
@@ -268,6 +274,15 @@ def test_another_source_takes_the_place_of_the_one_before(cluster: Cluster) -> N
     stamps = {cluster.lab.said(node, "cat /usr/local/openmpi/.dlperf-build") for node in NODES}
     assert len(stamps) == 1
     assert len(list((cluster.scratch / "cache").glob("*/build.json"))) == 2
+
+
+def test_a_stack_with_the_distributions_openmpi_takes_the_build_off(cluster: Cluster) -> None:
+    status, output = cluster.provision(tags="openmpi", dlperf_stack="cpu")
+    assert status == 0, output
+    for node in NODES:
+        assert cluster.lab.ssh(node, "ls /usr/local/openmpi").stdout == ""
+        stamp = json.loads(cluster.lab.said(node, "cat /opt/dlperf/stamps/openmpi.json"))
+        assert "build" not in stamp["inputs"]
 
 
 def test_decommissioning_leaves_the_nodes_as_they_were(

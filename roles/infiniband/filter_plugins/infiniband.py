@@ -37,8 +37,8 @@ def network_of(programs: Sequence[str]) -> str:
 
 
 def address_files(interface: str, address: str, network: str) -> list[dict[str, Any]]:
-    """Files by which a network system gives an interface its address, for all that we know of:
-    one has it, the others are absent."""
+    """Files by which network systems give an interface its address: that of the node's has it,
+    those of others, and all of them without one, are absent."""
     contents = {
         "netplan": (
             f"/etc/netplan/60-dlperf-{interface}.yaml",
@@ -64,11 +64,6 @@ def address_files(interface: str, address: str, network: str) -> list[dict[str, 
         }
         for system, (path, text) in contents.items()
     ]
-
-
-def absent(paths: Sequence[str]) -> list[dict[str, str]]:
-    """The entries by which node_files removes paths."""
-    return [{"path": path, "state": "absent"} for path in paths]
 
 
 def address_commands(interface: str, network: str) -> list[list[str]]:
@@ -158,7 +153,6 @@ def load_failure(said: str, has_client: bool, module: str) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "fabric_absent": absent,
             "fabric_address_commands": address_commands,
             "fabric_address_files": address_files,
             "fabric_load_failure": load_failure,
