@@ -68,6 +68,13 @@ def compare(
             metavar="K=V",
         ),
     ] = None,
+    assume_published: Annotated[
+        bool,
+        typer.Option(
+            "--assume-published",
+            help="Take what the runs' records do not say as it was published.",
+        ),
+    ] = False,
     fail_if_slower: Annotated[
         str,
         typer.Option(
@@ -101,8 +108,8 @@ def compare(
     if len(loaded) == 2 or baseline:
         table, rendered, suite = _two_campaigns(loaded, baseline, limit)
     else:
-        stated = condition or []
-        table, rendered, suite = _with_published(loaded[0], stated, everything, limit)
+        stated, ways = condition or [], (everything, assume_published)
+        table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
     status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
     _tell(problems)
     if status:
@@ -189,7 +196,7 @@ def _save(results: Results, name: str, replace: bool) -> None:
 
 
 def _with_published(
-    results: Results, texts: Sequence[str], every: bool, limit: float | None
+    results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
 ) -> tuple[pd.DataFrame, str, str]:
     from .compare_published import compare_published, with_limit
     from .conditions import parse_stated, read_conditions
@@ -198,7 +205,8 @@ def _with_published(
 
     rule = load_rule()
     conditions = read_conditions(results.counted, rule, parse_stated(texts))
-    table = compare_published(results.frame, conditions, rule=rule, every=every)
+    every, assume = ways
+    table = compare_published(results.frame, conditions, rule=rule, every=every, assume=assume)
     if limit is not None:
         table = with_limit(table, limit)
     rendered = render_published(table, rule.tolerance, _width(), limit)

@@ -54,6 +54,7 @@ COLUMNS = (
     "factors",
     "noted",
     "unknown",
+    "assumed",
     "report",
     "published_title",
     "published_source",
@@ -72,6 +73,7 @@ def compare_published(
     rule: ComparisonRule | None = None,
     *,
     every: bool = False,
+    assume: bool = False,
 ) -> pd.DataFrame:
     """One row per case of the tidy frame beside the nearest published number; beside each of
     them with `every`.
@@ -81,8 +83,9 @@ def compare_published(
     that is not stated), `ratio` of the two with its interval and the interval's coverage, the
     `verdict`, and as text: `factors`, what had to be equal and is not, or is not known of one's own
     runs; `noted`, other conditions that differ; `unknown`, what had to be equal and the publication
-    does not state. Numbers that there are not are NaN, texts None. `conditions` are by case_key;
-    what is missing there is unknown.
+    does not state; `assumed`, what is not known of one's own runs and was taken as published, which
+    is done with `assume` only. Numbers that there are not are NaN, texts None. `conditions` are by
+    case_key; what is missing there is unknown.
     """
     import pandas as pd
 
@@ -106,11 +109,11 @@ def compare_published(
             "mine": case[f"{METRIC}_median"],
             **_bounds("mine", median_interval(values[key])),
         }
-        nearest = list(_nearest(own, mine, numbers, rule))
+        nearest = list(_nearest(own, mine, numbers, rule, assume))
         if not nearest:
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         for number, found in nearest if every else nearest[:1]:
-            rows.append({**own, **_beside(own, values[key], number, found, rule)})
+            rows.append({**own, **_beside(own, values[key], number, found, rule, assume)})
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
@@ -248,6 +251,7 @@ def _nearest(
     mine: Values,
     numbers: Sequence[PublishedNumber],
     rule: ComparisonRule,
+    assume: bool,
 ) -> Iterator[tuple[PublishedNumber, list[Difference]]]:
     """What was published of the case's model on its topology, the nearest first."""
     topology = Topology(case["nodes"], case["gpus_per_node"])
@@ -256,7 +260,9 @@ def _nearest(
         if number.topology == topology:
             of_number = published_conditions(number)
             differing = differences(mine, of_number, nodes=topology.nodes)
-            needed = [item for item in differing if item.factor in rule.must_be_equal]
+            needed = _needed(differing, rule)
+            if assume:
+                needed = [item for item in needed if item.mine is not None]
             batch = math.log(number.batch_size_per_device / case["batch_size_per_device"])
             comparable = all(item.other is None for item in needed)
             nearness = (len(needed), len(differing), abs(batch))
@@ -280,11 +286,13 @@ def _beside(
     number: PublishedNumber,
     found: Sequence[Difference],
     rule: ComparisonRule,
+    assume: bool,
 ) -> dict[str, Any]:
     ratio, interval = ratio_of(values, case["mine"], number)
-    needed = [item for item in found if item.factor in rule.must_be_equal]
+    needed = _needed(found, rule)
+    assumed = [item for item in needed if assume and item.mine is None]
     # What a publication does not say nobody can make equal: it is told, and decides nothing.
-    factors = [item for item in needed if item.other is not None]
+    factors = [item for item in needed if item.other is not None and item not in assumed]
     unknown = [item.factor for item in needed if item.other is None]
     repeats = number.conditions.repeats
     return {
@@ -297,11 +305,16 @@ def _beside(
         "factors": _text(factors),
         "noted": _text([item for item in found if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,
+        "assumed": ", ".join(f"{label(item.factor)} {item.other}" for item in assumed) or None,
         "report": number.report,
         "published_title": number.title,
         "published_source": number.source,
         "published_date": number.date,
     }
+
+
+def _needed(found: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:
+    return [item for item in found if item.factor in rule.must_be_equal]
 
 
 def _bounds(name: str, interval: Interval) -> dict[str, float]:

@@ -32,6 +32,8 @@ FACTORS = (
     "precision",
     "batch_size_per_device",
     "data",
+    "image_size",
+    "classes",
     "input_pipeline",
     "xla",
     "parallelism",
@@ -131,6 +133,8 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     return {
         "accelerator": _accelerator(run, record),
         "data": _data(known, parameters),
+        "image_size": parameters.get("image_size"),
+        "classes": parameters.get("classes"),
         "input_pipeline": known.input_pipeline,
         "xla": xla,
         "parallelism": parameters.get("parallel"),
@@ -254,6 +258,9 @@ def differences(
             continue
         if name == "container" and a == BARE and b is None:
             continue
+        # Every image has a size, every classifier classes: few publications say how many.
+        if name in ("image_size", "classes") and b is None:
+            continue
         if a is None and b is None:
             continue
         if a is not None and b is not None and same(name, a, b):
@@ -267,7 +274,7 @@ def differences(
 def same(factor: str, a: object, b: object) -> bool:
     """Whether two values of a factor are the same as far as both say. V100-16GB is
     V100-SXM2-16GB, 10.2 is 10.2.89; more steps than published measure the same, fewer do not."""
-    if a == b:
+    if str(a) == str(b):
         return True
     if factor == "accelerator":
         return same_product(str(a), str(b))

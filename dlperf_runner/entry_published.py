@@ -29,6 +29,8 @@ class Conditions(Entry):
     implementation: str | None = None
     data: Literal["real", "synthetic"] | None = None
     dataset: str | None = None
+    image_size: Count | None = None
+    classes: Count | None = None
     input_pipeline: str | None = None
     xla: bool | None = None
     parallelism: str | None = None

@@ -34,6 +34,7 @@ def render_published(
             ("not comparable because of ", "factors"),
             ("differs, too, in ", "noted"),
             ("not stated by the publication: ", "unknown"),
+            ("not recorded, and taken as published: ", "assumed"),
         ):
             found = [row for row in group if row[column]]
             if column == "factors":

@@ -14,16 +14,23 @@ from typer.testing import CliRunner, Result
 
 from dlperf_runner.cli import app
 
-CLUSTER = {"accelerator": "V100-SXM2-16GB", "data": "real", "xla": "false"}
+CLUSTER = {
+    "accelerator": "V100-SXM2-16GB",
+    "data": "real",
+    "image_size": "224",
+    "xla": "false",
+}
+FACES = {**CLUSTER, "image_size": "112", "classes": "85742"}
 # What each report says of its runs, and logs do not.
 CONDITIONS: dict[str, dict[str, str]] = {
     "mxnet-resnet50v1b.md": CLUSTER,
-    "mxnet-insightface-arcface.md": {**CLUSTER, "parallelism": "model"},
+    "mxnet-insightface-arcface.md": {**FACES, "parallelism": "model"},
     "oneflow-resnet50v1.5.md": CLUSTER,
-    "paddle-plsc-arcface.md": {**CLUSTER, "data": "synthetic"},
+    "paddle-plsc-arcface.md": {**FACES, "data": "synthetic"},
     NGC: {
         "accelerator": "V100-SXM2-32GB",
         "data": "real",
+        "image_size": "224",
         "xla": "true",
         "input_pipeline": "framework",
     },
@@ -80,8 +87,13 @@ def test_logs_alone_do_not_say_what_they_ran_on(tmp_path: Path) -> None:
     document = as_json(directory)
     assert {case["verdict"] for case in document["cases"]} == {"not comparable"}
     assert document["cases"][0]["factors"] == (
-        "accelerator (unknown, V100-SXM2-16GB), data (unknown, synthetic), XLA (unknown, no)"
+        "accelerator (unknown, V100-SXM2-16GB), data (unknown, synthetic),"
+        " image size (unknown, 112), classes (unknown, 85742), XLA (unknown, no)"
     )
+    # Unless somebody says that it was as published.
+    document = as_json(directory, "--assume-published")
+    assert {case["verdict"] for case in document["cases"]} == {"reproduced"}
+    assert document["cases"][0]["assumed"].startswith("accelerator V100-SXM2-16GB, data synthetic")
     text = run(directory).stdout
     assert "5 not comparable" in " ".join(text.split())
 
@@ -100,7 +112,7 @@ V100 = {
     "source": "upstream",
     "accelerator": "gpu",
     "stack": "v100-cuda10.2",
-    "parameters": {"rec_train": "/data/imagenet/train.rec"},
+    "parameters": {"rec_train": "/data/imagenet/train.rec", "image_size": 224},
     "commands": [{"host": "node1", "argv": ["mpirun", "python", "train_horovod.py"]}],
     "outcome": {
         "status": "done",
@@ -124,12 +136,13 @@ def test_a_campaign_on_the_published_cluster_needs_no_words(tmp_path: Path) -> N
 
 
 def test_what_the_record_tells_is_not_the_published(tmp_path: Path) -> None:
-    changed = {**V100, "parameters": {"rec_train": "/opt/dlperf/data/noise/train.rec"}}
+    noise = {"rec_train": "/opt/dlperf/data/noise/train.rec", "image_size": 64}
+    changed = {**V100, "parameters": noise}
     hosts = {"node1": {"driver": "535.1", "gpus": ["NVIDIA A100-SXM4-40GB"]}}
     changed["outcome"] = {"status": "done", "hosts": hosts, "versions": {"mxnet": "1.9.1"}}
     (first, _) = as_json(campaign(tmp_path, **changed))["cases"]
-    assert (
-        first["factors"] == "accelerator (A100-SXM4-40GB, V100-SXM2-16GB), data (synthetic, real)"
+    assert first["factors"] == (
+        "accelerator (A100-SXM4-40GB, V100-SXM2-16GB), data (synthetic, real), image size (64, 224)"
     )
     assert first["noted"] == (
         "framework version (1.9.1, 1.6.0), driver (535.1, 440.33.01), CUDA (unknown, 10.2)"

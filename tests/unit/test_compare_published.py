@@ -48,6 +48,7 @@ CASE: dict[str, Any] = {
 V100 = {
     "accelerator": "V100-SXM2-16GB",
     "data": "real",
+    "image_size": 224,
     "xla": False,
     "steps": "20 warm-up of 120",
     "implementation": "dmlc/gluon-cv f9a8a284",
@@ -151,6 +152,7 @@ def test_interval_where_the_publication_is_one_number() -> None:
         ("accelerator", None, "accelerator (unknown, V100-SXM2-16GB)"),
         ("data", "synthetic", "data (synthetic, real)"),
         ("data", None, "data (unknown, real)"),
+        ("image_size", 64, "image size (64, 224)"),
         ("xla", True, "XLA (yes, no)"),
         ("steps", "2 warm-up of 8", "steps (2 warm-up of 8, 20 warm-up of 120)"),
     ],
@@ -178,9 +180,20 @@ def test_without_conditions_nothing_is_believed_equal() -> None:
     (case,) = records(compare_published(make_frame(rows(RUNS))))
     assert case["verdict"] == "not comparable"
     assert case["factors"] == (
-        "accelerator (unknown, V100-SXM2-16GB), data (unknown, real), XLA (unknown, no),"
-        " steps (unknown, 20 warm-up of 120)"
+        "accelerator (unknown, V100-SXM2-16GB), data (unknown, real),"
+        " image size (unknown, 224), XLA (unknown, no), steps (unknown, 20 warm-up of 120)"
     )
+
+
+def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
+    (case,) = records(compare_published(make_frame(rows(RUNS)), assume=True))
+    assert (case["verdict"], case["factors"]) == ("reproduced", None)
+    assert case["assumed"] == (
+        "accelerator V100-SXM2-16GB, data real, image size 224, XLA no, steps 20 warm-up of 120"
+    )
+    # What is known to differ differs all the same.
+    (case,) = compared(rows(RUNS), {"accelerator": "cpu"}, assume=True)
+    assert case["factors"] == "accelerator (cpu, V100-SXM2-16GB)"
 
 
 def test_a_cpu_campaign_of_small_batches() -> None:
@@ -220,6 +233,7 @@ def test_the_nearest_publication_is_taken() -> None:
     known = {
         "accelerator": "V100-SXM2-16GB",
         "data": "real",
+        "image_size": 224,
         "xla": False,
         "input_pipeline": "DALI",
         "steps": "200 warm-up of 500",
