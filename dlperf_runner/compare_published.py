@@ -277,7 +277,7 @@ def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> st
     if not of_model:
         return f"nothing is published of {case['model']} of {case['workload']}"
     topologies = ", ".join(map(str, sorted({number.topology for number in of_model})))
-    return f"topology ({case['nodes']}n{case['gpus_per_node']}g, {topologies})"
+    return f"topology ({case['nodes']}n{case['gpus_per_node']}g; published: {topologies})"
 
 
 def _beside(

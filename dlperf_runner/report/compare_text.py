@@ -32,7 +32,7 @@ def render_published(
         lines += [*_fitting([_published_grid(group, n, limit) for n in range(3)], width), ""]
         for label, column in (
             ("not comparable because of ", "factors"),
-            ("differs, too, in ", "noted"),
+            ("also differs or is not known: ", "noted"),
             ("not stated by the publication: ", "unknown"),
             ("not recorded, and taken as published: ", "assumed"),
         ):

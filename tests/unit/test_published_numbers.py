@@ -14,7 +14,7 @@ from make_logs import PUBLISHED, ROOT, published
 
 from dlperf_runner.case import Topology
 from dlperf_runner.catalog import load_catalog
-from dlperf_runner.entry_published import Conditions
+from dlperf_runner.entry_published import Conditions, Report
 from dlperf_runner.errors import UserError
 from dlperf_runner.published import (
     PublishedNumber,
@@ -217,3 +217,16 @@ def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
 def test_a_name_that_is_not_the_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="its file's name differ"):
         load_published(write(tmp_path, name="other"))
+
+
+def test_the_documentation_counts_what_there_is() -> None:
+    reports = len({number.report for number in NUMBERS})
+    text = (ROOT / "docs" / "comparing.md").read_text(encoding="utf-8")
+    assert f"{len(NUMBERS)} speeds of {reports} reports" in text
+    catalogue = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8")
+    section = catalogue.split("## published/")[1].split("## workloads/")[0]
+    for key in Report.model_fields:
+        assert f"`{key}`" in section
+    rule = load_rule()
+    words = " ".join(text.split())
+    assert f"tolerance, {rule.tolerance:.0%}".replace("%", " %") in words
