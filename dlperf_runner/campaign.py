@@ -1,6 +1,7 @@
 """A campaign's directory: what was planned, and what became of every run.
 
-    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs
+    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs, rules of
+                                            validity
     results/<campaign>/plan.json            the plan as `plan --json` prints it
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
 
@@ -63,6 +64,7 @@ def create_campaign(
     at it where its parent is named `results`.
     """
     from .plan import plan_document
+    from .validity import catalogued_rules
 
     refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
@@ -78,6 +80,8 @@ def create_campaign(
         "choice": document["choice"],
         "inventory": document["inventory"],
         "runs": len(runs),
+        # Set before the run, so that they cannot be chosen to fit what comes out.
+        "validity": catalogued_rules().model_dump(mode="json"),
     }
     write_json(directory / "campaign.json", campaign)
     _point_latest_at(directory)

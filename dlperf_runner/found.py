@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 
 from . import logs
+from .campaign import read_json
 from .case import Topology
 from .errors import UserError
 from .measure import nothing_found
 from .recorded import FoundRun, Known, planned_run
+from .validity import ValidityRules, rules_of
 
 # rn50_b128_fp32_1.log, below a directory such as 4n8g; the topology may stand in the name too.
 _TREE_NAME = re.compile(
@@ -41,9 +44,10 @@ def find_runs(
     """Every run below the directory, in a stable order; adds to `problems` what cannot be read."""
     records = sorted(directory.glob("runs/*/*/run.json"), key=_natural)
     if records or (directory / "campaign.json").exists():
+        rules = _rules(directory, problems)
         for path in records:
             try:
-                yield planned_run(path, known)
+                yield replace(planned_run(path, known), rules=rules)
             except UserError as error:
                 problems.append(error)
         return
@@ -55,6 +59,16 @@ def find_runs(
             continue
         if run is not None:
             yield run
+
+
+def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
+    """The rules of validity that the campaign fixed; None where it fixed none."""
+    path = directory / "campaign.json"
+    try:
+        return rules_of(read_json(path), path) if path.exists() else None
+    except UserError as error:
+        problems.append(error)
+        return None
 
 
 def _log_files(directory: Path) -> Iterator[Path]:

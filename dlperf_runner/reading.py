@@ -16,6 +16,7 @@ from .logs.records import Step
 from .measure import Expected, Measured, Measurement, measure, world_scale
 from .recorded import FoundRun
 from .steady import measurements, steadiness
+from .validity import VALID, Verdict, catalogued_rules, judge
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,15 @@ class RunSeries:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a run's log came to: `measured` and the log's SHA-256, or the `problem`."""
+    """What a run's log came to: `measured` and the log's SHA-256, or the `problem`; and whether it
+    is a measurement by the rules of validity."""
 
     run: FoundRun
     measured: Measured | None = None
     log_sha256: str | None = None
     problem: UserError | None = None
     series: RunSeries | None = None
+    verdict: Verdict = VALID
 
 
 def read_run(run: FoundRun, with_series: bool = False) -> Reading:
@@ -55,7 +58,9 @@ def read_run(run: FoundRun, with_series: bool = False) -> Reading:
         return Reading(run, problem=error)
     series = _series(run, steps)
     measured = replace(measured, measurements=(*measured.measurements, *_steadiness(series)))
-    return Reading(run, measured, digest, series=series if with_series else None)
+    losses = [step.loss for step in steps]
+    verdict = judge(run, [step.step for step in steps], losses, run.rules or catalogued_rules())
+    return Reading(run, measured, digest, series=series if with_series else None, verdict=verdict)
 
 
 def _steadiness(series: RunSeries | None) -> Iterator[Measurement]:

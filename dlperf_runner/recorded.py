@@ -6,13 +6,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .case import Topology
 from .errors import UserError
 from .measure import Rule
+
+if TYPE_CHECKING:
+    from .validity import ValidityRules
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ class FoundRun:
     container: str | None = None
     gpu_memory_mib: float | None = None  # the peak of the device that had most
     why_not: str | None = None
+    # What the rules of validity look at: when it started (s), its devices by host, and what the
+    # plan tells NCCL.
+    started: float | None = None
+    devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    nccl: tuple[tuple[str, str], ...] = ()
+    rules: ValidityRules | None = None
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -121,6 +131,9 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         container=text("container") or None if document.get("container") is not None else None,
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
+        started=_started(outcome),
+        devices=_devices(outcome),
+        nccl=_nccl(document),
     )
 
 
@@ -164,6 +177,32 @@ def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
         if isinstance(peak, int | float) and not isinstance(peak, bool)
     ]
     return max(peaks, default=None)
+
+
+def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The devices that the samplers took for the run's, by host."""
+    hosts = outcome.get("gpu_memory_mib")
+    return tuple(
+        (str(host), tuple(int(name) for name in devices if str(name).isdecimal()))
+        for host, devices in (hosts.items() if isinstance(hosts, dict) else ())
+        if isinstance(devices, dict)
+    )
+
+
+def _started(outcome: Mapping[str, Any]) -> float | None:
+    try:
+        return datetime.fromisoformat(outcome.get("started") or "").timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Variables of NCCL that the run's first command has."""
+    commands = document.get("commands")
+    first = commands[0] if isinstance(commands, list) and commands else {}
+    env = first.get("env") if isinstance(first, dict) else None
+    pairs = env.items() if isinstance(env, dict) else ()
+    return tuple((str(k), str(v)) for k, v in pairs if str(k).startswith("NCCL_"))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -30,7 +30,8 @@ MANY_BYTES = 64 * 2**20
 @dataclass
 class Results:
     """`frame` has a row per run and metric (see frame.Row); `runs` are all that were found,
-    `counted` those whose logs were believed. `series` is empty unless it was asked for."""
+    `counted` those whose logs were believed and that no rule of validity excludes. `series` is
+    empty unless it was asked for."""
 
     directory: Path
     frame: pd.DataFrame
@@ -39,6 +40,7 @@ class Results:
     problems: list[UserError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
+    not_judged: dict[str, int] = field(default_factory=dict)  # rules of validity, and how many runs
     series: list[RunSeries] = field(default_factory=list)
 
 
@@ -78,7 +80,18 @@ def load_results(
     for reading in progress(readings, len(runs)) if progress else readings:
         rows += _rows(reading, results, digests)
     results.frame = make_frame(rows)
+    results.notes += _about_validity(results)
     return results
+
+
+def _about_validity(results: Results) -> Iterator[str]:
+    """By whose rules runs were judged, and what could not be."""
+    planned = [run for run in results.runs if run.expected_by == "the plan"]
+    if planned and all(run.rules is None for run in planned):
+        yield "the campaign fixed no rules of validity; those of the catalogue were taken"
+    if results.not_judged:
+        rules = ", ".join(f"{rule} ({number})" for rule, number in results.not_judged.items())
+        yield f"not judged, because nothing is known of it, of so many runs: {rules}"
 
 
 def catalogued() -> Iterator[Known]:
@@ -144,8 +157,14 @@ def _rows(
     same = digests.setdefault((run.case, reading.log_sha256), run.path)
     if same != run.path:
         results.notes.append(f"{run.path} is the same, byte for byte, as {same}; both are counted")
-    results.counted.append(run)
-    results.notes += measured.notes
+    why = "; ".join(reading.verdict.reasons) or None
+    if why is None:
+        results.counted.append(run)
+        results.notes += measured.notes
+    else:
+        results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
+    for rule in reading.verdict.not_judged:
+        results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
     if reading.series is not None:
         results.series.append(reading.series)
     for what in {"batch size", "world size"} - measured.confirmed:
@@ -153,7 +172,7 @@ def _rows(
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     for item in (*measured.measurements, *_memory(run)):
         yield replace(
-            _row(run, reading.log_sha256),
+            _row(run, reading.log_sha256, why),
             metric=item.metric,
             value=item.value,
             unit=item.unit,

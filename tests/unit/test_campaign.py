@@ -15,6 +15,7 @@ from dlperf_runner.catalog import load_catalog
 from dlperf_runner.choice import Choice, parse_choice
 from dlperf_runner.errors import UserError
 from dlperf_runner.plan import make_plan
+from dlperf_runner.validity import catalogued_rules
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -47,6 +48,7 @@ def test_a_new_campaign(tmp_path: Path) -> None:
         "choice": json.loads(json.dumps(document["choice"])),
         "inventory": json.loads(json.dumps(document["inventory"])),
         "runs": 6,
+        "validity": catalogued_rules().model_dump(mode="json"),
     }
     assert campaign.read_plan(directory) == json.loads(json.dumps(document))
     records = campaign.read_records(directory)

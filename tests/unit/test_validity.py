@@ -1,0 +1,354 @@
+"""Rules of validity on what a run's directory holds: what excludes a run, and what does not."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import KNOWN, campaign_run, gluoncv
+
+from dlperf_runner.case import Topology
+from dlperf_runner.found import find_runs
+from dlperf_runner.recorded import FoundRun
+from dlperf_runner.results import Results, load_results
+from dlperf_runner.stats import summarize
+from dlperf_runner.validity import Verdict, catalogued_rules, is_selected, judge
+
+STARTED = "2026-11-21T06:41:55+00:00"
+START = 1795243315  # the same in seconds
+HEADER = (
+    "unix_time,device,memory_used_mib,utilization_percent,sm_clock_mhz,max_sm_clock_mhz,"
+    "temperature_c,power_w,throttle_reasons,ecc_uncorrected"
+)
+GOOD = "{time},{device},12565,97,1380,1530,61,287.51,0x0000000000000004,0"
+SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
+CARDS = (
+    "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
+)
+ALL = ["throttling", "clocks", "ECC errors", "Xid errors", "processes of others"]
+
+
+def gpu_run(
+    campaign: Path,
+    topology: str = "1n1g",
+    repeat: int = 1,
+    lines: list[str] | None = None,
+    env: dict[str, str] | None = None,
+    samples: list[str] | None = None,
+    files: dict[str, list[str]] | None = None,
+) -> Path:
+    """A run on the device 0 of node1, which a sampler of now looked at."""
+    outcome = {
+        "status": "done",
+        "started": STARTED,
+        "hosts": {"node1": {"hostname": "node1", "driver": "440.33.01"}},
+        "versions": {"mxnet": "1.9.1"},
+        "gpu_memory_mib": {"node1": {"0": 12565}},
+    }
+    folder = campaign_run(
+        campaign,
+        topology,
+        repeat,
+        lines or gluoncv(100.0, world=int(topology[0]) * int(topology[2])),
+        accelerator="Tesla V100",
+        outcome=outcome,
+        commands=[{"host": "node1", "argv": ["train"], "env": env or {}}],
+    )
+    rows = [GOOD] * 20 if samples is None else samples
+    written = {
+        "telemetry": [HEADER, *(r.format(time=START + n, device=0) for n, r in enumerate(rows))],
+        "processes": [
+            "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid",
+            f"{START + 30},0,4711,1000,25,12565,1000",
+        ],
+        "xid": ["unix_time,bus_id,xid,message"],
+        **(files or {}),
+    }
+    for name, content in written.items():
+        (folder / f"{name}-node1.csv").write_text("\n".join(content) + "\n")
+    return folder
+
+
+def verdict(campaign: Path) -> Verdict:
+    """Of the only run of a campaign."""
+    (run,) = find_runs(campaign, KNOWN, problems := [])
+    assert problems == []
+    return judge(run, [], [], run.rules or catalogued_rules())
+
+
+def load(campaign: Path) -> Results:
+    return load_results(campaign, KNOWN)
+
+
+def test_good_run_is_valid_and_all_was_judged(tmp_path: Path) -> None:
+    gpu_run(tmp_path)
+    assert verdict(tmp_path) == Verdict()
+
+
+def sample(throttle: str = "0x0", clock: str = "1380", busy: str = "97", ecc: str = "0") -> str:
+    return f"{{time}},{{device}},12565,{busy},{clock},1530,61,287.51,{throttle},{ecc}"
+
+
+@pytest.mark.parametrize(
+    ("bad", "count", "why"),
+    [
+        # 0x48 = hardware slowdown by heat; 2 of 20 samples are more than 5 %, 1 is not.
+        (sample("0x0000000000000048"), 2, "throttled in 10 % of its busy samples (hw_slowdown"),
+        (sample("0x0000000000000020"), 5, "throttled in 25 % of its busy samples (sw_thermal"),
+        (sample("0x0000000000000080"), 20, "throttled in 100 % of its busy samples (hw_power_b"),
+        (sample("0x0000000000000040"), 1, None),
+        # A power cap (0x4), idle clocks (0x1) and clocks that somebody set (0x2) are as they are.
+        (sample("0x0000000000000007"), 20, None),
+        # Nothing that happens to an idle device slows the run.
+        (sample("0x0000000000000048", busy="0"), 10, None),
+        (sample(clock="700"), 20, "ran at 700 MHz of 1530, below the floor of 50 %"),
+        (sample(clock="135", busy="0"), 15, None),
+        (sample(clock="700"), 9, None),  # not the median
+        (sample(ecc="2"), 1, "had 2 uncorrected ECC errors"),
+    ],
+)
+def test_what_the_telemetry_excludes(tmp_path: Path, bad: str, count: int, why: str | None) -> None:
+    gpu_run(tmp_path, samples=[GOOD] * (20 - count) + [bad] * count)
+    found = verdict(tmp_path)
+    if why is None:
+        assert found == Verdict()
+    else:
+        assert len(found.reasons) == 1
+        assert why in found.reasons[0]
+        assert found.reasons[0].startswith("node1 GPU 0 ")
+
+
+def test_errors_from_before_the_run_do_not_count(tmp_path: Path) -> None:
+    gpu_run(tmp_path, samples=[sample(ecc="7")] * 20)
+    assert verdict(tmp_path) == Verdict()
+
+
+def test_other_devices_of_the_node_do_not_count(tmp_path: Path) -> None:
+    other = sample("0x48", clock="200").replace("{device}", "1")
+    gpu_run(tmp_path, samples=[GOOD, other] * 10)
+    assert verdict(tmp_path) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        # Seen 30 s after the beginning: an age of 35 s is 5 s before it.
+        (f"{START + 30},0,99,1000,35,500,1000", "process 99 was there before the run"),
+        (f"{START + 30},0,99,1001,10,500,1000", "process 99 is of user 1001"),
+        (f"{START + 30},1,99,1001,35,500,1000", None),  # another device
+        (f"{START + 30},0,99,0,10,500,1000", None),  # a container's
+        (f"{START + 30},0,99,165536,10,500,1000", None),  # a rootless one's
+    ],
+)
+def test_processes_of_others(tmp_path: Path, row: str, why: str | None) -> None:
+    header = "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid"
+    own = f"{START + 30},0,4711,1000,25,12565,1000"
+    gpu_run(tmp_path, files={"processes": [header, own, row]})
+    assert verdict(tmp_path).reasons == (() if why is None else (f"node1 GPU 0: {why}",))
+
+
+@pytest.mark.parametrize(("xid", "counts"), [(79, True), (31, False)])
+def test_errors_of_the_kernels_log(tmp_path: Path, xid: int, counts: bool) -> None:
+    rows = ["unix_time,bus_id,xid,message", f"{START + 9},0000:3b:00,{xid},GPU has fallen off"]
+    gpu_run(tmp_path, files={"xid": rows})
+    why = f"node1: Xid {xid} of 0000:3b:00: GPU has fallen off"
+    assert verdict(tmp_path).reasons == ((why,) if counts else ())
+
+
+@pytest.mark.parametrize(
+    ("env", "line", "why"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, SOCKET, None),
+        ({}, SOCKET, None),
+        (
+            {"NCCL_SOCKET_IFNAME": "eth1"},
+            SOCKET,
+            "NCCL used eth0, where the plan has eth1",
+        ),
+        ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
+        ({}, SOCKET.replace("eth0", "docker0"), "NCCL used docker0 between nodes"),
+        (
+            {"NCCL_IB_DISABLE": "0"},
+            SOCKET,
+            "NCCL used sockets over eth0, where the plan has InfiniBand",
+        ),
+        ({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}, SOCKET, None),
+        ({"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_SOCKET_IFNAME": "eth0"}, CARDS, None),
+        (
+            {"NCCL_IB_HCA": "=mlx5_0:1"},
+            CARDS,
+            "NCCL used mlx5_0, mlx5_1, where the plan has =mlx5_0:1",
+        ),
+    ],
+)
+def test_interface_of_nccl(tmp_path: Path, env: dict[str, str], line: str, why: str | None) -> None:
+    lines = gluoncv(100.0, world=2)
+    gpu_run(tmp_path, "2n1g", lines=[lines[0], line, *lines[1:]], env=env)
+    assert verdict(tmp_path).reasons == (() if why is None else (why,))
+
+
+def test_on_one_node_any_interface_will_do(tmp_path: Path) -> None:
+    lines = [*gluoncv(100.0, world=2), SOCKET.replace("eth0", "lo")]
+    gpu_run(tmp_path, "1n2g", lines=lines)
+    assert verdict(tmp_path) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "selected"),
+    [
+        # As NCCL's documentation of NCCL_SOCKET_IFNAME has them.
+        ("eth0", "eth", True),
+        ("eth0", "=eth", False),
+        ("eth0", "=eth0,eth1", True),
+        ("docker0", "^docker", False),
+        ("eth0", "^docker", True),
+        ("eth", "^=eth0", True),
+        ("mlx5_1", "mlx5_1:1", True),
+        ("eth0", "", True),
+    ],
+)
+def test_selection_of_interfaces(name: str, asked: str, selected: bool) -> None:
+    assert is_selected(name, asked) is selected
+
+
+# ---- the loss
+
+
+def losses(*values: float | None) -> tuple[str, ...]:
+    """What the losses of a run come to, of which nothing else is known."""
+    run = FoundRun(
+        *(Path("x.log"), "w", "mxnet", "m", "fp32", 1, Topology(1, 1), 1, None, "f"),
+        expected_by="the name of the file",
+    )
+    return judge(run, range(1, len(values) + 1), values, catalogued_rules()).reasons
+
+
+def test_loss_that_is_no_number() -> None:
+    assert losses(7.0, math.nan, 6.0) == ("the loss is no finite number at step 2",)
+    assert losses(7.0, 8.0, math.inf) == ("the loss is no finite number at step 3",)
+    assert losses(7.0, None, 6.0) == ()
+
+
+def test_rising_loss() -> None:
+    # Medians of the first three and the last three of 15: 2 and 3 are 50 % apart, 2 and 3.1 more.
+    first = [2.0] * 12
+    assert losses(*first, 3.0, 3.0, 3.0) == ()
+    assert losses(*first, 3.1, 3.1, 1.0) == ("the loss rises from 2 to 3.1",)
+    assert losses(9.0, 9.0, 9.0, *first) == ()
+    assert losses(2.0, 2.0, 90.0) == ()  # too few to say
+    assert losses(*first, 2.0, 2.0, 99.0) == ()  # one step is no tendency
+
+
+# ---- what is done with it
+
+
+def test_invalid_run_is_kept_and_shown_and_not_counted(tmp_path: Path) -> None:
+    gpu_run(tmp_path, repeat=1)
+    gpu_run(tmp_path, repeat=2, samples=[sample("0x48")] * 20)
+    results = load(tmp_path)
+    assert results.problems == []
+    assert [run.repeat for run in results.counted] == [1]
+    speeds = results.frame[results.frame["metric"] == "samples_per_second"]
+    assert speeds["value"].tolist() == [100.0, 100.0]
+    assert speeds["valid"].tolist() == [True, False]
+    why = (
+        "node1 GPU 0 was throttled in 100 % of its busy samples (hw_slowdown, hw_thermal_slowdown)"
+    )
+    assert speeds["why_invalid"].tolist()[1] == why
+    assert any(note.endswith(f"1n1g r2: {why}") for note in results.notes)
+    (case,) = summarize(results.frame).to_dict(orient="records")
+    assert case["repeats"] == 1
+
+
+def test_run_whose_loss_is_no_number_is_not_counted_wherever_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "1n1g" / "rn50_b128_fp32_1.log"
+    path.parent.mkdir()
+    path.write_text("\n".join(gluoncv(100.0)).replace("Loss[7.600]", "Loss[nan]") + "\n")
+    results = load(tmp_path)
+    assert results.counted == []
+    assert not results.frame["valid"].any()
+
+
+def test_what_was_not_seen_is_not_judged_and_said(tmp_path: Path) -> None:
+    folder = gpu_run(tmp_path)
+    for path in folder.glob("*.csv"):
+        path.unlink()
+    assert verdict(tmp_path) == Verdict(not_judged=tuple(ALL))
+    note = load(tmp_path).notes[-1]
+    assert note.startswith("not judged, because nothing is known of it, of so many runs: ")
+    assert "clocks (1), ECC errors (1)" in note
+
+
+def test_interface_is_not_judged_where_nccl_does_not_tell(tmp_path: Path) -> None:
+    gpu_run(tmp_path, "2n1g")
+    assert verdict(tmp_path) == Verdict(not_judged=("NCCL's interface",))
+
+
+def test_telemetry_of_before_is_still_read(tmp_path: Path) -> None:
+    old = ["unix_time,device,memory_used_mib", f"{START},0,12565"]
+    gpu_run(tmp_path, files={"telemetry": old})
+    assert verdict(tmp_path) == Verdict(not_judged=tuple(ALL[:3]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "\x00\n\x00",
+        "a,b\n1",
+        f"{HEADER}\n0,0,x,y,z,0xzz,,,,\n{START},0,\n,,,,,,,,,,,,,\n",
+        "é\xff",
+    ],
+)
+def test_damaged_telemetry_is_no_telemetry(tmp_path: Path, content: str) -> None:
+    folder = gpu_run(tmp_path)
+    for path in folder.glob("*.csv"):
+        path.write_bytes(content.encode("latin-1"))
+    found = verdict(tmp_path)
+    assert found.reasons == ()
+    assert {"throttling", "clocks", "ECC errors"} <= set(found.not_judged)
+
+
+def test_cpu_has_nothing_to_judge_but_the_loss(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "2n1g", 1, gluoncv(100.0, world=2))
+    assert verdict(tmp_path) == Verdict()
+
+
+# ---- whose rules
+
+
+def fix(campaign: Path, **changes: Any) -> None:
+    rules = catalogued_rules().model_dump(mode="json") | changes
+    (campaign / "campaign.json").write_text(json.dumps({"validity": rules}))
+
+
+def test_rules_are_those_that_the_campaign_fixed(tmp_path: Path) -> None:
+    gpu_run(tmp_path, samples=[sample("0x48")] * 20)
+    fix(tmp_path, most_throttled=1.0)
+    assert verdict(tmp_path) == Verdict()
+    assert not any("rules of validity" in note for note in load(tmp_path).notes)
+
+
+def test_campaign_without_rules_is_judged_by_the_catalogues_and_says_so(tmp_path: Path) -> None:
+    gpu_run(tmp_path)
+    assert (
+        "the campaign fixed no rules of validity; those of the catalogue were taken"
+        in load(tmp_path).notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "where"),
+    [({"most_throttled": "x"}, "validity.most_throttled"), ({"more": 1}, "validity")],
+)
+def test_rules_that_cannot_be_used_are_a_problem(
+    tmp_path: Path, rules: dict[str, Any], where: str
+) -> None:
+    gpu_run(tmp_path)
+    fix(tmp_path, **rules)
+    (problem,) = load(tmp_path).problems
+    assert problem.problem == "the campaign's rules of validity cannot be used"
+    assert where in str(problem.where)
