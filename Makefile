@@ -12,9 +12,11 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # What the lab and the mirror need of the operating system: command:package
 SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client nc.openbsd:netcat-openbsd \
           gpg:gpg gpgv:gpgv apt-ftparchive:apt-utils git:git unshare:util-linux
+# What the tests need on top: a browser that opens the reports.
+TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-.PHONY: help setup system demo test test-all unit lint lab-up lab-down docs lock clean
+.PHONY: help setup system test-system demo test test-all unit lint lab-up lab-down docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -37,8 +39,14 @@ define venv
 endef
 
 system:
-	@missing=()
-	for pair in $(SYSTEM); do command -v "$${pair%%:*}" >/dev/null || PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair#*:}"); done
+	@$(call install,$(SYSTEM))
+
+test-system:
+	@$(call install,$(SYSTEM) $(TEST_SYSTEM))
+
+define install
+	missing=()
+	for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair#*:}"); done
 	for pair in $(SYSTEM_FILES); do test -e "$${pair%%:*}" || missing+=("$${pair#*:}"); done
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	(( $${#missing[@]} )) || exit 0
@@ -47,6 +55,7 @@ system:
 	echo "Installing with apt: $${missing[*]}"
 	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update
 	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$${missing[@]}" >/dev/null
+endef
 
 demo: setup ## From a clean clone to a speed-up table: lab, provisioning, benchmark, table
 	@exec .ci/demo
@@ -64,13 +73,13 @@ lint: .venv/.dev ## Linters and types
 	yamllint --strict .
 	ansible-lint --offline --strict
 
-unit: .venv/.dev ## Tests that need no lab
+unit: test-system .venv/.dev ## Tests that need no lab
 	pytest -q -m 'not lab and not heavy'
 
-test: system .venv/.dev lint ## Every test that fits into half an hour
+test: test-system .venv/.dev lint ## Every test that fits into half an hour
 	pytest -q -m 'not heavy'
 
-test-all: system .venv/.dev lint ## Every test
+test-all: test-system .venv/.dev lint ## Every test
 	pytest -q
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs

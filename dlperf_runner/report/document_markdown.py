@@ -28,9 +28,9 @@ def render(document: Document) -> str:
 def text(value: str) -> str:
     """One line in which no letter has a meaning to Markdown or HTML. An underscore inside a word
     has none anyway, and stays as it is."""
-    words = " ".join(value.split())
+    words = _ENTITIES.sub("&amp;", " ".join(value.split()))
     words = _SPECIAL.sub(lambda found: _escaped(found, words), words)
-    return _LEADS.sub(r"\1\\\2", _ENTITIES.sub("&amp;", words))
+    return _LEADS.sub(r"\1\\\2", words)
 
 
 def _escaped(found: re.Match[str], words: str) -> str:

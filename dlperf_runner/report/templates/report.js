@@ -58,10 +58,13 @@
 
   var opened = [];
   addEventListener("beforeprint", function () {
-    opened = Array.from(document.querySelectorAll("details:not([open])"));
-    opened.forEach(function (item) { item.open = true; });
+    document.querySelectorAll("details:not([open])").forEach(function (item) {
+      item.open = true;
+      opened.push(item);
+    });
   });
   addEventListener("afterprint", function () {
     opened.forEach(function (item) { item.open = false; });
+    opened = [];
   });
 })();
