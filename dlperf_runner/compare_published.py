@@ -1,4 +1,5 @@
-"""Measured speeds beside published ones: DataFrames in, DataFrame out, no file is read.
+"""Measured speeds beside published ones: DataFrames in, DataFrame out; of files it reads
+the catalogue alone.
 
 The rule of the verdict is in catalog/published/rule.yml and docs/comparing.md. Of the
 publications of a case the nearest is taken: one that it can be compared with before others, then

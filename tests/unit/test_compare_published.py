@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from make_logs import published
 
 from dlperf_runner.case import Topology
@@ -258,6 +260,12 @@ def test_topologies_and_models_of_which_nothing_is_published() -> None:
         "nothing is published of lenet of mine",
     }
     assert {case["published"] for case in cases} == {None}
+
+
+@given(st.permutations([*rows(RUNS), *rows([740.0, 751.0], gpus_per_node=2)]))
+@settings(max_examples=20, deadline=None)
+def test_the_order_of_runs_does_not_matter(mixed: list[Row]) -> None:
+    assert compared(mixed) == compared(sorted(mixed, key=lambda r: (r.world_size, r.repeat)))
 
 
 def test_runs_that_do_not_count_do_not_count_here() -> None:
