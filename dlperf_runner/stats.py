@@ -66,7 +66,7 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     table = table.assign(**_spread(values))
     statistics = ("median", "mean", "min", "max", "std", *_SPREAD)
     table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
-    estimators = groups["estimator"].agg(lambda names: "+".join(dict.fromkeys(names)))
+    estimators = groups["estimator"].agg(lambda names: "+".join(sorted(set(names))))
     table.insert(len(CASE), "estimator", estimators.to_numpy())
     memory = valid[valid["metric"] == GPU_MEMORY].groupby(CASE, dropna=False, sort=False)["value"]
     peaks = memory.max().rename("gpu_memory_mib").reset_index()

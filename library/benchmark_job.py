@@ -16,8 +16,9 @@ description:
     when no call has asked for it during O(lease_s) seconds, so that a controller that went away
     leaves no load on the cluster.
   - Standard output and standard error go to one log. Nothing of the command goes through a shell.
-  - While the command runs, O(sample_s) asks C(nvidia-smi) what memory the GPUs hold, if there is
-    such a program. Nothing that it does, prints or leaves undone changes what becomes of the command.
+  - While the command runs, O(sample_s) asks C(nvidia-smi), if there is such a program, for the GPUs' memory,
+    load, clocks, reasons for throttling and uncorrected ECC errors, and now and then who computes on
+    them, and the kernel for their Xid errors, if this user may see its log. Nothing that it does, prints or leaves undone changes what becomes of the command.
 options:
   directory: {description: "Where the state and the log are kept; made if absent.", type: path, required: true}
   launch: {description: "Names this launch; another name in the same directory is another launch.", type: str, required: true}
@@ -36,7 +37,7 @@ options:
   lease_s: {description: "Seconds without a call after which the command is ended.", type: int, default: 90}
   wait_s: {description: "Seconds that one call waits at most.", type: float, default: 5}
   tail_bytes: {description: "Bytes of the end of the log that are returned.", type: int, default: 4096}
-  sample_s: {description: "Seconds between two looks at the GPUs' memory; 0 for none.", type: int, default: 0}
+  sample_s: {description: "Seconds between two looks at the GPUs; 0 for none.", type: int, default: 0}
   sample_hosts:
     description: Hosts whose GPUs are looked at, by name; their address for C(ssh), or empty for this node.
     type: dict
@@ -73,7 +74,7 @@ gpu_memory_mib:
   description: The most memory that each used device held, in MiB, by host and index of the device.
   type: dict
   returned: when finished and a GPU was seen
-telemetry: {description: "Paths of the samples, one CSV file per host.", type: list, elements: str, returned: as before}
+telemetry: {description: "Paths of what was seen, CSV files per host: telemetry, processes and xid.", type: list, elements: str, returned: as before}
 """
 
 import errno

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""Samples of the memory that GPUs hold while a command runs, for benchmark_job."""
+"""Samples of what GPUs do while a command runs, who uses them and what the kernel says of them, for benchmark_job."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -7,17 +7,46 @@ __metaclass__ = type
 
 import errno
 import fcntl
+import io
 import os
 import re
 import signal
 import subprocess
 import time
 
-NVIDIA_SMI = "nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits"
+QUERY = "nvidia-smi --query-gpu=%s --format=csv,noheader,nounits"
+MEMORY = "index,uuid,memory.used"
+# What else is asked, and how its column is called; a driver that knows one of them not is asked for the memory alone.
+MORE = (
+    ("utilization.gpu", "utilization_percent"),
+    ("clocks.sm", "sm_clock_mhz"),
+    ("clocks.max.sm", "max_sm_clock_mhz"),
+    ("temperature.gpu", "temperature_c"),
+    ("power.draw", "power_w"),
+    ("clocks_throttle_reasons.active", "throttle_reasons"),
+    ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
+)
+ALL = ",".join([MEMORY] + [field for field, _ in MORE])
+# Every few looks: `process, GPU-5f3c, 4711, 12565, 1000 35 1000`, with owner, age in seconds and this user; lines of the kernel about the
+# GPUs' errors, if it lets this user see them, and `kernel` after them. No single quotes: ssh's command has them around this.
+SELDOM = (
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits 2>/dev/null"
+    ' | while IFS=", " read -r gpu pid used; do'
+    ' echo "process, $gpu, $pid, $used, $(ps -o uid= -o etimes= -p "$pid" 2>/dev/null) $(id -u)"; done;'
+    ' { dmesg 2>/dev/null && echo kernel; } | grep -e "NVRM: Xid" -e "^kernel$"'
+)
+LOOKS = 5
+# [   93.207] NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus.
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+),? ?(.*)")
+HEADERS = {
+    "telemetry": ["unix_time", "device", "memory_used_mib"] + [column for _, column in MORE],
+    "processes": ["unix_time", "device", "pid", "uid", "age_s", "memory_used_mib", "run_uid"],
+    "xid": ["unix_time", "bus_id", "xid", "message"],
+}
 
 
 class Sampler(object):
-    """What nvidia-smi says of the GPUs of each host, beside a command that runs.
+    """What nvidia-smi says of the GPUs of each host, and the kernel, beside a command that runs.
 
     One child per host, this node's directly, another's through ssh as mpirun goes there. A sample
     that does not come, or that cannot be read, is left out; no error of it leaves this class.
@@ -35,11 +64,16 @@ class Sampler(object):
         self.streams = {}
         self.peaks = {}
         self.files = {}
+        self.devices = {}
+        self.processes = {}
+        self.kernel = {}
 
     def start(self):
         # A loop of a shell: each nvidia-smi that ends has printed all it had to, and the loop ends
         # with the first that fails, as it does when nobody reads any more.
-        loop = "while %s; do sleep %d; done" % (NVIDIA_SMI, self.seconds)
+        look = "%s || %s" % (QUERY % ALL, QUERY % MEMORY)
+        seldom = 'if [ "$n" = 0 ]; then %s; fi; n=$(((n + 1) %% %d))' % (SELDOM, LOOKS)
+        loop = "n=0; while %s; do %s; sleep %d; done" % (look, seldom, self.seconds)
         for host, address in self.hosts.items():
             argv = ["sh", "-c", loop]
             if address:
@@ -73,27 +107,65 @@ class Sampler(object):
             lines = (stream[1] + piece).split(b"\n")
             stream[1] = lines.pop()[-1024:]
             try:
-                self.take(host, [line for line in map(sample, lines) if line])
+                self.take(host, [line.decode("utf-8", "replace") for line in lines])
             except (IOError, OSError):
                 piece = b""  # the disk is full, or worse: that is the command's to find out
             if not piece:
                 self.end(host)
 
-    def take(self, host, samples):
-        if not samples:
+    def take(self, host, lines):
+        now = "%.3f" % time.time()
+        for line in lines:
+            found = sample(line)
+            if found:
+                index, uuid, used, more = found
+                self.devices.setdefault(host, {})[uuid] = index
+                self.keep("telemetry", host, [now, str(index), str(used)] + more)
+                if self.is_used(index, uuid):
+                    peaks = self.peaks.setdefault(host, {})
+                    peaks[str(index)] = max(used, peaks.get(str(index), 0))
+            elif line.startswith("process,"):
+                self.take_process(host, now, line)
+            elif line == "kernel" or "NVRM: Xid" in line:
+                self.take_kernel(host, now, line)
+
+    def take_process(self, host, now, line):
+        """Each process of a device once, when it is first seen."""
+        fields = [field.strip() for field in line.split(",")]
+        owner = fields[-1].split()  # nothing where no such process is seen from here
+        device = self.devices.get(host, {}).get(fields[1])
+        if len(fields) != 5 or len(owner) != 3 or device is None or (fields[1], fields[2]) in self.processes.setdefault(host, set()):
             return
-        now = time.time()
-        if host not in self.files:
-            name = "telemetry-%s.csv" % re.sub(r"[^A-Za-z0-9._-]", "_", host)
-            self.files[host] = os.path.join(self.directory, name)
-            with open(self.files[host], "w") as handle:
-                handle.write("unix_time,device,memory_used_mib\n")
-        with open(self.files[host], "a") as handle:
-            handle.write("".join("%.3f,%d,%d\n" % (now, index, used) for index, _, used in samples))
-        peaks = self.peaks.setdefault(host, {})
-        for index, uuid, used in samples:
-            if self.is_used(index, uuid):
-                peaks[str(index)] = max(used, peaks.get(str(index), 0))
+        self.processes[host].add((fields[1], fields[2]))
+        used = fields[3] if fields[3].isdigit() else ""
+        self.keep("processes", host, [now, str(device), fields[2], owner[0], owner[1], used, owner[2]])
+
+    def take_kernel(self, host, now, line):
+        """An error that was not in the kernel's log at the first look. The log may be long: no more than 1000."""
+        if line == "kernel":
+            if ("xid", host) not in self.files:
+                self.open("xid", host)
+            return
+        match = XID.search(line)
+        seen = self.kernel.setdefault(host, set())
+        if not match or line in seen or len(seen) >= 1000:
+            return
+        seen.add(line)
+        if ("xid", host) in self.files:
+            message = re.sub(r'[\s",\x00-\x1f]+', " ", match.group(3)).strip()[:200]
+            self.keep("xid", host, [now, match.group(1), match.group(2), message])
+
+    def open(self, kind, host):
+        name = "%s-%s.csv" % (kind, re.sub(r"[^A-Za-z0-9._-]", "_", host))
+        self.files[kind, host] = os.path.join(self.directory, name)
+        with io.open(self.files[kind, host], "wb") as handle:
+            handle.write((",".join(HEADERS[kind]) + "\n").encode("utf-8"))
+
+    def keep(self, kind, host, fields):
+        if (kind, host) not in self.files:
+            self.open(kind, host)
+        with io.open(self.files[kind, host], "ab") as handle:
+            handle.write((",".join(fields) + "\n").encode("utf-8"))
 
     def is_used(self, index, uuid):
         if self.names is None:
@@ -123,12 +195,18 @@ def alone():
 
 
 def sample(line):
-    """Index, UUID and MiB of a line like `0, GPU-5f3c, 12565`; None of anything else."""
-    fields = [field.strip() for field in line.decode("ascii", "replace").split(",")]
+    """Index, UUID, MiB and the rest of a line like `0, GPU-5f3c, 12565, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0`, or of its first
+    three fields alone; None of anything else."""
+    fields = [field.strip() for field in line.split(",")]
     # A device without a memory of its own says [N/A].
-    if len(fields) != 3 or not fields[0].isdigit() or not fields[2].isdigit():
+    if len(fields) not in (3, 3 + len(MORE)) or not digits(fields[0]) or not digits(fields[2]):
         return None
-    return int(fields[0]), fields[1], int(fields[2])
+    more = [field if re.match(r"(0x[0-9A-Fa-f]+|[0-9]+(\.[0-9]+)?)$", field) else "" for field in fields[3:]]
+    return int(fields[0]), fields[1], int(fields[2]), more or [""] * len(MORE)
+
+
+def digits(text):
+    return re.match(r"[0-9]+$", text) is not None
 
 
 def signal_group(pid, number):

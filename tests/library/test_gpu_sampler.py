@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from test_benchmark_job import call, processes_of, until_gone
 
-# As `nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits` prints it.
+# As `nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits` prints it: what
+# a driver is asked that does not know the other fields.
 TWO = (
     "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, {0}\n"
     "1, GPU-22222222-aaaa-bbbb-cccc-000000000000, {1}\n"
@@ -27,14 +28,19 @@ def stand_in(folder: Path, name: str, script: str) -> Path:
     return folder
 
 
-def prints(folder: Path, *outputs: str) -> Path:
-    """A stand-in for nvidia-smi that prints one output after the other, then the last again."""
+def prints(folder: Path, *outputs: str, processes: str = "", kernel: str | None = None) -> Path:
+    """A stand-in for nvidia-smi that prints one output after the other, then the last again, and
+    beside it a dmesg that this user may not read, unless there is something in it."""
     folder.mkdir(parents=True)
+    (folder / "processes").write_text(processes)
+    (folder / "kernel").write_text(kernel or "")
+    stand_in(folder, "dmesg", "exit 1" if kernel is None else f'cat "{folder}/kernel"')
     for number, output in enumerate(outputs):
         (folder / f"out{number}").write_text(output)
     last = len(outputs) - 1
     script = (
-        f'cd "{folder}"; n=$(cat calls 2>/dev/null || echo 0); echo $((n + 1)) > calls\n'
+        f'cd "{folder}"; case "$*" in *compute-apps*) cat processes; exit;; esac\n'
+        f"n=$(cat calls 2>/dev/null || echo 0); echo $((n + 1)) > calls\n"
         f'[ "$n" -lt {last} ] || n={last}; cat out$n'
     )
     return stand_in(folder, "nvidia-smi", script)
@@ -98,6 +104,96 @@ def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
     times = [float(row["unix_time"]) for row in rows]
     assert times == sorted(times)
     assert result["started"] <= times[0] <= times[-1] <= result["ended"]
+
+
+# As a V100 of a 440 driver and an H100 of a 580 one print the whole query, in the field order of
+# module_utils/gpu_memory.py: power-capped (0x4) and slowed down by its own heat (0x48).
+FULL = (
+    "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, 12565, 97, 1380, 1530, 61, 287.51,"
+    " 0x0000000000000004, 0\n"
+    "1, GPU-22222222-aaaa-bbbb-cccc-000000000000, 70123, 100, 1095, 1980, 88, [N/A],"
+    " 0x0000000000000048, [N/A]\n"
+)
+
+
+def test_clocks_throttling_and_memory_errors(tmp_path: Path) -> None:
+    result = sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL))
+    assert result["gpu_memory_mib"] == {"node1": {"0": 12565, "1": 70123}}
+    first, second = telemetry(tmp_path / "r1" / "telemetry-node1.csv")[:2]
+    assert list(first.items())[1:] == [
+        ("device", "0"),
+        ("memory_used_mib", "12565"),
+        ("utilization_percent", "97"),
+        ("sm_clock_mhz", "1380"),
+        ("max_sm_clock_mhz", "1530"),
+        ("temperature_c", "61"),
+        ("power_w", "287.51"),
+        ("throttle_reasons", "0x0000000000000004"),
+        ("ecc_uncorrected", "0"),
+    ]
+    # What a device does not tell is nothing, not 0.
+    assert (second["power_w"], second["ecc_uncorrected"]) == ("", "")
+
+
+def test_driver_that_does_not_know_a_field_is_asked_for_the_memory(tmp_path: Path) -> None:
+    refusal = 'Field "clocks_throttle_reasons.active" is not a valid field to query.'
+    script = (
+        f"case \"$*\" in *throttle*) echo '{refusal}'; exit 2;; *compute-apps*) exit;; esac\n"
+        "echo '0, GPU-1, 123'"
+    )
+    result = sampled(tmp_path / "r1", stand_in(tmp_path / "bin", "nvidia-smi", script))
+    assert result["gpu_memory_mib"] == {"node1": {"0": 123}}
+    assert telemetry(tmp_path / "r1" / "telemetry-node1.csv")[0]["throttle_reasons"] == ""
+
+
+def test_processes_on_the_devices(tmp_path: Path) -> None:
+    """With owner and age where this node sees the process; each is told once."""
+    uuid = "GPU-22222222-aaaa-bbbb-cccc-000000000000"
+    processes = (
+        f"{uuid}, {os.getpid()}, 503\n{uuid}, {os.getpid()}, 504\n"
+        f"{uuid}, 4194999, 7\nGPU-of-no-sample, 1, 5\nNo running processes found\n"
+    )
+    smi = prints(tmp_path / "bin", FULL, processes=processes)
+    result = sampled(tmp_path / "r1", smi, samples=2 * 7)  # the sixth look asks again
+    path = tmp_path / "r1" / "processes-node1.csv"
+    assert str(path) in result["telemetry"]
+    (found,) = telemetry(path)
+    assert (found["device"], found["pid"], found["memory_used_mib"]) == (
+        *("1", str(os.getpid())),
+        "503",
+    )
+    assert found["uid"] == found["run_uid"] == str(os.getuid())
+    assert int(found["age_s"]) >= 0
+
+
+def test_new_errors_in_the_kernels_log(tmp_path: Path) -> None:
+    old = "[   12.000] NVRM: Xid (PCI:0000:3b:00): 31, pid=77, Ch 00000010"
+    new = '[   93.207] NVRM: Xid (PCI:0000:af:00): 79, pid=4711, GPU has fallen off the "bus".'
+    folder = tmp_path / "bin"
+    prints(folder, FULL, kernel=f"[    0.000] Linux version 5.4\n{old}\n")
+    stand_in(
+        folder,
+        "dmesg",
+        f"cd \"{folder}\"; cat kernel; [ ! -e again ] || echo '{new}'; touch again",
+    )
+    result = sampled(tmp_path / "r1", folder, samples=2 * 7)
+    path = tmp_path / "r1" / "xid-node1.csv"
+    assert str(path) in result["telemetry"]
+    (found,) = telemetry(path)
+    assert list(found.values())[1:] == [
+        *("0000:af:00", "79"),
+        "pid=4711 GPU has fallen off the bus .",
+    ]
+
+
+def test_kernels_log_without_errors_is_known_to_be_without(tmp_path: Path) -> None:
+    sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL, kernel="[ 0.0] Linux\n"), samples=6)
+    assert telemetry(tmp_path / "r1" / "xid-node1.csv") == []
+
+
+def test_kernels_log_that_this_user_may_not_see_gives_no_file(tmp_path: Path) -> None:
+    sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL), samples=6)
+    assert not (tmp_path / "r1" / "xid-node1.csv").exists()
 
 
 def test_without_nvidia_smi_there_is_nothing(tmp_path: Path) -> None:
@@ -220,7 +316,7 @@ def test_several_nodes(tmp_path: Path) -> None:
     asked = (tmp_path / "asked").read_text().splitlines()
     assert {line.partition(":")[0] for line in asked} == {"node2", "node3"}
     # It ends there by itself, should this node vanish.
-    assert all("timeout 120 sh -c 'while nvidia-smi " in line for line in asked)
+    assert all("timeout 120 sh -c 'n=0; while nvidia-smi " in line for line in asked)
     assert until_gone(str(there))
 
 
