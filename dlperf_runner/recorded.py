@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,9 +70,7 @@ class FoundRun:
     container: str | None = None
     gpu_memory_mib: float | None = None  # the peak of the device that had most
     why_not: str | None = None
-    # What the rules of validity look at: when it started (s), its devices by host, and what the
-    # plan tells NCCL.
-    started: float | None = None
+    # What the rules of validity look at: its devices by host, and what the plan tells NCCL.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
     rules: ValidityRules | None = None
@@ -131,7 +128,6 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         container=text("container") or None if document.get("container") is not None else None,
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
-        started=_started(outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
     )
@@ -187,13 +183,6 @@ def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], .
         for host, devices in (hosts.items() if isinstance(hosts, dict) else ())
         if isinstance(devices, dict)
     )
-
-
-def _started(outcome: Mapping[str, Any]) -> float | None:
-    try:
-        return datetime.fromisoformat(outcome.get("started") or "").timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

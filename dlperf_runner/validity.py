@@ -40,7 +40,7 @@ THROTTLE_BITS = {
 THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors"
 PROCESSES, INTERFACE = "processes of others", "NCCL's interface"
 _FEWEST_LOSSES = 15  # a fifth of which has a median that one step does not make
-_BEFORE_S = 2  # ages are whole seconds, and clocks are asked one after the other
+_BEFORE_S = 10  # as long as ssh may take to reach a node on which the run has begun
 _ORDINARY_USERS = range(1000, 65534)
 _NET = b"NCCL INFO NET/"
 # NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
@@ -233,14 +233,15 @@ def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
     for host, devices in run.devices:
         for row in _rows(run, "processes", host):
             numbers = {name: _number(text) for name, text in row.items()}
-            seen, age = numbers.get("unix_time"), numbers.get("age_s")
-            uid, own, pid = (numbers.get(name) for name in ("uid", "run_uid", "pid"))
-            if None in (seen, age, uid, own, pid) or numbers.get("device") not in devices:
+            pid, uid, own = (numbers.get(name) for name in ("pid", "uid", "run_uid"))
+            age, since = numbers.get("age_s"), numbers.get("run_age_s")
+            if pid is None or uid is None or own is None or age is None or since is None:
+                continue
+            if numbers.get("device") not in devices:
                 continue
             told = True
-            assert seen is not None  # noqa: S101 - as just asked
-            assert age is not None  # noqa: S101
-            older = run.started is not None and seen - age < run.started - _BEFORE_S
+            # Ages, because nodes' clocks differ.
+            older = age > since + _BEFORE_S
             if older or (uid != own and uid in _ORDINARY_USERS):
                 why = "was there before the run" if older else f"is of user {uid:.0f}"
                 foreign.append(f"{host} GPU {row['device']}: process {pid:.0f} {why}")

@@ -27,12 +27,13 @@ MORE = (
     ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
 )
 ALL = ",".join([MEMORY] + [field for field, _ in MORE])
-# Every few looks: `process, GPU-5f3c, 4711, 12565, 1000 35 1000`, with owner, age in seconds and this user; lines of the kernel about the
-# GPUs' errors, if it lets this user see them, and `kernel` after them. No single quotes: ssh's command has them around this.
+# Every few looks: `process, GPU-5f3c, 4711, 12565, 1000 35 1000 36`, with owner and age (s) of the process, this user, and the age of this
+# loop, which begins with the run; lines of the kernel about the GPUs' errors, if it lets this user see them, and `kernel` after them.
+# No single quotes: ssh's command has them around this.
 SELDOM = (
     "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits 2>/dev/null"
     ' | while IFS=", " read -r gpu pid used; do'
-    ' echo "process, $gpu, $pid, $used, $(ps -o uid= -o etimes= -p "$pid" 2>/dev/null) $(id -u)"; done;'
+    ' echo "process, $gpu, $pid, $used, $(ps -o uid= -o etimes= -p "$pid" 2>/dev/null) $(id -u) $(ps -o etimes= -p $$)"; done;'
     ' { dmesg 2>/dev/null && echo kernel; } | grep -e "NVRM: Xid" -e "^kernel$"'
 )
 LOOKS = 5
@@ -40,7 +41,7 @@ LOOKS = 5
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): (\d+),? ?(.*)")
 HEADERS = {
     "telemetry": ["unix_time", "device", "memory_used_mib"] + [column for _, column in MORE],
-    "processes": ["unix_time", "device", "pid", "uid", "age_s", "memory_used_mib", "run_uid"],
+    "processes": ["unix_time", "device", "pid", "uid", "age_s", "memory_used_mib", "run_uid", "run_age_s"],
     "xid": ["unix_time", "bus_id", "xid", "message"],
 }
 
@@ -134,11 +135,11 @@ class Sampler(object):
         fields = [field.strip() for field in line.split(",")]
         owner = fields[-1].split()  # nothing where no such process is seen from here
         device = self.devices.get(host, {}).get(fields[1])
-        if len(fields) != 5 or len(owner) != 3 or device is None or (fields[1], fields[2]) in self.processes.setdefault(host, set()):
+        if len(fields) != 5 or len(owner) != 4 or device is None or (fields[1], fields[2]) in self.processes.setdefault(host, set()):
             return
         self.processes[host].add((fields[1], fields[2]))
         used = fields[3] if fields[3].isdigit() else ""
-        self.keep("processes", host, [now, str(device), fields[2], owner[0], owner[1], used, owner[2]])
+        self.keep("processes", host, [now, str(device), fields[2], owner[0], owner[1], used, owner[2], owner[3]])
 
     def take_kernel(self, host, now, line):
         """An error that was not in the kernel's log at the first look. The log may be long: no more than 1000."""

@@ -17,8 +17,7 @@ from dlperf_runner.results import Results, load_results
 from dlperf_runner.stats import summarize
 from dlperf_runner.validity import Verdict, catalogued_rules, is_selected, judge
 
-STARTED = "2026-11-21T06:41:55+00:00"
-START = 1795243315  # the same in seconds
+START = 1795243315
 HEADER = (
     "unix_time,device,memory_used_mib,utilization_percent,sm_clock_mhz,max_sm_clock_mhz,"
     "temperature_c,power_w,throttle_reasons,ecc_uncorrected"
@@ -43,7 +42,6 @@ def gpu_run(
     """A run on the device 0 of node1, which a sampler of now looked at."""
     outcome = {
         "status": "done",
-        "started": STARTED,
         "hosts": {"node1": {"hostname": "node1", "driver": "440.33.01"}},
         "versions": {"mxnet": "1.9.1"},
         "gpu_memory_mib": {"node1": {"0": 12565}},
@@ -61,8 +59,8 @@ def gpu_run(
     written = {
         "telemetry": [HEADER, *(r.format(time=START + n, device=0) for n, r in enumerate(rows))],
         "processes": [
-            "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid",
-            f"{START + 30},0,4711,1000,25,12565,1000",
+            "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid,run_age_s",
+            f"{START + 30},0,4711,1000,25,12565,1000,30",
         ],
         "xid": ["unix_time,bus_id,xid,message"],
         **(files or {}),
@@ -135,17 +133,18 @@ def test_other_devices_of_the_node_do_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        # Seen 30 s after the beginning: an age of 35 s is 5 s before it.
-        (f"{START + 30},0,99,1000,35,500,1000", "process 99 was there before the run"),
-        (f"{START + 30},0,99,1001,10,500,1000", "process 99 is of user 1001"),
-        (f"{START + 30},1,99,1001,35,500,1000", None),  # another device
-        (f"{START + 30},0,99,0,10,500,1000", None),  # a container's
-        (f"{START + 30},0,99,165536,10,500,1000", None),  # a rootless one's
+        # Seen 30 s after the beginning.
+        (f"{START + 30},0,99,1000,41,500,1000,30", "process 99 was there before the run"),
+        (f"{START + 30},0,99,1000,31,500,1000,30", None),  # the run's own, reached sooner
+        (f"{START + 30},0,99,1001,10,500,1000,30", "process 99 is of user 1001"),
+        (f"{START + 30},1,99,1001,35,500,1000,30", None),  # another device
+        (f"{START + 30},0,99,0,10,500,1000,30", None),  # a container's
+        (f"{START + 30},0,99,165536,10,500,1000,30", None),  # a rootless one's
     ],
 )
 def test_processes_of_others(tmp_path: Path, row: str, why: str | None) -> None:
-    header = "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid"
-    own = f"{START + 30},0,4711,1000,25,12565,1000"
+    header = "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid,run_age_s"
+    own = f"{START + 30},0,4711,1000,25,12565,1000,30"
     gpu_run(tmp_path, files={"processes": [header, own, row]})
     assert verdict(tmp_path).reasons == (() if why is None else (f"node1 GPU 0: {why}",))
 
