@@ -50,14 +50,18 @@ def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
     from .report.layout import records
 
     valid = frame[frame["valid"] & frame["value"].notna()]
-    found: dict[tuple[Any, ...], list[Record]] = {}
-    for row in records(valid):
-        runs = found.setdefault(tuple(row[name] for name in CASE), [])
-        if row["metric"] == SAMPLES_PER_SECOND:
-            runs.append({"repeat": row["repeat"], "estimator": row["estimator"]})
+    number = valid.groupby(CASE, dropna=False, sort=False).ngroup()
+    firsts = records(valid.loc[~number.duplicated(), CASE])
+    by_case: list[list[Record]] = [[] for _ in firsts]
+    columns = (valid[name].tolist() for name in ("metric", "value", "repeat", "estimator"))
+    for case, metric, value, repeat, estimator in zip(number.tolist(), *columns, strict=True):
+        runs = by_case[case]
+        if metric == SAMPLES_PER_SECOND:
+            runs.append({"repeat": repeat, "estimator": estimator})
         if runs:  # what else a run was measured for follows its speed
-            runs[-1][row["metric"]] = row["value"]
-    return found
+            runs[-1][metric] = value
+    keys = (tuple(case.values()) for case in firsts)
+    return dict(zip(keys, by_case, strict=True))
 
 
 def _by_estimator(run: Record) -> dict[str, float]:
