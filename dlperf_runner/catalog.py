@@ -19,6 +19,8 @@ from .entry_types import Entry, listed, show
 from .errors import UserError
 
 CATALOG = Path(__file__).parent / "catalog"
+# libyaml's reads the same ten times as fast; not every build of PyYAML has it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -114,9 +116,10 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
             "this is not UTF-8", where=_shown(path), found=f"byte {error.start}"
         ) from None
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _LOADER(text)
+        node = loader.get_single_node()
         _refuse_duplicate_keys(path, node)
-        return yaml.safe_load(text), node
+        return loader.construct_document(node) if node else None, node
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -56,9 +56,10 @@ def make_report(
     document = make_document(campaigns, comparison, published, _families(), t)
     drawn = {name: drawing for figure in document.figures for name, drawing in figure.drawings}
     pictures, fonts, notes = _for_pictures(document, published, t)
-    files: dict[str, bytes] = dict(_documents(document))
-    files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
-    files |= {f"plots/{name}.png": data for name, data in _pngs(pictures, fonts)}
+    with _pngs(pictures, fonts) as pngs:
+        files: dict[str, bytes] = dict(_documents(document))
+        files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
+        files |= {f"plots/{name}.png": data for name, data in pngs}
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     return Report(tuple(map(str, document.answers)), paths, notes, problems)
@@ -210,18 +211,21 @@ def _for_pictures(
     return drawn, fonts, notes
 
 
-def _pngs(drawings: Mapping[str, Drawing], fonts: tuple[str, ...]) -> Iterable[tuple[str, bytes]]:
-    """The pictures, drawn on all processors where there are many."""
+@contextmanager
+def _pngs(
+    drawings: Mapping[str, Drawing], fonts: tuple[str, ...]
+) -> Iterator[Iterable[tuple[str, bytes]]]:
+    """The pictures; many are drawn by other processes, while this one writes the documents."""
     from . import png
 
     processors = len(os.sched_getaffinity(0))
     if len(drawings) <= _FEW_PICTURES or processors == 1:
-        return [(name, png.render(drawing, fonts)) for name, drawing in drawings.items()]
-    # Forked, so that Matplotlib is imported once.
-    png.chinese_font()
+        yield ((name, png.render(drawing, fonts)) for name, drawing in drawings.items())
+        return
+    png.chinese_font()  # imports Matplotlib once, for all that are forked
     with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("fork")) as pool:
-        made = pool.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=4)
-        return list(zip(drawings, made, strict=True))
+        made = pool.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=8)
+        yield zip(drawings, made, strict=True)
 
 
 def _write(path: Path, content: bytes) -> Path:

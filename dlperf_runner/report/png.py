@@ -14,7 +14,7 @@ from typing import Any
 from .charts import COLOURS, Box, Drawing, Mark, Stroke, Text
 from .svg import OUTLINES
 
-_SCALE = 2  # pixels of the picture for one of the drawing
+_SCALE = 1.5  # pixels of the picture for one of the drawing
 _WHITE = "#ffffff"
 _CONTROLS = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 _CHINESE = (
@@ -58,6 +58,8 @@ def render(drawing: Drawing, fonts: tuple[str, ...] = ("DejaVu Sans",)) -> bytes
     buffer = BytesIO()
     # As few colours as there are, with their edges: a third of the bytes, in half the time.
     image = image.quantize(64, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    # Which makes of white the mean of all that is nearly white.
+    image.putpalette([255 if part >= 253 else part for part in image.getpalette() or ()])
     image.save(buffer, "png", compress_level=2, dpi=(72 * _SCALE, 72 * _SCALE))
     return buffer.getvalue()
 

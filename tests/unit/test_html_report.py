@@ -350,7 +350,7 @@ def test_pictures_are_pictures(several: tuple[Report, Path]) -> None:
 
     for path in sorted((several[1] / "plots").glob("*.png")):
         pixels = matplotlib.image.imread(BytesIO(path.read_bytes()))
-        assert pixels.shape[1] == 960
+        assert pixels.shape[1] == 720
         # Lines, marks and letters: neither blank nor black.
         assert 0.01 < (pixels.min(axis=2) < 0.75).mean() < 0.2
     for path in (several[1] / "plots").glob("*.svg"):
