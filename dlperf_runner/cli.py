@@ -20,8 +20,8 @@ from typer.core import TyperGroup
 from . import __version__
 from .cli_compare import compare
 from .cli_doctor import doctor
-from .cli_report import report
 from .cli_options import AsJson, Inventories, Limit, chooses
+from .cli_report import report
 from .errors import UserError
 
 if TYPE_CHECKING:
