@@ -26,13 +26,21 @@ def report(
         ),
     ] = None,
     lang: Annotated[str, typer.Option("--lang", help="en or zh.", metavar="LANGUAGE")] = "en",
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--condition",
+            help="What the runs' records do not say, such as data=real; may be repeated.",
+            metavar="K=V",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx}; exit status 2 where a log
     could not be believed."""
     from .report.make import make_report
 
-    made = make_report(directories, output_dir, lang)
+    made = make_report(directories, output_dir, lang, conditions=condition or [])
     if as_json:
         document = {
             "answers": made.answers,

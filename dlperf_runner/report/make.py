@@ -43,16 +43,18 @@ def make_report(
     output_dir: Path | None = None,
     language: str = "en",
     known: Sequence[Known] | None = None,
+    conditions: Sequence[str] = (),
 ) -> Report:
     """Write the report of some campaigns into `output_dir` (default: `report` in the only
-    campaign, or here).
+    campaign, or here). `conditions` are texts such as `data=real`: what the runs' records do not
+    say of how they were measured.
 
     Raises UserError where there is nothing to report, or no place for it.
     """
     t = load_labels(language)
     campaigns = list(_campaigns(directories, known))
     output_dir = output_dir or _place(directories)
-    comparison, published = _published(campaigns)
+    comparison, published = _published(campaigns, conditions)
     document = make_document(campaigns, comparison, published, _families(), t)
     drawn = {name: drawing for figure in document.figures for name, drawing in figure.drawings}
     pictures, fonts, notes = _for_pictures(document, published, t)
@@ -99,16 +101,16 @@ def _families() -> dict[tuple[str, str], str]:
 
 
 def _published(
-    campaigns: Sequence[Campaign],
+    campaigns: Sequence[Campaign], conditions: Sequence[str]
 ) -> tuple[list[tuple[str, pd.DataFrame]], pd.DataFrame | None]:
     """What compare_published makes of each campaign, and the published points of all."""
     import pandas as pd
 
     from ..compare_published import compare_published, published_points
-    from ..conditions import read_conditions
+    from ..conditions import parse_stated, read_conditions
     from ..published import load_rule
 
-    rule = load_rule()
+    rule, stated = load_rule(), parse_stated(conditions)
     tables = [campaign.table for campaign in campaigns if len(campaign.table)]
     if not tables:
         return [], None
@@ -116,7 +118,9 @@ def _published(
         (
             campaign.name,
             compare_published(
-                campaign.results.frame, read_conditions(campaign.results.counted, rule), rule=rule
+                campaign.results.frame,
+                read_conditions(campaign.results.counted, rule, stated),
+                rule=rule,
             ),
         )
         for campaign in campaigns

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import openpyxl
 import pytest
-from make_logs import campaign_run, gluoncv
+from make_logs import campaign_run, gluoncv, published_tree
 from report_examples import (
     CHINESE,
     FORMULA,
@@ -28,7 +28,9 @@ from report_examples import (
     paddle_campaign,
     tensorflow_campaign,
 )
+from typer.testing import CliRunner
 
+from dlperf_runner.cli import app
 from dlperf_runner.errors import UserError
 from dlperf_runner.report import svg
 from dlperf_runner.report.charts import Chart, Line, Point, draw
@@ -499,3 +501,51 @@ def test_text_in_a_drawing_is_text() -> None:
     )
     assert not list(root.iter("{http://www.w3.org/2000/svg}script"))
     assert SCRIPT in "".join(root.itertext())
+
+
+# ---- the command
+
+
+def call(*arguments: str, status: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, ["report", *arguments])
+    assert result.exit_code == status, result.output
+    return result.stdout, result.stderr
+
+
+def test_the_command_prints_the_answer_and_its_files(tmp_path: Path) -> None:
+    campaign = mxnet_campaign(tmp_path / "mxnet")
+    out, err = call(str(campaign))
+    answer, *files = out.splitlines()
+    assert answer.startswith("mxnet 1.6.0.post0, resnet50v1b: 9,579.74 samples/s")
+    assert all(Path(file).is_file() for file in files)
+    assert files[0] == str(campaign / "report" / "report.html")
+    assert err == ""
+    document = json.loads(call(str(campaign), "--json", "--output-dir", str(tmp_path / "b"))[0])
+    assert document["answers"] == [answer]
+    assert [Path(file).name for file in document["files"]] == [Path(file).name for file in files]
+
+
+def test_stated_conditions_decide_what_is_reproduced(tmp_path: Path) -> None:
+    """What logs do not say is not comparable; once stated, the published speeds are reproduced."""
+    published_tree(tmp_path / "logs", "mxnet-resnet50v1b.md")
+    verdicts = []
+    stated = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
+    for conditions in ([], [f"--condition={item}" for item in stated]):
+        call(str(tmp_path / "logs"), *conditions)
+        page = page_of(tmp_path / "logs" / "report")
+        place = page.tables["published-1"][0].index("verdict")
+        verdicts.append({row[place] for row in page.tables["published-1"][1:]})
+    assert verdicts == [{"not comparable"}, {"reproduced"}]
+
+
+def test_a_problem_is_exit_status_2_and_the_report_is_there(tmp_path: Path) -> None:
+    campaign_run(tmp_path / "c", "1n1g", 1, gluoncv(384.0))
+    campaign_run(tmp_path / "c", "1n2g", 1, gluoncv(700.0, batch=64))
+    _, err = call(str(tmp_path / "c"), status=2)
+    assert err.startswith("error: ")
+    assert (tmp_path / "c" / "report" / "report.html").is_file()
+
+
+def test_a_directory_without_logs_is_told(tmp_path: Path) -> None:
+    _, err = call(str(tmp_path), status=2)
+    assert "there are no logs here" in err
