@@ -123,7 +123,7 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
         best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
         head = t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))
         if best["speedup"] is not None and best["world_size"] > 1:
-            percent = f"{100 * best['scaling_efficiency']:.0f} %"
+            percent = f"{100 * best['scaling_efficiency']:.0f}\u00a0%"
             base = best.get("base_case") or "1n1g"
             speedup = f"{best['speedup']:.2f}"
             head += t("answer_speedup", speedup=speedup, base=base, efficiency=percent)
@@ -137,7 +137,7 @@ def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Ite
     low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
     if low is not None and high is not None:
         form, cover = _form([best]), best.get("samples_per_second_ci_coverage")
-        percent = f"{100 * (cover or 0):.4g} %"
+        percent = f"{100 * (cover or 0):.4g}\u00a0%"
         yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
     if best["speedup"] is None:
         yield t("answer_no_speedup")
@@ -242,7 +242,7 @@ def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
         yield Table(table.name, table.title, columns, shown, notes)
 
 
-_BELOW = (9, 10)  # columns of a comparison that are long: the factors, the publication
+_BELOW = range(9, 13)  # columns of a comparison that are long: conditions, the publication
 
 
 def _said_below(table: Table, rows: Sequence[Case], place: int) -> Iterator[str]:
@@ -259,7 +259,7 @@ def _said_below(table: Table, rows: Sequence[Case], place: int) -> Iterator[str]
 
 
 def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:
-    """The rows whole: `noted` and `unknown` conditions stand behind the factors that decide."""
+    """The rows whole: the factors that decide, others that differ, and what is not stated."""
     columns = (
         Column(t("case")),
         Column("node_num", True, "0"),
@@ -271,6 +271,8 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
         Column(t("verdict")),
         Column(t("factors")),
+        Column(t("noted")),
+        Column(t("not_stated")),
         Column(t("publication")),
     )
     return Table(name, heading, columns, tuple(_compared(row, t) for row in rows))
@@ -278,10 +280,6 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
 
 def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
     verdict = str(row["verdict"])
-    factors = [
-        row.get("factors"),
-        *(t(f"{name}_factors", what=row[name]) for name in ("noted", "unknown") if row.get(name)),
-    ]
     publication = ", ".join(filter(None, (row.get("published_title"), row.get("published_date"))))
     source = str(row.get("published_source") or "")
     return (
@@ -294,7 +292,9 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["ratio"], ".3f"),
         span(row.get("ratio_low"), row.get("ratio_high"), ".3f"),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
-        cell("; ".join(filter(None, factors)) or None),
+        cell(row.get("factors")),
+        cell(row.get("noted")),
+        cell(row.get("unknown")),
         Cell(publication, publication, link=source) if publication else cell(None),
     )
 

@@ -69,7 +69,7 @@ class Chart:
     y_label: str
     lines: tuple[Line, ...]
     log: bool = True
-    doubling: bool = False  # ticks of y at powers of two, as a speed-up has them
+    from_zero: bool = False  # both axes, where they are not logarithmic
     x_ticks: tuple[float, ...] = ()
     y_range: tuple[float, float] | None = None  # what is outside is drawn at the edge
     shade: tuple[float, float, str] | None = None
@@ -219,7 +219,11 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
     if chart.log:
         x_low, x_high = min(xs) / 1.15, max(xs) * 1.15
         low, high = low / 1.25, high * 1.25
-        y_ticks = _doubling(low, high) if chart.doubling else _decades(low, high)
+        y_ticks = _decades(low, high)
+    elif chart.from_zero:
+        # The ideal line is a diagonal, and what is missing of it at many devices is seen.
+        x_low, x_high, low, high = 0.0, max(xs) * 1.04, 0.0, max(ys) * 1.04
+        y_ticks = _steps(low, high, 6)
     else:
         x_low, x_high = min(xs), max(*xs, min(xs) + 1)
         room = (high - low) * 0.06 or abs(high) * 0.05 or 1
@@ -245,12 +249,6 @@ def _uncrowded(axis: _Axis) -> _Axis:
 
 def _named(ticks: Iterable[float]) -> tuple[tuple[float, str], ...]:
     return tuple((tick, f"{tick:,.10g}") for tick in ticks)
-
-
-def _doubling(low: float, high: float) -> list[float]:
-    first, last = math.ceil(math.log2(low)), math.floor(math.log2(high))
-    step = max(1, (last - first) // 8)
-    return [2.0**n for n in range(first, last + 1, step)]
 
 
 def _decades(low: float, high: float) -> list[float]:

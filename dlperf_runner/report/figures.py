@@ -76,7 +76,8 @@ def _speedup(
         t("devices"),
         t("speedup"),
         tuple(drawn),
-        doubling=True,
+        log=False,
+        from_zero=True,
         x_ticks=tuple(ticks),
     )
 
