@@ -116,6 +116,18 @@ def test_peer_memory_that_cannot_be_is_refused(
     assert bool(refused) == bool(said)
 
 
+def roles_of(path: str) -> list[str]:
+    tasks = yaml.safe_load((PROJECT / "roles/gpu_node/tasks" / path).read_text())
+    return [task["ansible.builtin.include_role"]["name"] for task in tasks]
+
+
+def test_what_is_built_against_the_driver_comes_behind_it_and_goes_before_it() -> None:
+    order = roles_of("main.yml")
+    assert order[:2] == ["nvidia_driver", "infiniband"]
+    assert roles_of("absent.yml") == order[::-1]
+    assert set(roles_of("preflight.yml")) == set(order) - {"node_tuning"}
+
+
 @pytest.mark.parametrize(
     ("programs", "network", "path"),
     [
