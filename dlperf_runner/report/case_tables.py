@@ -10,18 +10,30 @@ from typing import Any
 
 from ..stats import digits
 from .labels import Labels
-from .layout import GROUP, MEMORY_HEADER, title
+from .layout import GROUP, MEMORY_HEADER
 from .tables import Cell, Column, Table, cell, span, without_empty
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 _PERCENT = "0.0%"
 
 
-def group_title(case: Case) -> str:
-    """The table's title, and the campaign's name where there are several."""
-    return ", ".join(filter(None, (title(dict(case)), case.get("campaign"))))
+def group_title(case: Case, t: Labels) -> str:
+    """What a table is about, as `summarize` says it, and the campaign where there are several."""
+    name = " ".join(filter(None, (case["workload"], case["source"])))
+    if case["model"] not in name:
+        name += f" ({case['model']})"
+    own = [name, case["precision"], t("batch", batch=case["batch_size_per_device"])]
+    named = (("framework_version", "of_version"), ("driver", "of_driver"))
+    version, driver = ([t(key, name=case[n])] if case[n] else [] for n, key in named)
+    # A stack is mostly named after its accelerator; say it once.
+    where = dict.fromkeys(filter(None, (case["accelerator"], case["stack"])))
+    digest = _DIGEST.sub(r"\1", case["container"] or "")
+    container = [t("of_container", name=digest)] if digest else []
+    words = [*own, *version, *where, *driver, *container, case.get("campaign")]
+    return t("comma").join(filter(None, words))
 
 
 def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
@@ -145,7 +157,7 @@ def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Ite
     counts = Counter(str(row["verdict"]) for row in verdicts)
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
-        yield t("answer_published", counts=", ".join(texts))
+        yield t("answer_published", counts=t("comma").join(texts))
 
 
 def _name(framework: str, case: Case) -> str:
@@ -234,7 +246,7 @@ def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
     for row in rows:
         groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(row)
     for number, own in enumerate(groups.values(), start=1):
-        table = comparison(f"published-{number}", own, group_title(own[0]), t)
+        table = comparison(f"published-{number}", own, group_title(own[0], t), t)
         kept = [n for n in range(1, len(table.columns)) if n not in _BELOW]
         lines = [tuple(row[n] for n in kept) for row in table.rows]
         columns, shown = without_empty([table.columns[n] for n in kept], lines, 3)
@@ -250,8 +262,9 @@ def _said_below(table: Table, rows: Sequence[Case], place: int) -> Iterator[str]
     about: dict[str, list[str]] = {}
     for cells, row in zip(table.rows, rows, strict=True):
         if cells[place].value is not None:
-            text = ", ".join(filter(None, (cells[place].text, cells[place].link)))
-            about.setdefault(text, []).append(f"{row['nodes']}n{row['gpus_per_node']}g")
+            about.setdefault(cells[place].text, []).append(
+                f"{row['nodes']}n{row['gpus_per_node']}g"
+            )
     for text, cases in about.items():
         label = table.columns[place].label
         which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
@@ -280,10 +293,10 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
 
 def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
     verdict = str(row["verdict"])
-    publication = ", ".join(filter(None, (row.get("published_title"), row.get("published_date"))))
-    source = str(row.get("published_source") or "")
+    names = ("published_title", "published_date", "published_source")
+    publication = ", ".join(str(row[name]) for name in names if row.get(name))
     return (
-        cell(group_title(row)),
+        cell(group_title(row, t)),
         cell(row["nodes"]),
         cell(row["world_size"]),
         cell(row["mine"], ",.2f"),
@@ -295,7 +308,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row.get("factors")),
         cell(row.get("noted")),
         cell(row.get("unknown")),
-        Cell(publication, publication, link=source) if publication else cell(None),
+        cell(publication or None),
     )
 
 

@@ -13,7 +13,6 @@ from .charts import Chart, Drawing, draw
 from .environment import Recorded, case_commands, differences, run_command
 from .labels import Labels
 from .layout import GROUP, records
-from .layout import title as title_of
 from .tables import Cell, Column, Table, cell
 
 if TYPE_CHECKING:
@@ -210,7 +209,9 @@ class _SeriesDrawer:
                 self._invalid.setdefault(_key(own, record), set()).add(record["repeat"])
 
     def section(self, number: int, group: Sequence[dict[str, Any]]) -> Section:
-        table = case_tables.cases(number, group, self._title(group[0]), self._t)
+        table = case_tables.cases(
+            number, group, case_tables.group_title(group[0], self._t), self._t
+        )
         charts = (self._chart(_key(case["campaign"], case)) for case in group)
         return Section(table, tuple(draw(chart) for chart in charts if chart))
 
@@ -218,9 +219,6 @@ class _SeriesDrawer:
         """Of cases that no table has; to be called last."""
         charts = [self._chart(key) for key in list(self._by_case)]
         return tuple(draw(chart) for chart in charts if chart)
-
-    def _title(self, case: Mapping[str, Any]) -> str:
-        return case_tables.group_title(case) if self._several else title_of(dict(case))
 
     def _chart(self, key: tuple[Any, ...]) -> Chart | None:
         series = self._by_case.pop(key, [])
@@ -258,7 +256,9 @@ def _not_counted_table(
     rows = []
     for campaign, record in lost:
         topology = f"{record['nodes']}n{record['gpus_per_node']}g"
-        name = case_tables.group_title({**record, "campaign": campaign.name if several else None})
+        name = case_tables.group_title(
+            {**record, "campaign": campaign.name if several else None}, t
+        )
         value = record["value"]
         rows.append(
             (

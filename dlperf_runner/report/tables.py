@@ -21,12 +21,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """`value` is what the cell is sorted by and what a spreadsheet holds; None is absent. `link` is
-    where the text leads, `mark` a verdict that pages show in its colour."""
+    """`value` is what the cell is sorted by and what a spreadsheet holds; None is absent. `mark` is
+    a verdict that pages show in its colour."""
 
     text: str
     value: Value
-    link: str = ""
     mark: str = ""
 
 

@@ -397,6 +397,12 @@ def test_a_chinese_report_is_in_chinese_with_the_published_columns(tmp_path: Pat
     assert not re.search("[A-Za-z]", headings)
 
 
+def test_titles_are_those_of_the_summary(several: tuple[Report, Path]) -> None:
+    title = "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, version 1.6.0.post0, gpu"
+    spans = page_of(several[1]).texts["span"]
+    assert f"{title}, v100-cuda10.2, driver 440.33.01, mxnet" in spans
+
+
 def test_without_a_chinese_font_pictures_speak_english(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
