@@ -1,4 +1,4 @@
-"""The command line: it and cli_doctor alone print and exit; cli_options has the options.
+"""The command line: it and the other cli_* alone print and exit; cli_options has the options.
 
 Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
 standard error; 130 interrupted. Everything but typer is imported by the command that needs it,
@@ -8,6 +8,7 @@ so that `--help` is instant.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -20,14 +21,20 @@ from typer.core import TyperGroup
 from . import __version__
 from .cli_compare import compare
 from .cli_doctor import doctor
+from .cli_history import history
 from .cli_options import AsJson, Inventories, Limit, chooses
 from .cli_report import report
+from .cli_results import history_of, print_summary, status, summarize
 from .errors import UserError
 
 if TYPE_CHECKING:
     from .catalog import Catalog
     from .choice import Choice
     from .inventory import Node
+
+
+# Shells complete a command of one word; bin/dlperf_runner is one, and says that it is.
+AS_COMMAND = "DLPERF_RUNNER_COMMAND" in os.environ
 
 
 class _Commands(TyperGroup):
@@ -51,7 +58,7 @@ app = typer.Typer(
     epilog="Exit status: 0 all is well, 1 a run failed or is missing, 2 bad input or usage, "
     "130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=AS_COMMAND,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -59,11 +66,14 @@ app = typer.Typer(
 
 app.command()(compare)
 app.command()(doctor)
+app.command()(history)
 app.command()(report)
+app.command()(status)
+app.command()(summarize)
 
 
 def main() -> None:
-    app(prog_name="python -m dlperf_runner")
+    app(prog_name="dlperf_runner" if AS_COMMAND else "python -m dlperf_runner")
 
 
 def _show_version(wanted: bool) -> None:
@@ -145,7 +155,7 @@ def run(
     if resume:
         directory = Path(resume).resolve()
         if not campaigns.remaining_plan(directory)["runs"]:
-            _print_summary(directory, None)
+            print_summary(directory, None, history_of(directory))
             return
         variables = {"resume": str(directory)}
     else:
@@ -158,28 +168,10 @@ def run(
         variables["limit"] = limit
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
     problems = execute(variables, inventories, directory)
-    _print_summary(directory, None)
+    print_summary(directory, None, history_of(directory))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if campaigns.remaining_plan(directory)["runs"]:
-        raise typer.Exit(1)
-
-
-@app.command()
-def status(
-    directory: Annotated[Path, typer.Argument(help="A campaign's directory.", metavar="DIR")],
-) -> None:
-    """Say what became of each run of a campaign; exit status 1 where one is not done."""
-    from . import campaign as campaigns
-
-    records = campaigns.read_records(directory)
-    left = [record for record in records if not campaigns.is_done(directory, record)]
-    for record in left:
-        outcome = record["outcome"]
-        message = f": {outcome['message']}" if outcome.get("message") else ""
-        print(f"{record['id']}  {outcome['status']}{message}")
-    print(f"{len(records) - len(left)} of {len(records)} runs done")
-    if left:
         raise typer.Exit(1)
 
 
@@ -247,21 +239,6 @@ def prepare(
         _print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
         print(prepared.path)
-
-
-@app.command()
-def summarize(
-    directory: Annotated[
-        Path, typer.Argument(help="A campaign, or a tree of published logs.", metavar="DIR")
-    ],
-    output_dir: Annotated[
-        Path | None,
-        typer.Option("--output-dir", help="Where the results go; default: DIR.", metavar="DIR"),
-    ] = None,
-) -> None:
-    """Compute speeds, speed-ups and efficiencies from logs, and print the table."""
-    if not _print_summary(directory, output_dir):
-        raise typer.Exit(2)
 
 
 @app.command()
@@ -371,20 +348,6 @@ def bundle(
         f"{settings.output}: {counted(len(made.manifest.files), 'file')},"
         f" {len(made.fetched)} fetched, {len(made.removed)} removed"
     )
-
-
-def _print_summary(directory: Path, output_dir: Path | None) -> bool:
-    """Print the table and where it is kept; False where a log could not be believed."""
-    from .summarize import summarize as summarize_directory
-
-    result = summarize_directory(directory, output_dir)
-    print(result.text)
-    for path in result.paths:
-        here = path.is_absolute() and path.is_relative_to(Path.cwd())
-        print(path.relative_to(Path.cwd()) if here else path)
-    for problem in result.problems:
-        print(f"error: {problem}", file=sys.stderr)
-    return not result.problems
 
 
 def _catalog() -> Catalog:

@@ -23,6 +23,8 @@ from .stats import GPU_MEMORY
 if TYPE_CHECKING:
     import pandas as pd
 
+Progress = Callable[[Iterable[Reading], int], Iterable[Reading]]
+
 # Below this a second process costs more than it saves.
 MANY_BYTES = 64 * 2**20
 
@@ -50,7 +52,7 @@ def load_results(
     *,
     with_series: bool = False,
     jobs: int | None = None,
-    progress: Callable[[Iterable[Reading], int], Iterable[Reading]] | None = None,
+    progress: Progress | None = None,
 ) -> Results:
     """Read every log below `directory`. `known` is what the catalogue knows, by default what
     stands in it; `jobs` are processes, by default as many as pay; `progress` is given the readings

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import UserError
 from .found import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from .recorded import Known
-from .results import Results, catalogued, load_results
+from .results import Progress, Results, catalogued, load_results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,18 +27,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SummaryResult:
-    """What came out: a table to print, what could not be believed, and the files written."""
+    """What came out: a table to print, what could not be believed, and the files written; `frame`
+    and `table` are what was computed, `document` is summary.json."""
 
     text: str
     problems: list[UserError]
     paths: list[Path]
+    frame: pd.DataFrame
+    table: pd.DataFrame
+    document: str
 
 
 def summarize(
-    directory: Path, output_dir: Path | None = None, known: Sequence[Known] | None = None
+    directory: Path,
+    output_dir: Path | None = None,
+    known: Sequence[Known] | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> SummaryResult:
     """Summarise every log below `directory` and write the results into `output_dir` (default:
-    `directory`). `known` is what the catalogue knows, by default what stands in it.
+    `directory`). `known` is what the catalogue knows, by default what stands in it; `progress` is
+    as in `load_results`.
 
     Raises UserError where there is nothing to summarise; what is wrong with single logs is in
     the result's `problems`.
@@ -48,7 +57,7 @@ def summarize(
     from .stats import summarize as statistics
 
     known = list(catalogued()) if known is None else known
-    results = load_results(directory, known)
+    results = load_results(directory, known, progress=progress)
     frame = results.frame
     table = statistics(frame)
     notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
@@ -66,7 +75,14 @@ def summarize(
     if problems:
         notes.append(f"{len(problems)} of the logs could not be counted; the errors say why")
     width = shutil.get_terminal_size((80, 24)).columns
-    return SummaryResult(text.render(table, notes, width), results.problems, paths)
+    return SummaryResult(
+        text.render(table, notes, width),
+        results.problems,
+        paths,
+        frame,
+        table,
+        files["summary.json"],
+    )
 
 
 def _write(path: Path, content: str) -> Path:

@@ -183,12 +183,13 @@ def test_summarize_prints_table_paths_and_problems(
 ) -> None:
     asked = []
 
-    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         asked.append((directory, output_dir))
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
         return SimpleNamespace(text="a table", problems=problems, paths=[Path("summary.csv")])
 
     fake(monkeypatch, "summarize", summarize=summarize)
+    fake(monkeypatch, "history", history_of=lambda _: None)
     assert call("summarize", "results/latest").out == "a table\nsummary.csv\n"
     result = call("summarize", "logs", "--output-dir", str(tmp_path), status=2)
     assert result.out == "a table\nsummary.csv\n"
@@ -216,11 +217,12 @@ def test_run_hands_the_choice_to_the_playbook(
         (place / run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
-    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text="a table", problems=[], paths=[])
 
     fake(monkeypatch, "execute", execute=execute)
     fake(monkeypatch, "summarize", summarize=summarize)
+    fake(monkeypatch, "history", history_of=lambda _: None)
     monkeypatch.chdir(tmp_path)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
@@ -244,11 +246,12 @@ def test_run_hands_the_choice_to_the_playbook(
 def test_resuming_what_is_done_only_summarizes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def summarize(directory: Path, output_dir: Path | None) -> SimpleNamespace:
+    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text=f"table of {directory.name}", problems=[], paths=[])
 
     fake(monkeypatch, "execute", execute=None)
     fake(monkeypatch, "summarize", summarize=summarize)
+    fake(monkeypatch, "history", history_of=lambda _: None)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
     (run,) = json.loads(call("plan", *arguments).out)["runs"]
     place = tmp_path / "c" / "runs" / run["id"]

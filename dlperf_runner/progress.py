@@ -1,0 +1,61 @@
+"""A progress bar on standard error, for what takes more than two seconds, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PATIENCE_S = 2.0
+_EVERY_S = 0.1
+Item = TypeVar("Item")
+
+
+def reading_logs(items: Iterable[Item], total: int) -> Iterable[Item]:
+    """The items, with a bar that says how many of the logs are read."""
+    return _shown(items, total) if sys.stderr.isatty() else items
+
+
+def _shown(items: Iterable[Item], total: int) -> Iterator[Item]:
+    bar: Progress | None = None
+    begun = shown = time.monotonic()
+    try:
+        for number, item in enumerate(items, start=1):
+            yield item
+            now = time.monotonic()
+            if now - begun < PATIENCE_S or now - shown < _EVERY_S:
+                continue
+            shown = now
+            if bar is None:
+                bar = _bar(total)
+            bar.update(bar.task_ids[0], completed=number)
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(total: int) -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("reading logs"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task("", total=total)
+    bar.start()
+    return bar

@@ -1,0 +1,170 @@
+"""The history as a table of cases, as a table of one case over time, and as its chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Any
+
+from ..changepoints import ChangePoint
+from ..history import Point
+from .charts import Chart, Line
+from .charts import Point as Mark
+from .terminal import Column, columns
+
+# What may explain a change, because a case goes on when it changes.
+VARIES = ("framework_version", "driver", "container")
+
+
+def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """The points of each case, in the order of time."""
+    return {name: list(of) for name, of in groupby(points, key=lambda point: point.case_id)}
+
+
+def document(
+    cases: Mapping[str, Sequence[Point]], changes: Mapping[str, Sequence[ChangePoint]]
+) -> list[dict[str, Any]]:
+    """What `history --json` prints."""
+    return [
+        {
+            "case_id": name,
+            "points": [asdict(point) for point in points],
+            "change_points": [
+                {
+                    **asdict(change),
+                    "campaign": points[change.index].campaign,
+                    "created": points[change.index].created,
+                    "differs": varying(points, change.index),
+                }
+                for change in changes[name]
+            ],
+        }
+        for name, points in cases.items()
+    ]
+
+
+def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
+    """What is another there than in the campaign before, from and to."""
+    before, after = points[index - 1], points[index]
+    return {
+        name: [getattr(before, name), getattr(after, name)]
+        for name in VARIES
+        if getattr(before, name) != getattr(after, name)
+    }
+
+
+def cases_table(
+    cases: Mapping[str, Sequence[Point]],
+    changes: Mapping[str, Sequence[ChangePoint]],
+    width: int,
+) -> str:
+    """A row for each case: its latest median, and where it changed."""
+    rows = []
+    for name, points in cases.items():
+        last = points[-1]
+        change = changes[name][-1] if changes[name] else None
+        changed = ""
+        if change:
+            place = points[change.index]
+            changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
+        rows.append(
+            (
+                name,
+                str(len(points)),
+                last.created[:10],
+                f"{last.samples_per_second_median:.2f}",
+                changed,
+            )
+        )
+    header = (
+        Column("case", shrinks=True),
+        Column("n", right=True),
+        Column("latest"),
+        Column("samples/s", right=True),
+        Column("changed", wraps=True),
+    )
+    return columns(header, rows, width)
+
+
+def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: int) -> str:
+    """A row for each campaign of one case; the first of a new level is marked."""
+    marked = {change.index: change for change in changes}
+    rows = []
+    for index, point in enumerate(points):
+        words = []
+        if index in marked:
+            change = marked[index]
+            words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
+        if index:
+            words += [
+                f"{name} {old or 'unknown'} -> {new or 'unknown'}"
+                for name, (old, new) in varying(points, index).items()
+            ]
+        rows.append(
+            (
+                point.created[:16].replace("T", " "),
+                point.campaign,
+                f"{point.samples_per_second_median:.2f}",
+                _interval(point),
+                str(point.repeats),
+                "; ".join(words),
+            )
+        )
+    header = (
+        Column("created"),
+        Column("campaign", shrinks=True),
+        Column("samples/s", right=True),
+        Column("interval"),
+        Column("n", right=True),
+        Column("what changed", wraps=True),
+    )
+    return columns(header, rows, width)
+
+
+def _change(change: ChangePoint) -> str:
+    return f"{100 * (change.after / change.before - 1):+.1f} %"
+
+
+def _interval(point: Point) -> str:
+    low, high = point.samples_per_second_ci_low, point.samples_per_second_ci_high
+    return "-" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+
+
+def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> Chart:
+    """A case over its campaigns, the oldest at 1: medians with their intervals, the level between
+    change points, and a line at each of these."""
+    rates = [point.samples_per_second_median for point in points]
+    marks = tuple(
+        Mark(
+            place,
+            point.samples_per_second_median,
+            point.samples_per_second_ci_low,
+            point.samples_per_second_ci_high,
+            f"{point.created[:10]} {point.campaign}: {point.samples_per_second_median:,.2f}",
+        )
+        for place, point in enumerate(points, start=1)
+    )
+    values = [y for mark in marks for y in (mark.y, mark.low, mark.high) if y is not None]
+    lines = [Line("median and its interval", marks)]
+    for change in changes:
+        at = change.index + 0.5
+        ends = (Mark(at, min(values)), Mark(at, max(values)))
+        lines.append(Line("change point", ends, -1, "ideal"))
+    places = [0, *(change.index for change in changes), len(points)]
+    for start, end in pairwise(places) if changes else ():
+        level = median(rates[start:end])
+        ends = (Mark(start + 0.6, level), Mark(end + 0.4, level))
+        lines.append(Line("level", ends, 1, "series"))
+    dates = f"{points[0].created[:10]} to {points[-1].created[:10]}"
+    ticks = tuple(float(n) for n in range(1, len(points) + 1, max(1, len(points) // 12)))
+    return Chart(
+        name,
+        dates,
+        "campaign, the oldest first",
+        "samples/s",
+        tuple(lines),
+        log=False,
+        x_ticks=ticks,
+    )

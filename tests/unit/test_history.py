@@ -1,0 +1,342 @@
+"""The history: campaigns in and out of one file, several writers, files that are none, the command,
+and whether what is recorded is what the logs say."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sqlite3
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import KNOWN, campaign_run, gluoncv, write
+from typer.testing import CliRunner
+
+from dlperf_runner.cli import app
+from dlperf_runner.errors import UserError
+from dlperf_runner.frame import COLUMNS
+from dlperf_runner.history import (
+    MEASUREMENTS,
+    Campaign,
+    history_of,
+    identified,
+    points,
+    record,
+    recorded_rows,
+)
+from dlperf_runner.summarize import summarize
+from dlperf_runner.verify import differences
+
+RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
+IDS = [
+    "mxnet-resnet50v1b-builtin_fp32_b128_1n1g_cpu",
+    "mxnet-resnet50v1b-builtin_fp32_b128_1n4g_cpu",
+]
+
+
+def campaign(
+    directory: Path, created: str = "2026-11-20T10:00:00+01:00", factor: float = 1.0, **changes: Any
+) -> Path:
+    for topology, rates in RATES.items():
+        for repeat, rate in enumerate(rates, start=1):
+            campaign_run(directory, topology, repeat, gluoncv(rate * factor), **changes)
+    document = {"id": directory.name, "created": created}
+    (directory / "campaign.json").write_text(json.dumps(document), encoding="utf-8")
+    return directory
+
+
+def recorded(directory: Path, history: Path) -> Path:
+    result = summarize(directory, known=KNOWN)
+    record(history, identified(directory), result.frame, result.table)
+    return history
+
+
+def call(*arguments: object, status: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    directory = campaign(tmp_path / "one")
+    history = recorded(directory, tmp_path / "history.sqlite")
+    found = points(history)
+    assert [point.case_id for point in found] == IDS
+    first = found[0]
+    assert (first.campaign, first.created) == ("one", "2026-11-20T09:00:00+00:00")
+    assert first.samples_per_second_median == 381.0
+    assert (first.samples_per_second_ci_low, first.samples_per_second_ci_high) == (380.0, 383.5)
+    assert (first.repeats, first.estimator) == (3, "mean_of_rates")
+    assert (first.framework_version, first.driver, first.container) == ("1.9.1", None, None)
+    rows = recorded_rows(history, identified(directory))
+    speeds = [row["value"] for row in rows or () if row["metric"] == "samples_per_second"]
+    assert speeds == [*RATES["1n1g"], *RATES["1n4g"]]
+    assert all(row["valid"] is True for row in rows or ())
+
+
+def test_every_column_of_the_frame_is_kept() -> None:
+    assert set(MEASUREMENTS) == set(COLUMNS)
+
+
+def test_summarising_again_replaces_only_its_own_rows(tmp_path: Path) -> None:
+    history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    recorded(campaign(tmp_path / "two", "2026-11-21T10:00:00+00:00", 2.0), history)
+    log = tmp_path / "one" / "runs" / IDS[0].removesuffix("_cpu") / "r2" / "rn50_b128_fp32_2.log"
+    write(log, gluoncv(390.0))
+    recorded(tmp_path / "one", history)
+    assert [point.samples_per_second_median for point in points(history)[:2]] == [383.5, 762.0]
+    rows = recorded_rows(history, identified(tmp_path / "two"))
+    assert len(rows or ()) == len(recorded_rows(history, identified(tmp_path / "one")) or ())
+
+
+def test_a_moved_campaign_is_the_same_and_another_of_its_name_is_not(tmp_path: Path) -> None:
+    history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    (tmp_path / "one").rename(tmp_path / "moved")
+    recorded(tmp_path / "moved", history)
+    assert len(points(history)) == 2
+    recorded(campaign(tmp_path / "one", "2026-11-22T10:00:00+00:00"), history)
+    assert [point.created[:10] for point in points(history)[:2]] == ["2026-11-20", "2026-11-22"]
+
+
+def test_a_tree_of_logs_is_recorded_once_though_it_grows(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    for repeat in (1, 2):
+        write(tmp_path / "logs" / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(380.0 + repeat))
+        recorded(tmp_path / "logs", history)
+    (point,) = points(history)
+    assert (point.repeats, point.samples_per_second_median) == (2, 381.5)
+
+
+def _write_often(arguments: tuple[Path, Path]) -> None:
+    directory, history = arguments
+    for _ in range(5):
+        recorded(directory, history)
+
+
+def test_two_processes_may_write_at_once(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    directories = [campaign(tmp_path / name, f"2026-11-2{name}T10:00:00") for name in "1234"]
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        pool.map(_write_often, [(directory, history) for directory in directories])
+    assert [point.campaign for point in points(history)] == [*"1234"] * 2
+
+
+def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> None:
+    history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    result = summarize(tmp_path / "one", known=KNOWN)
+    with pytest.raises(KeyError):  # in the middle: the runs are written, the cases cannot be
+        record(
+            history, identified(tmp_path / "one"), result.frame, result.table.drop(columns="stack")
+        )
+    assert len(points(history)) == 2
+
+
+def _foreign(path: Path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE campaigns (id INTEGER)")
+
+
+def _newer(path: Path) -> None:
+    _foreign(path)
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA application_id = {0x646C7066}")
+        database.execute("PRAGMA user_version = 2")
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (
+            lambda path: path.write_bytes(b"no database at all, but long enough to be one" * 100),
+            "not a database",
+        ),
+        (_foreign, "a database of another program"),
+        (_newer, "schema 2"),
+    ],
+    ids=["no database", "foreign", "newer"],
+)
+def test_a_file_that_is_no_history_is_refused_and_left_alone(
+    tmp_path: Path, make: Any, found: str
+) -> None:
+    path = tmp_path / "history.sqlite"
+    make(path)
+    before = path.read_bytes()
+    for action in (lambda: points(path), lambda: recorded(campaign(tmp_path / "one"), path)):
+        with pytest.raises(UserError, match="this is no history of campaigns") as raised:
+            action()
+        assert found in str(raised.value)
+        assert path.read_bytes() == before
+
+
+def test_damage_inside_a_history_is_no_traceback(tmp_path: Path) -> None:
+    path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=r"no history|cannot be read"):
+        points(path)
+
+
+def test_where_nothing_was_recorded(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no history here"):
+        points(tmp_path / "history.sqlite")
+    path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
+    assert recorded_rows(path, Campaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(UserError, match="the history cannot be written"):
+        recorded(tmp_path / "one", tmp_path / "directory")
+
+
+def test_a_history_lies_beside_campaigns_in_results_only(tmp_path: Path) -> None:
+    assert history_of(tmp_path / "results" / "one") == tmp_path / "results" / "history.sqlite"
+    assert history_of(tmp_path / "one") is None
+    (tmp_path / "results" / "one").mkdir(parents=True)
+    (tmp_path / "results" / "latest").symlink_to("one")
+    assert history_of(tmp_path / "results" / "latest") == tmp_path / "results" / "history.sqlite"
+
+
+# ---- the command line
+
+
+@pytest.fixture(scope="module")
+def ten_campaigns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """From the sixth on 10 % slower, with another driver."""
+    directory = tmp_path_factory.mktemp("years")
+    for n in range(10):
+        factor, changed = (1.0, {}) if n < 5 else (0.9, {"outcome": OUTCOME})
+        factor *= 1 + n / 1000
+        place = directory / "results" / f"c{n}"
+        campaign(place, f"2026-10-{n + 1:02}T10:00:00", factor, **changed)
+        recorded(place, directory / "results" / "history.sqlite")
+    return directory
+
+
+@pytest.fixture
+def years(ten_campaigns: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ten_campaigns)
+    return ten_campaigns
+
+
+OUTCOME = {
+    "status": "done",
+    "exit_status": 0,
+    "message": None,
+    "hosts": {"node1": {"hostname": "node1", "driver": "550.1"}},
+    "versions": {"mxnet": "1.9.1"},
+}
+
+
+def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
+    out = call("history")
+    assert "2026-10-10" in out
+    assert "-9.6 % since 2026-10-06 c5" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in out.splitlines())
+    document = json.loads(call("history", "--json", "--since", "2026-10-04"))
+    assert [case["case_id"] for case in document["cases"]] == IDS
+    assert [len(case["points"]) for case in document["cases"]] == [7, 7]
+    assert call("history", "--framework", "tensorflow").startswith("No campaign")
+    assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
+
+
+def test_history_of_one_case_with_its_plot(years: Path) -> None:
+    out = call("history", "--case", IDS[0], "--plot", "plots/one.svg")
+    assert out.splitlines()[0] == IDS[0]
+    # 0.9 * 1.007 / 1.002
+    (changed,) = [line for line in out.splitlines() if "changed by" in line]
+    assert changed.startswith("2026-10-06 10:00  c5")
+    assert changed.endswith("changed by -9.6 % (p =")
+    assert "driver unknown -> 550.1" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "plots/one.svg" in out
+    texts = "".join(ET.fromstring((years / "plots/one.svg").read_text()).itertext())  # noqa: S314
+    assert "change point" in texts
+    assert "2026-10-01 to 2026-10-10" in texts
+    call("history", "--case", IDS[0], "--plot", "one.png")
+    assert (years / "one.png").read_bytes().startswith(b"\x89PNG")
+    document = json.loads(call("history", "--case", IDS[0], "--json"))
+    (change,) = document["cases"][0]["change_points"]
+    assert (change["campaign"], change["index"]) == ("c5", 5)
+    assert change["differs"] == {"driver": [None, "550.1"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--case", "mxnet"], "more than one case begins so"),
+        (["--case", "x"], "there is no such case"),
+        (["--plot", "x.svg"], "a plot is of one case"),
+        (["--case", IDS[0], "--plot", "x.pdf"], "no kind of picture"),
+        (["--since", "yesterday"], "this is no date"),
+        (["--file", "none.sqlite"], "there is no history here"),
+    ],
+)
+def test_bad_input(years: Path, arguments: list[str], message: str) -> None:
+    assert message in call("history", *arguments, status=2)
+
+
+def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(Path("results/logs/1n1g/rn50_b128_fp32_1.log"), gluoncv(380.0))
+    campaign(Path("elsewhere"))
+    campaign(Path("results/quiet"))
+    call("summarize", "results/logs")
+    call("summarize", "elsewhere")
+    call("summarize", "results/quiet", "--no-history")
+    assert list(tmp_path.rglob("*.sqlite")) == []
+    call("summarize", "results/logs", "--history", "mine.sqlite")
+    call("summarize", "elsewhere", "--history", "mine.sqlite")
+    assert {point.campaign for point in points(Path("mine.sqlite"))} == {
+        str(tmp_path / "results/logs"),
+        "elsewhere",
+    }
+
+
+# ---- summarize --verify
+
+
+def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = campaign(Path("results/one"))
+    call("summarize", place)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert call("summarize", "--verify", place) == "what is recorded is what the logs say\n"
+    assert call("summarize", "--verify", tmp_path / place).startswith("what is recorded is")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
+    write(log, gluoncv(379.0))
+    out = call("summarize", "--verify", place, status=1)
+    assert "samples_per_second_median is 381.0, the logs say 380.0" in out
+    for name in ("measurements.csv", "history.sqlite"):
+        lines = [line for line in out.splitlines() if line.startswith(f"{name}: ")]
+        assert any("value is" in line and "383.5" in line and "379.0" in line for line in lines)
+        assert any("log_sha256" in line for line in lines)
+    document = json.loads(call("summarize", "--verify", "--json", place, status=1))
+    assert document["differences"] == out.splitlines()[:-1]
+
+
+def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
+    place = campaign(tmp_path / "one")
+    summarize(place, known=KNOWN)
+    assert differences(place, known=KNOWN) == []
+    path = place / "measurements.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
+    found = differences(place, known=KNOWN)
+    assert len(found) == 2
+    assert found[0].endswith("is recorded, but not in the logs")
+    assert found[1].endswith("is in the logs, but not recorded")
+    path.unlink()
+    with pytest.raises(UserError, match="this file is missing"):
+        differences(place, known=KNOWN)
+
+
+def test_verify_wants_the_history_to_have_the_campaign(tmp_path: Path) -> None:
+    place = campaign(tmp_path / "one")
+    summarize(place, known=KNOWN)
+    (found,) = differences(place, None, tmp_path / "history.sqlite", KNOWN)
+    assert found.endswith("this campaign is not recorded")
