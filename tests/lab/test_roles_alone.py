@@ -1,0 +1,86 @@
+"""Each role that any node gets, by itself and as its README says: there, again, and off again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from node_state import differences, node_state
+
+pytestmark = pytest.mark.lab
+
+# In the order of provision.yml; what each brings, as a command that shows it.
+ROLES = {
+    "node_base": ("id -un dlperf", "dlperf"),
+    "ssh_mesh": ("runuser -u dlperf -- ssh -o BatchMode=yes node1 hostname", "node1"),
+    "openmpi": ("mpirun --version", "mpirun (Open MPI)"),
+    "python_env": ("/opt/dlperf/uv/bin/uv --version", "uv "),
+    "framework": (
+        "/opt/dlperf/envs/arrays/bin/python -c 'print(__import__(\"numpy\").pi)'",
+        "3.14",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("alone") / "lab")
+    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
+    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
+    assert mirrored.returncode == 0, mirrored.stdout
+    made.up(lab_nodes=2)
+    yield made
+    made.down()
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> list[str]:
+    return node_state(lab, "node2")
+
+
+def arrays(lab: Lab) -> dict[str, str]:
+    """An environment that the wheelhouse has, smaller than any framework's."""
+    locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text()
+    numpy = re.search(r"^numpy==.*(\n +--hash.*)+", locked, re.MULTILINE)
+    assert numpy
+    requirements = lab.directory.with_name("arrays.txt")
+    requirements.write_text(numpy[0] + "\n")
+    return {
+        "name": "arrays",
+        "path": "/opt/dlperf/envs/arrays",
+        "requirements": str(requirements),
+        "import_name": "numpy",
+        "tensor": "numpy.array",
+    }
+
+
+def play(lab: Lab, role: str, part: str = "main") -> list[str]:
+    """Run a part of the role alone; how many tasks changed something on each node."""
+    variables: dict[str, object] = {"role": role, "part": part}
+    if role == "framework":
+        variables["framework_environments"] = [arrays(lab)]
+    output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
+    return re.findall(
+        r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_alone_brings_what_it_says_and_then_nothing(
+    lab: Lab, before: list[str], role: str
+) -> None:
+    assert before
+    assert "0" not in play(lab, role)
+    command, shown = ROLES[role]
+    assert lab.said("node2", command).startswith(shown)
+    assert play(lab, role) == ["0", "0"]
+
+
+def test_each_goes_alone_too(lab: Lab, before: list[str]) -> None:
+    for role in reversed(ROLES):
+        play(lab, role, "absent")
+    assert differences(lab, "node2", before) == []
