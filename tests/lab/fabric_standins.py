@@ -42,10 +42,11 @@ MPIRUN = """#!/bin/sh
 test "$1" = --version && exec echo "mpirun (Open MPI) 4.0.0"
 exec /usr/bin/mpirun "$@"
 """
+# It also removes a package of the distribution, as the vendor's removes what is in its way.
 INSTALLER = """#!/bin/sh
 # stand-in
 echo "$*" >> /var/log/standin-ofed.log
-dpkg --purge ibverbs-utils
+dpkg --purge libyajl2
 dpkg --install DEBS/*.deb && test ! -e /root/ofed-fails && echo Installation passed successfully
 """
 # Keeps the address as netplan would: it reads its own folder.

@@ -31,7 +31,6 @@ from fabric_standins import (
 )
 from lab_under_test import FRAMEWORKS, PROJECT, Lab
 from node_state import differences, node_state
-from standin_repository import Standin
 
 pytestmark = pytest.mark.lab
 
@@ -88,21 +87,22 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     lab.up(lab_nodes=2, lab_mirror_dir=mirror)
     try:
         made = Cluster(lab, variables(mirror, scratch), scratch)
-        prepare(made, Standin("ibverbs-utils", "28.0-1").build(mirror))
+        (removed,) = (mirror / "apt/pool").rglob("libyajl2_*.deb")
+        prepare(made, f"{MIRROR}/{removed.relative_to(mirror)}")
         yield made
     finally:
         lab.down()
 
 
-def prepare(cluster: Cluster, tools: Path) -> None:
-    """A card, its tools and GPUs, none of which is there, and another system than it is."""
-    fetch = f"import urllib.request as r; r.urlretrieve('{MIRROR}/{tools.name}', 'tools.deb')"
+def prepare(cluster: Cluster, deb: str) -> None:
+    """A card and GPUs, which are not there, another system, and what MLNX_OFED will remove."""
+    fetch = f"import urllib.request as r; r.urlretrieve('{deb}', '/root/it.deb')"
     programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": NVIDIA_SMI}
     for node in NODES:
         interface = "ip link add ib0 type veth peer name ib0peer && ip link set ib0peer up"
         cluster.lab.said(node, f"mkdir -p /etc/netplan /etc/modules-load.d; {interface}; {UBUNTU}")
         cluster.place(node, {**programs, **recorded_card(), **untuned()})
-        install = f'python3 -c "{fetch}"; dpkg -i tools.deb && rm tools.deb'
+        install = f'python3 -c "{fetch}"; dpkg -i /root/it.deb && rm /root/it.deb'
         cluster.lab.said(node, f"chmod 755 {' '.join(programs)}; {install}")
 
 
@@ -141,8 +141,6 @@ def test_what_has_no_checksum_or_cannot_work_is_refused_before_anything_changes(
     cluster.refused(
         "has no known checksum", "infiniband_archive_sha256", infiniband_archive_sha256=""
     )
-    cluster.refused("infiniband_peer_memory_archive (a path", infiniband_peer_memory_archive="")
-    cluster.refused("64 hexadecimal digits were expected, found 12", openmpi_sha256="12")
     cluster.refused("Remove dlperf_mpirun from the inventory", dlperf_mpirun="/usr/bin/mpirun")
     assert node_state(cluster.lab, "node2") == before["node2"]
 
@@ -212,6 +210,7 @@ def test_infiniband_and_tuning_are_as_they_shall_be(cluster: Cluster) -> None:
     for node in NODES:
         log = cluster.lab.said(node, "cat /var/log/standin-ofed.log").splitlines()
         assert log == ["--force --without-fw-update --user-space-only"]
+        assert cluster.lab.ssh(node, "dpkg -L libyajl2").returncode != 0
         address = cluster.lab.said(node, "ip -o -4 addr show dev ib0")
         assert f"10.12.0.{node[-1]}/24" in address
         assert cluster.lab.said(node, "stat -c %a /etc/netplan/*") == "600"
@@ -227,11 +226,9 @@ def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
         assert re.search(rf"{node} : ok=\d+ changed=0 ", output), output
 
 
-def test_a_link_that_is_down_or_slow_is_an_error_that_names_the_node(cluster: Cluster) -> None:
+def test_a_link_below_its_rate_is_an_error_that_names_the_node(cluster: Cluster) -> None:
     cluster.place("node2", recorded_card(rate="56 Gb/sec (4X FDR)"))
     cluster.refused("node2: mlx5_0 port 1 has trained at 56 Gb/s, not at 100", tags="infiniband")
-    cluster.place("node2", recorded_card(state="2: INIT"))
-    cluster.refused("node2: mlx5_0 port 1 is INIT, LinkUp", "subnet manager", tags="infiniband")
     cluster.place("node2", recorded_card())
 
 
@@ -248,7 +245,7 @@ def test_an_installer_that_does_not_say_that_it_passed_has_failed(cluster: Clust
     cluster.lab.said(
         "node2", "dpkg --purge mlnx-ofed-kernel-utils ofed-scripts; rm /root/ofed-fails"
     )
-    status, output = cluster.provision(tags="infiniband")
+    status, output = cluster.provision("--limit", "node2", tags="infiniband")
     assert status == 0, output
     assert "MLNX_OFED_LINUX-5.0-2.1.8.0" in cluster.lab.said("node2", "ofed_info -s")
 
