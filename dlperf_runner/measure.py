@@ -326,7 +326,9 @@ def _take_rate(window: _Window, step: Step, rule: Rule, expected: Expected) -> b
 
 def world_scale(rule: Rule, topology: Topology) -> int:
     """By what a printed rate is multiplied, to be that of the world."""
-    return {"node": topology.nodes, "device": topology.world_size}.get(rule.rates_are_per, 1)
+    if rule.rates_are_per == "world":  # once for every step of every log
+        return 1
+    return {"node": topology.nodes, "device": topology.world_size}[rule.rates_are_per]
 
 
 def _estimates(window: _Window, rule: Rule, expected: Expected) -> dict[str, float]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -172,14 +172,10 @@ def _rows(
     for what in {"batch size", "world size"} - measured.confirmed:
         key = (what, run.expected_by)
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
+    # Not replace(): it looks at every field again for each of many rows.
+    row = vars(_row(run, reading.log_sha256, why))
     for item in (*measured.measurements, *_memory(run)):
-        yield replace(
-            _row(run, reading.log_sha256, why),
-            metric=item.metric,
-            value=item.value,
-            unit=item.unit,
-            estimator=item.estimator,
-        )
+        yield Row(**{**row, **vars(item)})
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

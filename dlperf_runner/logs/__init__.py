@@ -29,6 +29,8 @@ __all__ = [
     "parse_tail",
 ]
 
+_FIRST_CHUNK = 2**15  # most logs have a step early
+
 
 @functools.cache
 def formats() -> dict[str, Format]:
@@ -51,7 +53,7 @@ def candidates(
 def detect(stream: Readable) -> Format | None:
     """The format that the first line with a rate has; None where no line has one."""
     markers = dict.fromkeys(m for form in formats().values() for m in form.step_markers)
-    for line in Candidates(stream, tuple(markers)):
+    for line in Candidates(stream, tuple(markers), chunk=_FIRST_CHUNK):
         for form in formats().values():
             if any(marker in line[1] for marker in form.step_markers) and _is_step(form, line):
                 return form
