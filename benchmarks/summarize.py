@@ -96,12 +96,12 @@ print({case: median(rates) for case, rates in cases.items()})
 """
 
 
-def many(directory: Path, logs: int, size: int, steps: int) -> float:
-    """So many logs of together so many bytes, 500 cases of two precisions and five topologies;
-    returns the bytes in MB."""
-    repeats, written = max(1, logs // 500), 0
+def many(directory: Path, logs: int, size: int, steps: int, batches: int = 50) -> float:
+    """So many logs of together so many bytes, of cases of so many batch sizes, two precisions and
+    five topologies; returns the bytes in MB."""
+    repeats, written = max(1, logs // (10 * batches)), 0
     every = STEPS // steps
-    for batch in range(16, 66):
+    for batch in range(16, 16 + batches):
         for precision, dtype in (("fp32", "float32"), ("fp16", "float16")):
             for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g"):
                 folder = directory / f"bz{batch}" / topology
