@@ -10,8 +10,8 @@ from lab_under_test import Lab
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Four nodes, up for the whole session; whatever a test changes on them, later tests find."""
+    """Two nodes, up for the whole session; whatever a test changes on them, later tests find."""
     made = Lab(tmp_path_factory.mktemp("session") / "lab")
-    made.up()
+    made.up(lab_nodes=2)
     yield made
     made.down()

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.lab
 NODES = ("node1", "node2")
 PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"
 CASE = "mxnet-resnet50v1b-builtin-podman_fp32_b2_2n2g"
-PROVISION = ("provision.yml", "-e", "dlperf_container_engine=podman", "--limit", "node1,node2")
+ONE = '{"dlperf_frameworks": ["mxnet"]}'
+PROVISION = ("provision.yml", "-e", "dlperf_container_engine=podman", "-e", ONE)
 BENCH = ("bench.yml", "-e", "container=podman", "-e", "model=resnet50v1b", "-e", "nodes=2")
 
 

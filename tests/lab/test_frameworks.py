@@ -8,7 +8,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,13 +67,11 @@ def check_campaign(lab: Lab, campaign: Path, topologies: dict[str, list[str]]) -
 
 
 @pytest.fixture(scope="module")
-def provisioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two nodes with three frameworks, made as a user makes them."""
-    lab = Lab(tmp_path_factory.mktemp("frameworks") / "lab")
+def provisioned(lab: Lab) -> Lab:
+    """Two nodes with three frameworks, given to a lab that is up as a user gives them."""
     lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", f"lab_frameworks={FRAMEWORKS}")
     lab.play("provision.yml")
-    yield lab
-    lab.down()
+    return lab
 
 
 def test_provisioning_again_changes_nothing(provisioned: Lab) -> None:
