@@ -145,9 +145,10 @@ def _limit(text: str) -> float | None:
 
 
 def _load(directory: Path) -> Results:
+    from .progress import reading_logs
     from .results import load_results
 
-    return load_results(directory)
+    return load_results(directory, progress=reading_logs)
 
 
 def _tell(problems: Sequence[UserError]) -> None:

@@ -68,6 +68,7 @@ def make_report(
 
 
 def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
+    from ..progress import reading_logs
     from ..remarks import remarks
     from ..results import load_results
     from ..stats import summarize
@@ -75,7 +76,7 @@ def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> It
 
     names = [directory.resolve().name for directory in directories]
     for directory, name in zip(directories, names, strict=True):
-        results = load_results(directory, known, with_series=True)
+        results = load_results(directory, known, with_series=True, progress=reading_logs)
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
         # What was not counted has a table of its own here.
