@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[Iterable[Reading], int], Iterable[Reading]]
 
-# Below this a second process costs more than it saves.
+# Below both a second process costs more than it saves.
 MANY_BYTES = 64 * 2**20
+MANY_LOGS = 200
 
 
 @dataclass
@@ -129,7 +130,8 @@ def _jobs(runs: Sequence[FoundRun]) -> int:
             size += run.path.stat().st_size
         except OSError:
             continue  # said when it is read
-    return 1 if size < MANY_BYTES else len(os.sched_getaffinity(0))
+    few = size < MANY_BYTES and len(runs) < MANY_LOGS
+    return 1 if few else len(os.sched_getaffinity(0))
 
 
 def _read_all(runs: Sequence[FoundRun], with_series: bool, jobs: int) -> Iterator[Reading]:

@@ -29,7 +29,7 @@ __all__ = [
     "parse_tail",
 ]
 
-_FIRST_CHUNK = 2**15  # most logs have a step early
+_FIRST_CHUNK = 2**13  # most logs have a step early, and many markers are looked for
 
 
 @functools.cache
