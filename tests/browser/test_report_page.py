@@ -241,6 +241,8 @@ def test_print_is_light_and_whole(opened: Open, report: Path) -> None:
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#theme").is_hidden()
     assert page.locator("details:not([open])").count() == 0
+    page.set_viewport_size({"width": 720, "height": 1020})  # A4 at its margins
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
     ink = brightness(page, "getComputedStyle(document.querySelector('td')).color")
     assert ink < 60
     assert len(page.pdf(format="A4", print_background=False)) > 20_000
