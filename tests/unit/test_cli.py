@@ -53,6 +53,17 @@ def test_help_names_every_command_and_the_exit_statuses() -> None:
     assert "Exit status: 0" in out
 
 
+def test_a_python_without_the_requirements_says_what_to_do() -> None:
+    # -S: none of the installed packages is to be seen.
+    argv = [sys.executable, "-S", "-m", "dlperf_runner", "list"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "lacks the module typer" in done.stderr
+    assert ". .venv/bin/activate" in done.stderr
+    assert "make setup" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_help_imports_nothing_heavy() -> None:
     """`--help` is instant: 0.2 s in all (measured in benchmarks/)."""
     code = (
