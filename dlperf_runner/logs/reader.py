@@ -7,7 +7,7 @@ import codecs
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from .records import Line, LineError
+from .records import CUT, Line, LineError
 
 CHUNK = 2**18  # fits into the cache of a core; every byte is looked at several times
 # A line of interest has about a hundred characters, a printed namespace two thousand. Of longer
@@ -30,7 +30,8 @@ class Candidates:
     `head_markers` count only up to the first line that has one of `markers`. A carriage return
     ends a line as well as a newline does, but only newlines are counted: that is what editors
     show. `lines` is the number of lines read so far, and of all lines at the end. Bytes that are
-    not UTF-8 raise LineError.
+    not UTF-8 raise LineError. Where a log ends without a newline, CUT stands behind its last line:
+    a number at the end of that may be the beginning of another.
     """
 
     def __init__(
@@ -83,7 +84,8 @@ class Candidates:
                 done = floor = end
                 self.lines = newlines
                 line = bytes(view[start:end])
-                yield newlines + 1, line.decode("utf-8", "replace")
+                is_cut = end == size and not more
+                yield newlines + 1, line.decode("utf-8", "replace") + (CUT if is_cut else "")
                 if wanted is not self._markers and any(m in line for m in self._markers):
                     wanted = self._markers
                     following = following[: len(wanted)]

@@ -44,6 +44,9 @@ class Header:
     writer: int | None = None
 
 
+# Behind the last line of a log that has no newline there.
+CUT = "…"
+
 # Number and text of a line, or of the part around a marker of one that is absurdly long.
 Line = tuple[int, str]
 

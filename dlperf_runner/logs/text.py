@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from .records import Line, LineError
+from .records import CUT, Line, LineError
 
 # mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or one of the
 # two; Open MPI 5 names the job, "[prterun-node1-77@1,0]<stdout>: ". Unbuffered output can get it
@@ -47,6 +47,13 @@ def rate(line: int, printed: str) -> float:
     caller to judge. A LineError where it is no number at all, such as the remains of two lines."""
     if _is_plain(printed):
         return float(printed)
+    if printed.endswith(CUT):
+        raise LineError(
+            line,
+            "the log ends in the middle of this line",
+            expected="a newline behind the rate",
+            found=repr(printed.removesuffix(CUT)),
+        )
     if not _NUMBER.fullmatch(printed.lower()):
         raise LineError(line, "the rate is no number", expected="a number", found=repr(printed))
     return float(printed)

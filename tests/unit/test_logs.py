@@ -19,6 +19,7 @@ from make_logs import SHARED_LOGS
 from dlperf_runner import logs
 from dlperf_runner.logs import Header, LineError, Step
 from dlperf_runner.logs.reader import Candidates
+from dlperf_runner.logs.records import CUT
 from dlperf_runner.logs.text import by_rank
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
@@ -262,7 +263,7 @@ def read(data: bytes, markers: tuple[str, ...], **options: int) -> list[tuple[in
 def test_lines_and_their_numbers(end: bytes, last: bool) -> None:
     data = end.join([b"", b"x Speed: 1", b"noise", "é Speed: 2".encode()]) + (end if last else b"")
     candidates = Candidates(io.BytesIO(data), ("Speed:",))
-    assert list(candidates) == [(2, "x Speed: 1"), (4, "é Speed: 2")]
+    assert list(candidates) == [(2, "x Speed: 1"), (4, "é Speed: 2" + ("" if last else CUT))]
     assert candidates.lines == 4
 
 
@@ -337,17 +338,33 @@ def test_every_format_has_its_wordings() -> None:
     assert set(WORDINGS) == set(logs.formats())
 
 
-@given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n", ""]))
+@given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))
 def test_tag_of_mpirun_at_any_place_of_any_wording(
     wording: tuple[str, str, tuple[int, float]], at: int, end: str
 ) -> None:
     form, line, step = wording
     at = min(at, len(line))
-    content = f"{TAG}noise{end or chr(10)}{line[:at]}{TAG}{line[at:]}{end}"
+    content = f"{TAG}noise{end}{line[:at]}{TAG}{line[at:]}{end}"
     markers = logs.formats()[form].step_markers
     split = any(line.find(m) < at < line.find(m) + len(m) for m in markers if m in line)
     # A line whose marker is torn apart is not found: then its step is missing, which is told.
     assert steps(form, content) == ([] if split else [step])
+
+
+@pytest.mark.parametrize("wording", EVERY_WORDING)
+def test_a_log_that_ends_anywhere_in_a_line_has_the_whole_rate_or_none(
+    wording: tuple[str, str, tuple[int, float]],
+) -> None:
+    form, line, step = wording
+    for at in range(len(line) + 1):
+        with contextlib.suppress(LineError):
+            assert steps(form, line[:at]) in ([], [step])
+    assert steps(form, line + "\n") == [step]
+
+
+def test_a_log_that_ends_in_the_middle_of_a_rate_says_so() -> None:
+    with pytest.raises(LineError, match=r"line 1: the log ends in the middle of this line .* '93'"):
+        steps("dllogger", "DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 93")
 
 
 @given(st.sampled_from(EVERY_WORDING), st.sampled_from(EVERY_WORDING), st.integers(1, 60))
@@ -401,7 +418,7 @@ def test_reader_agrees_with_splitting_into_lines(pieces: list[bytes]) -> None:
     text = b"".join(pieces).decode()
     expected = [
         (number, part)
-        for number, line in enumerate(text.split("\n"), start=1)
+        for number, line in enumerate((text + CUT).split("\n"), start=1)
         for part in line.split("\r")
         if "Speed:" in part
     ]

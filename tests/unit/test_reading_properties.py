@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from make_logs import KNOWN, ROOT, dllogger, gluoncv, plsc, speedometer, write
 from pandas.testing import assert_frame_equal
@@ -87,6 +87,8 @@ def test_any_bytes(data: bytes) -> None:
 
 @EXAMPLES
 @given(st.sampled_from(sorted(NAMES)), st.floats(0, 1))
+@example("dllogger", 0.962890625)  # in the middle of the last step's rate, 384.25
+@example("dllogger", 0.9985)  # in the middle of what follows the rate over the whole run
 def test_a_truncated_log_has_the_whole_number_or_none(name: str, part: float) -> None:
     path, whole = NAMES[name][0], LOGS[name]
     found = read({path: whole[: int(part * len(whole))]})
