@@ -38,7 +38,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-\d+.*)?|nvidia-\d+|nvidia-kernel-dkms|nvidia-open.*|cuda-drivers.*)$")
+DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|nvidia-open.*|cuda-drivers.*)$")
 
 
 def text(*parts):

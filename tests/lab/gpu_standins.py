@@ -1,19 +1,22 @@
 """Stand-ins of what the GPU roles install, by the repository that they come from.
 
-Names, versions and dependencies are the vendors'; of each package there is a newer version too,
-the trap that a pin must keep apt from. The content is a few bytes.
+Names, versions and dependencies are the vendors', as far as they are known; of each package there
+is a newer version too, the trap that a pin must keep apt from. The content is a few bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from standin_repository import Standin, flat_repository, suite_repository
+
+from dlperf_runner.bundle.vendor import SYSTEMS
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu"
 CUDA = "vendor/developer.download.nvidia.com/compute/cuda/repos"
@@ -25,6 +28,7 @@ echo "argv: $*" >> $log
 case "$1 $2" in
   "login "*) echo "stdin: $(sha256sum)" >> $log; echo Login Succeeded ;;
   "image inspect") grep -q "^argv: pull $5$" $log ;;
+  "info "*) tr -d ' \n' < /etc/docker/daemon.json ;;
 esac
 """
 DRIVER = "#!/bin/sh\necho stand-in\n"
@@ -32,6 +36,22 @@ DRIVER = "#!/bin/sh\necho stand-in\n"
 
 def one(name: str, version: str, depends: str = "", **more: Any) -> Standin:
     return Standin(name, version, depends, **more)
+
+
+def driver_440_of_16_04(version: str) -> list[Standin]:
+    """Its driver is one package, with the newest of which cuda-drivers would be content."""
+    exact = f"{version}-0ubuntu1"
+    parts = ("libcuda1-440", "nvidia-440-dev", "nvidia-opencl-icd-440")
+    tools = ("nvidia-modprobe", "nvidia-settings")
+    wants = ", ".join(f"{name} (>= {version})" for name in ("nvidia-440", *parts, *tools))
+    return [
+        one("cuda-drivers", f"{version}-1", wants),
+        one("nvidia-440", exact),
+        *(one(part, exact, f"nvidia-440 (>= {version})") for part in parts),
+        one("nvidia-modprobe", exact),
+        one("nvidia-settings", exact, f"libxnvctrl0 (>= {version})"),
+        one("libxnvctrl0", exact),
+    ]
 
 
 def driver_440(version: str) -> list[Standin]:
@@ -61,6 +81,22 @@ def driver_580(version: str) -> list[Standin]:
     ]
 
 
+def driver_580_of_debian(version: str) -> list[Standin]:
+    """Without a branch in their names: apt would take the newest branch."""
+    exact = f"{version}-1"
+    kernel = ("firmware-nvidia-gsp", "nvidia-kernel-support")
+    programs = ("libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "nvidia-persistenced")
+    return [
+        one(
+            "nvidia-kernel-open-dkms",
+            exact,
+            f"firmware-nvidia-gsp (= {exact}), nvidia-kernel-support (>= {version})",
+        ),
+        one("nvidia-driver-cuda", exact, ", ".join(f"{name} (>= {version})" for name in programs)),
+        *(one(name, exact) for name in (*kernel, *programs)),
+    ]
+
+
 def cuda(
     series: str, version: str, compiler: str, blas: Iterable[Standin], parts: str
 ) -> list[Standin]:
@@ -78,6 +114,10 @@ def cuda(
 
 def cublas(version: str) -> list[Standin]:
     return [one("libcublas10", version), one("libcublas-dev", version, "libcublas10")]
+
+
+def cublas_12(version: str) -> list[Standin]:
+    return [one("libcublas-12-9", version), one("libcublas-dev-12-9", version)]
 
 
 def cudnn_7(version: str) -> list[Standin]:
@@ -139,75 +179,41 @@ class Vendors:
 
     mirror: Path
     variables: dict[str, Any]
-    nccl_archive: Path
+    # NCCL's archives, by suite.
+    archives: dict[str, Path]
+
+    def archive_of(self, suite: str) -> dict[str, str]:
+        """What the inventory has to say of a suite's nodes: each has another archive, or none."""
+        if suite not in self.archives:
+            return {}
+        archive = self.archives[suite].read_bytes()
+        return {"nccl_archive_sha256": hashlib.sha256(archive).hexdigest()}
 
 
-def make_vendors(mirror: Path, scratch: Path) -> Vendors:
-    learning, containers = scratch / "learning-key", scratch / "container-key"
-    new, docker_key = scratch / "cuda-key", scratch / "docker-key"
-    keys = {}
+# The generations, by the suites that have them: the driver's packages are others in each.
+Driver = Callable[[str], list[Standin]]
+CUDA_10: Mapping[str, Driver] = {"xenial": driver_440_of_16_04, "bionic": driver_440}
+CUDA_12: Mapping[str, Driver] = {
+    "jammy": driver_580,
+    "noble": driver_580,
+    "bookworm": driver_580_of_debian,
+}
 
-    keys["nvidia-cuda"] = flat_repository(
-        mirror / CUDA / "ubuntu1804/x86_64",
-        [
-            *driver_440("440.33.01"),
-            *driver_440("440.118.02"),
-            *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
-            *cublas("10.2.3.254-1"),
-        ],
-        new,
-        "3bf863cc.pub",
-    )
-    flat_repository(
-        mirror / CUDA / "ubuntu2204/x86_64",
-        [
-            *driver_580("580.105.08"),
-            *driver_580("580.178.04"),
-            *cuda("12.9", "12.9.1-1", "12.9.86-1", (), "libcublas-12-9"),
-            one("cuda-toolkit-12-9", "12.9.2-1"),
-            one("libcublas-12-9", "12.9.1.4-1"),
-            *cudnn_9("9.10.2.21-1"),
-            *cudnn_9("9.15.0.57-1"),
-            *nccl("2.29.7-1+cuda12.9"),
-            *nccl("2.30.0-1+cuda13.0"),
-        ],
-        new,
-        "3bf863cc.pub",
-    )
-    keys["nvidia-machine-learning"] = flat_repository(
-        mirror / LEARNING / "repos/ubuntu1804/x86_64",
-        [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")],
-        learning,
-        "7fa2af80.pub",
-    )
-    for name, version in (
-        ("stable/ubuntu18.04/amd64", "1.13.5-1"),
-        ("stable/deb/amd64", "1.18.2-1"),
-    ):
-        folder = mirror / "vendor/nvidia.github.io/libnvidia-container"
-        newer = version.replace(".", ".9", 1)
-        fingerprint = flat_repository(
-            folder / name, [*toolkit(version), *toolkit(newer)], containers, "gpgkey"
-        )
-        shutil.copy(folder / name / "gpgkey", folder / "gpgkey")
-        keys["nvidia-container"] = keys["nvidia-container-legacy"] = fingerprint
-    for suite, name, newer, containerd in (
-        ("bionic", "5:20.10.7~3-0~ubuntu-bionic", "5:24.0.2-1~ubuntu.18.04~bionic", "1.4.6-1"),
-        ("jammy", "5:28.2.2-1~ubuntu.22.04~jammy", "5:29.0.0-1~ubuntu.22.04~jammy", "1.7.27-1"),
-    ):
-        keys["docker"] = suite_repository(
-            mirror / "vendor/download.docker.com/linux/ubuntu",
-            suite,
-            "stable",
-            [*docker(name, containerd), *docker(newer, "9.9.9-1")],
-            docker_key,
-            "gpg",
-        )
-    archive, keys["nccl-2.7.3"] = nccl_archive(mirror, scratch, learning)
+
+def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
+    keys: dict[str, str] = {}
+    archives = {}
+    for suite in suites:
+        if suite in CUDA_10:
+            keys |= cuda_10_repositories(mirror, scratch, suite)
+            archives[suite], keys["nccl-2.7.3"] = nccl_archive(mirror, scratch, suite)
+        elif suite in CUDA_12:
+            keys |= cuda_12_repositories(mirror, scratch, suite)
+        else:
+            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10 or CUDA_12")
     variables = {
         "dlperf_mirror": "http://10.11.0.1:8010",
         "dlperf_vendor_keys": {name: [key] for name, key in keys.items()},
-        "nccl_archive_sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         # Nothing asks for these but what is refused without them.
         "infiniband_archive_sha256": "0" * 64,
         "infiniband_peer_memory_archive": "/nowhere/nv_peer_mem.tar.gz",
@@ -215,19 +221,109 @@ def make_vendors(mirror: Path, scratch: Path) -> Vendors:
         "dlperf_frameworks": [],
         "dlperf_lock_timeout": 2,
     }
-    return Vendors(mirror, variables, archive)
+    return Vendors(mirror, variables, archives)
 
 
-def nccl_archive(mirror: Path, scratch: Path, key: Path) -> tuple[Path, str]:
+def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
+    system = SYSTEMS[suite]
+    driver = CUDA_10[suite]
+    folder = f"{system.replace('.', '')}/x86_64"
+    toolkits = [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")]
+    return {
+        "nvidia-cuda": flat_repository(
+            mirror / CUDA / folder,
+            [
+                *driver("440.33.01"),
+                *driver("440.118.02"),
+                *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
+                *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+            ],
+            scratch / "cuda-key",
+            "3bf863cc.pub",
+        ),
+        "nvidia-machine-learning": flat_repository(
+            mirror / LEARNING / "repos" / folder,
+            [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")],
+            scratch / "learning-key",
+            "7fa2af80.pub",
+        ),
+        "nvidia-container-legacy": toolkits_repository(mirror, scratch, system, toolkits),
+        "docker": suite_repository(
+            mirror / "vendor/download.docker.com/linux/ubuntu",
+            suite,
+            "stable",
+            [
+                *docker(f"5:20.10.7~3-0~ubuntu-{suite}", "1.4.6-1"),
+                *docker(f"5:24.0.2-1~{dotted(system)}~{suite}", "9.9.9-1"),
+            ],
+            scratch / "docker-key",
+            "gpg",
+        ),
+    }
+
+
+def cuda_12_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
+    system = SYSTEMS[suite]
+    driver = CUDA_12[suite]
+    toolkits = [*toolkit("1.18.2-1"), *toolkit("1.98.2-1")]
+    return {
+        "nvidia-cuda": flat_repository(
+            mirror / CUDA / system.replace(".", "") / "x86_64",
+            [
+                *driver("580.105.08"),
+                *driver("580.178.04"),
+                *cuda("12.9", "12.9.1-1", "12.9.86-1", cublas_12("12.9.1.4-1"), "libcublas-12-9"),
+                *cuda("12.9", "12.9.2-1", "12.9.92-1", cublas_12("12.9.2.10-1"), "libcublas-12-9"),
+                *cudnn_9("9.10.2.21-1"),
+                *cudnn_9("9.15.0.57-1"),
+                *nccl("2.29.7-1+cuda12.9"),
+                *nccl("2.30.0-1+cuda13.0"),
+            ],
+            scratch / "cuda-key",
+            "3bf863cc.pub",
+        ),
+        "nvidia-container": toolkits_repository(mirror, scratch, "deb", toolkits),
+        "docker": suite_repository(
+            mirror / "vendor/download.docker.com/linux" / dotted(system).partition(".")[0],
+            suite,
+            "stable",
+            [
+                *docker(f"5:28.2.2-1~{dotted(system)}~{suite}", "1.7.27-1"),
+                *docker(f"5:29.0.0-1~{dotted(system)}~{suite}", "9.9.9-1"),
+            ],
+            scratch / "docker-key",
+            "gpg",
+        ),
+    }
+
+
+def dotted(system: str) -> str:
+    """ubuntu18.04 as Docker's versions have it: ubuntu.18.04."""
+    return re.sub(r"(?<=[a-z])(?=\d)", ".", system)
+
+
+def toolkits_repository(
+    mirror: Path, scratch: Path, folder: str, packages: Iterable[Standin]
+) -> str:
+    """Those for one system or for all lie beside each other, under one key."""
+    above = mirror / "vendor/nvidia.github.io/libnvidia-container"
+    where = above / "stable" / folder / "amd64"
+    fingerprint = flat_repository(where, packages, scratch / "container-key", "gpgkey")
+    shutil.copy(where / "gpgkey", above / "gpgkey")
+    return fingerprint
+
+
+def nccl_archive(mirror: Path, scratch: Path, suite: str) -> tuple[Path, str]:
     """NVIDIA's local repository: a package that holds a repository."""
-    local = scratch / "nccl-repo"
+    system = SYSTEMS[suite].replace(".", "")
+    local = scratch / f"nccl-repo-{system}"
     packages = [*nccl("2.7.3-1+cuda10.2"), *nccl("2.8.4-1+cuda10.2")]
-    fingerprint = flat_repository(local, packages, key, "7fa2af80.pub")
+    fingerprint = flat_repository(local, packages, scratch / "learning-key", "7fa2af80.pub")
     content = {
         f"/var/nccl-repo-2.7.3-ga-cuda10.2/{path.name}": path.read_bytes()
         for path in local.iterdir()
     }
-    name = "nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2"
+    name = f"nccl-repo-{system}-2.7.3-ga-cuda10.2"
     folder = mirror / LEARNING / "nccl/secure/v2.7/prod"
     made = Standin(name, "1-1", files=content).build(folder)
     return made.rename(folder / f"{name}_1-1_amd64.deb"), fingerprint

@@ -11,6 +11,7 @@ import hashlib
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,13 +34,9 @@ class Standin:
     def filename(self) -> str:
         return f"{self.name}_{self.version.replace(':', '%3a')}_amd64.deb"
 
-    def build(self, folder: Path) -> Path:
-        with tempfile.TemporaryDirectory() as tree:
-            return self._build(folder, Path(tree))
-
-    def _build(self, folder: Path, tree: Path) -> Path:
-        (tree / "DEBIAN").mkdir()
-        control = {
+    @property
+    def control(self) -> str:
+        fields = {
             "Package": self.name,
             "Version": self.version,
             "Architecture": "amd64",
@@ -50,8 +47,15 @@ class Standin:
             "Conflicts": self.conflicts,
             "Description": "stand-in of a test, without the vendor's content",
         }
-        lines = [f"{key}: {value}\n" for key, value in control.items() if value]
-        (tree / "DEBIAN/control").write_text("".join(lines))
+        return "".join(f"{key}: {value}\n" for key, value in fields.items() if value)
+
+    def build(self, folder: Path) -> Path:
+        with tempfile.TemporaryDirectory() as tree:
+            return self._build(folder, Path(tree))
+
+    def _build(self, folder: Path, tree: Path) -> Path:
+        (tree / "DEBIAN").mkdir()
+        (tree / "DEBIAN/control").write_text(self.control)
         scripts = {"postinst": self.postinst}
         for name, text in scripts.items():
             if text:
@@ -72,12 +76,20 @@ class Standin:
         return made
 
     def stanza(self, deb: Path, filename: str) -> str:
-        fields = subprocess.run(
-            ["dpkg-deb", "-f", deb], check=True, capture_output=True, text=True
-        ).stdout
         content = deb.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        return f"{fields}Filename: {filename}\nSize: {len(content)}\nSHA256: {digest}\n"
+        return f"{self.control}Filename: {filename}\nSize: {len(content)}\nSHA256: {digest}\n"
+
+
+def stanzas_of(packages: Iterable[Standin], folder: Path, below: str) -> list[str]:
+    """Build them into a folder, which the index knows as `below`; what the index says of each."""
+
+    def made(package: Standin) -> str:
+        deb = package.build(folder)
+        return package.stanza(deb, below + deb.name)
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(made, packages))
 
 
 def flat_repository(folder: Path, packages: Iterable[Standin], key_folder: Path, key: str) -> str:
@@ -85,10 +97,7 @@ def flat_repository(folder: Path, packages: Iterable[Standin], key_folder: Path,
 
     The public key lies in it as `key`; returns its fingerprint.
     """
-    stanzas = []
-    for package in packages:
-        deb = package.build(folder)
-        stanzas.append(package.stanza(deb, f"./{deb.name}"))
+    stanzas = stanzas_of(packages, folder, "./")
     return index(folder, stanzas, key_folder, key, {})
 
 
@@ -101,11 +110,8 @@ def suite_repository(
     key: str,
 ) -> str:
     """A repository with suites and components, as Docker lays it out."""
-    stanzas = []
-    for package in packages:
-        deb = package.build(folder / "dists" / suite / "pool")
-        stanzas.append(package.stanza(deb, f"dists/{suite}/pool/{deb.name}"))
     where = folder / "dists" / suite
+    stanzas = stanzas_of(packages, where / "pool", f"dists/{suite}/pool/")
     fields = {"Suite": suite, "Codename": suite, "Components": component, "Architectures": "amd64"}
     below = f"{component}/binary-amd64/"
     return index(where, stanzas, key_folder, "../../" + key, fields, below)

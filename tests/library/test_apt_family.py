@@ -293,6 +293,23 @@ class TestDriverState:
         )
         assert running(str(tmp_path)) == "580.105.08"
 
+    @pytest.mark.parametrize(
+        ("name", "is_driver"),
+        [
+            ("nvidia-driver-440", True),
+            ("nvidia-440", True),
+            ("cuda-drivers", True),
+            ("nvidia-driver-580-open", True),
+            ("nvidia-driver-cuda", True),
+            ("nvidia-kernel-open-dkms", True),
+            ("nvidia-driver-pinning-580", False),
+            ("nvidia-container-toolkit", False),
+            ("nvidia-settings", False),
+        ],
+    )
+    def test_a_drivers_packages_are_known_by_their_names(self, name: str, is_driver: bool) -> None:
+        assert bool(driver_state["DRIVER_PACKAGE"].match(name)) == is_driver
+
 
 def execute(module: str, **arguments: Any) -> dict[str, Any]:
     finished = subprocess.run(

@@ -47,11 +47,11 @@ def test_every_repository_has_a_key_with_its_whole_fingerprint(role: str) -> Non
 
 
 @pytest.mark.parametrize("name", GPU_STACKS)
-def test_every_version_of_a_stack_can_be_had_on_one_of_its_systems_at_least(name: str) -> None:
+def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -> None:
     stack = load_catalog().stack(name)
-    whole = [suite for suite in stack.suites if not vendor.refusals(stack, suite)]
-    assert whole, {suite: vendor.refusals(stack, suite) for suite in stack.suites}
-    for suite in whole:
+    assert stack.suites
+    for suite in stack.suites:
+        assert vendor.refusals(stack, suite) == []
         items = vendor.vendor_items(stack, suite)
         methods = {"infiniband": stack.infiniband, "openmpi": stack.openmpi}
         files = {

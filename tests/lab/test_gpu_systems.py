@@ -1,0 +1,290 @@
+"""Each stack with GPUs on each system that the catalogue names for it: check mode, converge, again,
+verify, the newer versions not taken, and off again. A new stack or suite is a new pair of them.
+
+What is a stand-in: the packages, and their repositories (vendors' names, versions and
+dependencies; gpu_standins.py), their keys, and the system: every node is a Debian 12, of which
+those for another suite say in /etc/os-release that they are that one, with Debian 12's apt, dpkg
+and Python. No GPU and no systemd is there either: `systemctl` and `docker` are stand-ins that
+write down what they are told, and units of a driver that does not run are not tested. Real are
+the roles, apt, dpkg, keys, pins, holds, files, idempotence and undo.
+
+One node for each pair, all in the same plays; the tests stand in the order of the plays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from gpu_cluster import Cluster, claim
+from gpu_standins import make_vendors
+from lab_under_test import Lab
+
+from dlperf_runner.bundle.vendor import vendor_items
+from dlperf_runner.catalog import load_catalog
+
+pytestmark = pytest.mark.lab
+
+ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
+PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/profile.d/dlperf-cuda.sh"}
+RECORDS = {"container_engine", "container_toolkit", "cuda", "cudnn", "nccl", "nvidia_driver"}
+SYSTEMCTL = r"""
+mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
+cat > /usr/bin/systemctl <<'EOF'
+#!/bin/sh
+echo "$*" >> /var/log/standin-systemctl.log
+[ "$1" != show ] || printf 'LoadState=loaded\nActiveState=active\n'
+EOF
+chmod 755 /usr/bin/systemctl
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    stack: str
+    suite: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.stack}-{self.suite}"
+
+
+def pairs() -> list[Pair]:
+    stacks = [stack for stack in load_catalog().stacks.values() if stack.accelerator == "gpu"]
+    found = [(stack.name, suite) for stack in stacks for suite in stack.suites]
+    return [Pair(*names, f"node{number}") for number, names in enumerate(found, 1)]
+
+
+PAIRS = pairs()
+of_each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a play has printed, and what the nodes are after it."""
+
+    output: str
+    states: dict[str, list[str]]
+
+    def changed(self, node: str) -> int:
+        """How many tasks have changed something on a node, where none has failed."""
+        recap = self.output.rpartition("PLAY RECAP")[2]
+        counts = rf"\b{node} : ok=\d+ changed=(\d+) unreachable=0 failed=0 "
+        found = re.search(counts, recap)
+        assert found, self.output
+        return int(found[1])
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What apt-cache policy says of a package."""
+
+    installed: str
+    candidate: str
+    priorities: dict[str, int]
+
+
+def everywhere(work: Callable[[str], list[str]]) -> dict[str, list[str]]:
+    nodes = [pair.node for pair in PAIRS]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(nodes, pool.map(work, nodes), strict=True))
+
+
+def policies(cluster: Cluster, node: str, names: list[str]) -> dict[str, Policy]:
+    said = cluster.lab.said(node, "LC_ALL=C apt-cache policy " + " ".join(names))
+    found = {}
+    for block in re.split(r"(?m)^(?=\S)", said):
+        if block:
+            installed, candidate = re.findall(r"(?m)^  (?:Installed|Candidate): (\S+)", block)
+            versions = re.findall(r"(?m)^ (?:\*\*\*|   ) (\S+) (-?\d+)$", block)
+            name = block.partition(":")[0]
+            priorities = {version: int(priority) for version, priority in versions}
+            found[name] = Policy(installed, candidate, priorities)
+    return found
+
+
+def of_stack(pair: Pair) -> dict[str, str]:
+    """Each package that the stack names, at its version."""
+    items = vendor_items(load_catalog().stack(pair.stack), pair.suite)
+    said = " ".join(item.name for item in items if item.wanted_by in ROLES)
+    return dict(re.findall(r"(\S+)=(\S+)", said))
+
+
+def packages_of(state: list[str]) -> dict[str, str]:
+    """Name and version of each that is installed, out of a node's state."""
+    lines = (line.split(" ") for line in state if line.endswith(" ok installed"))
+    return {line[0].partition(":")[0]: line[1] for line in lines}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    scratch = tmp_path_factory.mktemp("systems")
+    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
+    vendors = make_vendors(mirror, scratch, dict.fromkeys(pair.suite for pair in PAIRS))
+    lab.up(lab_nodes=len(PAIRS), lab_mirror_dir=mirror)
+    try:
+        for pair in PAIRS:
+            claim(lab, pair.node, pair.suite)
+            lab.said(pair.node, SYSTEMCTL)
+        made = Cluster(lab, vendors, scratch, vendors.variables)
+        hosts = {
+            pair.node: {"dlperf_stack": pair.stack, **vendors.archive_of(pair.suite)}
+            for pair in PAIRS
+        }
+        made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
+        yield made
+    finally:
+        lab.down()
+
+
+def played(cluster: Cluster, book: str, *options: str) -> Played:
+    _status, output = cluster.play(book, *options)
+    return Played(output, everywhere(cluster.state))
+
+
+@pytest.fixture(scope="module")
+def fresh(cluster: Cluster) -> dict[str, list[str]]:
+    return everywhere(cluster.state)
+
+
+@pytest.fixture(scope="module")
+def checked(cluster: Cluster, fresh: dict[str, list[str]]) -> Played:
+    assert fresh
+    return played(cluster, "provision.yml", "--tags", "gpu", "--check", "--diff")
+
+
+@pytest.fixture(scope="module")
+def converged(cluster: Cluster, checked: Played) -> Played:
+    assert checked
+    return played(cluster, "provision.yml", "--tags", "gpu")
+
+
+@pytest.fixture(scope="module")
+def again(cluster: Cluster, converged: Played) -> Played:
+    assert converged
+    return played(cluster, "provision.yml", "--tags", "gpu", "--diff")
+
+
+@pytest.fixture(scope="module")
+def decommissioned(cluster: Cluster, again: Played) -> Played:
+    assert again
+    return played(cluster, "playbooks/decommission.yml")
+
+
+@of_each_pair
+def test_check_mode_on_a_fresh_node_fails_nothing_and_changes_nothing(
+    fresh: dict[str, list[str]], checked: Played, pair: Pair
+) -> None:
+    assert checked.changed(pair.node) > 0
+    assert "+Pin-Priority: 1001" in checked.output
+    for name, version in of_stack(pair).items():
+        assert f"+{name} {version} held" in checked.output
+    assert checked.states[pair.node] == fresh[pair.node]
+
+
+@of_each_pair
+def test_it_converges_at_the_exact_versions_and_holds_them(
+    cluster: Cluster, fresh: dict[str, list[str]], converged: Played, pair: Pair
+) -> None:
+    assert converged.changed(pair.node) > 0
+    here, wanted = packages_of(converged.states[pair.node]), of_stack(pair)
+    assert {name: here.get(name) for name in wanted} == wanted
+    # What came with them, too.
+    new = set(here) - set(packages_of(fresh[pair.node]))
+    assert new > set(wanted)
+    assert new == set(cluster.lab.said(pair.node, "apt-mark showhold").split())
+
+
+@of_each_pair
+def test_the_second_run_changes_nothing(converged: Played, again: Played, pair: Pair) -> None:
+    assert again.changed(pair.node) == 0
+    assert again.states[pair.node] == converged.states[pair.node]
+
+
+@of_each_pair
+def test_apt_prefers_what_is_there_to_newer_versions_of_it(
+    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+) -> None:
+    new = set(packages_of(again.states[pair.node])) - set(packages_of(fresh[pair.node]))
+    said = policies(cluster, pair.node, sorted(new))
+    assert set(said) == new
+    for policy in said.values():
+        assert policy.candidate == policy.installed
+        assert policy.priorities[policy.installed] == 1001
+        # The newer one that the repository has.
+        (other,) = set(policy.priorities) - {policy.installed}
+        assert policy.priorities[other] < 1001
+
+
+@of_each_pair
+def test_an_upgrade_takes_no_newer_version_by_pin_alone_and_by_hold_alone(
+    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+) -> None:
+    new = set(packages_of(again.states[pair.node])) - set(packages_of(fresh[pair.node]))
+
+    def upgraded(*options: str) -> set[str]:
+        argv = ["apt-get", "-s", *options, "dist-upgrade"]
+        return set(re.findall(r"(?m)^Inst (\S+)", cluster.lab.said(pair.node, " ".join(argv))))
+
+    ignore, unpinned = "--ignore-hold", "-oDir::Etc::PreferencesParts=/nowhere"
+    assert upgraded() & new == set()
+    assert upgraded(ignore) & new == set()
+    assert upgraded(unpinned) & new == set()
+    # It would take them all, were it not for both.
+    assert upgraded(ignore, unpinned) >= new
+
+
+@of_each_pair
+def test_each_repository_has_its_own_key_and_no_other(
+    cluster: Cluster, again: Played, pair: Pair
+) -> None:
+    assert again
+    listing = cluster.lab.said(pair.node, "grep -H Signed-By /etc/apt/sources.list.d/dlperf-*")
+    signed = dict(
+        re.findall(r"(?m)^\S+/dlperf-(\S+)\.sources:Signed-By: (\S+)$", listing),
+    )
+    keys = cluster.vendors.variables["dlperf_vendor_keys"]
+    archive = {"nccl-2.7.3"} if pair.suite in cluster.vendors.archives else set()
+    assert {"nvidia-cuda", "docker", *archive} < set(signed) <= set(keys)
+    for name, keyring in signed.items():
+        assert keyring == f"/etc/apt/keyrings/dlperf-{name}.gpg"
+        assert cluster.fingerprints(pair.node, name) == keys[name]
+    assert cluster.lab.ssh(pair.node, "ls /etc/apt/trusted.gpg.d | grep -v debian").stdout == ""
+
+
+@of_each_pair
+def test_files_have_their_modes_and_docker_was_restarted_once(
+    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+) -> None:
+    new = [line for line in again.states[pair.node] if line not in fresh[pair.node]]
+    modes = {
+        line.split(" ")[2]: line.split(" ")[0:2] for line in new if re.match(r"[-d]\S{9} ", line)
+    }
+    configured = {path for path in modes if path.startswith("/etc/")}
+    assert configured >= PLACED | {"/etc/docker/daemon.json"}
+    assert {path for path in modes if "/undo/" in path} == {
+        f"/var/lib/dlperf/undo/{name}.json" for name in RECORDS
+    }
+    for path, (mode, owner) in modes.items():
+        assert owner == "root:root", path
+        private = "/var/lib/dlperf/undo" in path
+        allowed = {"-": "-rw-------"} if private else {"-": "-rw-r--r--", "d": "drwxr-xr-x"}
+        if path in configured or private:
+            assert mode == allowed.get(mode[0], mode), path
+    daemon = json.loads(cluster.lab.said(pair.node, "cat /etc/docker/daemon.json"))
+    assert daemon["runtimes"]["nvidia"]["path"] == "nvidia-container-runtime"
+    systemctl = cluster.lab.said(pair.node, "cat /var/log/standin-systemctl.log").splitlines()
+    assert [line for line in systemctl if not line.startswith("show")] == ["restart docker"]
+    assert "argv: info " in cluster.lab.said(pair.node, "cat /var/log/standin-docker.log")
+
+
+@of_each_pair
+def test_decommissioning_leaves_packages_and_files_as_they_were(
+    fresh: dict[str, list[str]], decommissioned: Played, pair: Pair
+) -> None:
+    assert decommissioned.changed(pair.node) > 0
+    assert decommissioned.states[pair.node] == fresh[pair.node]
