@@ -226,6 +226,8 @@ def test_a_node_that_goes_down_is_only_that_node(tmp_path: Path) -> None:
         while "node2 ended" not in log.read_text() and time.monotonic() < deadline:
             time.sleep(0.1)
         assert "node2 ended" in log.read_text()
+        # Where the way out has another address then, connections stall.
+        assert "02:00:00:00:00:01" in lab.said("node1", "grep -w 10.11.0.1 /proc/net/arp")
         pinged = lab.command("ansible", "nodes", "-m", "ansible.builtin.ping")
         assert "node1 | SUCCESS" in pinged.stdout
         assert "node2 | UNREACHABLE" in pinged.stdout

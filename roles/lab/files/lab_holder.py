@@ -50,6 +50,8 @@ NODE_ENVIRONMENT = {
     "container": "dlperf-lab",  # so that facts, and roles with a sysctl or a module, know it
 }
 
+BRIDGE_MAC = "02:00:00:00:00:01"
+
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -376,7 +378,9 @@ def hold(lab, status, lease):
     without_ipv6()
     ip(
         "link set lo up",
-        "link add lab0 type bridge forward_delay 0",
+        # Without an address of its own it has the lowest of its ports: another when a node goes
+        # down, and what the others send it is lost until they ask again.
+        f"link add lab0 address {BRIDGE_MAC} type bridge forward_delay 0",
         f"addr add {lab['bridge_address']}/24 brd + dev lab0",
         "link set lab0 up",
     )
