@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import __version__
+from .cli_bundle import bundle
 from .cli_compare import compare
 from .cli_doctor import doctor
 from .cli_history import history
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 
 
+app.command()(bundle)
 app.command()(compare)
 app.command()(doctor)
 app.command()(history)
@@ -239,115 +241,6 @@ def prepare(
         _print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
         print(prepared.path)
-
-
-@app.command()
-def bundle(
-    stack: Annotated[str, typer.Option("--stack", help="A stack.", metavar="NAME")] = "cpu",
-    suite: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            help="The nodes' Debian release; default: the stack's first.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = "",
-    framework: Annotated[
-        str,
-        typer.Option(
-            "--framework",
-            help="Only the environments of these; default: of all that have one for the stack.",
-            metavar="NAME[,NAME]",
-            show_default=False,
-        ),
-    ] = "",
-    python: Annotated[
-        str,
-        typer.Option(
-            "--python",
-            help="Version of the nodes' python_env_interpreter; default: of the release's Python.",
-            metavar="X.Y",
-            show_default=False,
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", help="Default: .cache/mirror/<stack>-<suite> of the project.", metavar="DIR"
-        ),
-    ] = None,
-    debian_mirror: Annotated[
-        str,
-        typer.Option(
-            "--debian-mirror",
-            help="Where packages come from; default: where this machine has its own.",
-            metavar="URL",
-            show_default=False,
-        ),
-    ] = "",
-    debian_security_mirror: Annotated[
-        str,
-        typer.Option(
-            "--debian-security-mirror",
-            help="Their security updates; default: beside --debian-mirror.",
-            metavar="URL",
-            show_default=False,
-        ),
-    ] = "",
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Look for newer packages in the archive.")
-    ] = False,
-    list_only: Annotated[
-        bool, typer.Option("--list", help="Only show what would be in it.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make the mirror folder from which nodes without a way out install."""
-    from .bundle import listing, make
-    from .bundle.mirror import choose
-    from .choice import parse_choice
-    from .report.text import counted, table
-
-    chosen = _catalog().stack(stack, "--stack")
-    suite = suite or next(iter(chosen.suites), "")
-    if list_only and chosen.accelerator == "gpu":
-        from .bundle import vendor
-
-        items = vendor.listing(_catalog(), chosen, suite)
-        if as_json:
-            _print_json([dict(zip(vendor.COLUMNS, item, strict=True)) for item in items])
-        else:
-            print(vendor.as_text(items), end="")
-        return
-    needs, settings = choose(
-        stack,
-        suite,
-        output,
-        debian_mirror or None,
-        debian_security_mirror or None,
-        refresh,
-        parse_choice({"framework": framework}).framework,
-        python,
-    )
-    for skipped in needs.skipped:
-        print(f"left out: {skipped}", file=sys.stderr)
-    if list_only:
-        columns = ("kind", "name", "wanted by")
-        rows = listing(needs)
-        if as_json:
-            _print_json([dict(zip(columns, row, strict=True)) for row in rows])
-        else:
-            print(table(f"{stack} on {suite}", columns, rows), end="")
-        return
-    made = make(needs, settings, say=lambda text: print(text, file=sys.stderr, flush=True))
-    if as_json:
-        _print_json(made.manifest.to_json())
-        return
-    print(
-        f"{settings.output}: {counted(len(made.manifest.files), 'file')},"
-        f" {len(made.fetched)} fetched, {len(made.removed)} removed"
-    )
 
 
 def _catalog() -> Catalog:

@@ -24,7 +24,7 @@ and can be completed by bash, zsh and fish: `PATH=$PWD/bin:$PATH; dlperf_runner 
 | status | meaning |
 | ------ | ------- |
 | 0 | all is well |
-| 1 | a negative answer: a run failed or is missing, a node is not fit, a case is slower than allowed, or what is recorded is not what the logs say |
+| 1 | a negative answer: a run failed or is missing, a node is not fit, a case is slower than allowed, something of a bundle could not be had, or what is recorded is not what the logs say |
 | 2 | bad input or usage, told on standard error: where, what was expected, what was found; also where a log could not be believed (all others are counted) |
 | 130 | interrupted |
 

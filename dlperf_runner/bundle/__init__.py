@@ -3,7 +3,9 @@ dependency closure, a wheelhouse, and a manifest that says why each file is ther
 
 `needs` says what a stack wants, `archives` where packages come from, `apt` and `wheels` fetch (by
 apt and pip, which verify what they fetch), `repository` makes and signs the index, `manifest`
-proves a folder whole, and `mirror` puts it together.
+proves a folder whole, and `mirror` puts it together. Of stacks with GPUs, `vendor` says what comes
+from vendors, `vendor_fetch` has it fetched as they have it: `vendor_repository` and
+`debian_version` choose out of their signed indexes, `fetch` brings files.
 """
 
 from dlperf_runner.bundle.archives import Source

@@ -64,10 +64,10 @@ class Manifest:
         return sum(item.size for item in self.files)
 
 
-def read(folder: Path) -> Manifest | None:
+def read(folder: Path, name: str = NAME) -> Manifest | None:
     """The folder's manifest; None where there is none that this version wrote whole."""
     try:
-        document = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        document = json.loads((folder / name).read_text(encoding="utf-8"))
         if document.pop("format") != FORMAT:
             return None
         document["files"] = tuple(
@@ -80,9 +80,9 @@ def read(folder: Path) -> Manifest | None:
         return None
 
 
-def write(folder: Path, manifest: Manifest) -> None:
+def write(folder: Path, manifest: Manifest, name: str = NAME) -> None:
     text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False) + "\n"
-    write_whole(folder / NAME, text.encode())
+    write_whole(folder / name, text.encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:

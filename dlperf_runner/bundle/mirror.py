@@ -79,8 +79,11 @@ def choose(
         sources = archives.debian_sources(suite, archive, security, str(archives.KEYRING))
     else:
         sources = archives.host_sources(suite)
-    output = output or cache / "mirror" / f"{stack}-{suite}"
-    return needs, Settings(output, cache, sources, refresh)
+    return needs, Settings(output or default_output(stack, suite), cache, sources, refresh)
+
+
+def default_output(stack: str, suite: str) -> Path:
+    return ROOT / ".cache/mirror" / f"{stack}-{suite}"
 
 
 def listing(needs: Needs) -> list[tuple[str, str, str]]:
@@ -103,7 +106,7 @@ def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome
     output = settings.output
     try:
         output.mkdir(parents=True, exist_ok=True)
-        with _alone(output):
+        with alone(output):
             before = manifests.read(output)
             broken = manifests.damaged(output, before) if before else ()
             stray = _strays(output, before)
@@ -369,7 +372,7 @@ def _drop_empty_folders(output: Path) -> None:
 
 
 @contextmanager
-def _alone(output: Path) -> Iterator[None]:
+def alone(output: Path) -> Iterator[None]:
     """Hold the folder's lock, so that two runs do not take each other's files for strays."""
     with (output / _LOCK).open("w") as lock:
         try:

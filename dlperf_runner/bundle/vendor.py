@@ -44,43 +44,104 @@ class VendorItem:
 
 
 @dataclass(frozen=True)
+class VendorFile:
+    """A file, by its address and checksum. The variables are the roles': where the operator gives
+    another source, and the checksum that the table has not."""
+
+    name: str
+    wanted_by: str
+    url: str
+    sha256: str
+    source_variable: str
+    sha256_variable: str
+    has_login: bool = False
+    packages: str = ""
+
+    @property
+    def item(self) -> VendorItem:
+        name = f"{self.name} {self.packages}".strip()
+        source = self.url or f"{self.source_variable} of the operator"
+        known_by = f"sha256 {self.sha256 or 'in ' + self.sha256_variable}"
+        return VendorItem("file", name, self.wanted_by, source, known_by)
+
+
+@dataclass(frozen=True)
+class VendorRepository:
+    """What a family takes of a repository; `pins` are (names or globs, version or glob)."""
+
+    name: str
+    wanted_by: str
+    uri: str
+    suite: str
+    components: tuple[str, ...]
+    key: str
+    fingerprints: tuple[str, ...]
+    key_sha256: str
+    packages: tuple[tuple[str, str], ...]
+    pins: tuple[tuple[tuple[str, ...], str], ...]
+
+    @property
+    def item(self) -> VendorItem:
+        packages = " ".join(f"{name}={version}" for name, version in self.packages)
+        source, known_by = f"{self.uri} {self.suite}", "key " + " ".join(self.fingerprints)
+        return VendorItem("repository", packages, self.wanted_by, source, known_by)
+
+
+@dataclass(frozen=True)
 class _Table:
     role: str
     name: str
     version: str
     title: str
+    source_variable: str = ""
     checksum_variable: str = ""
 
 
 def vendor_items(stack: Stack, suite: str, root: Path = ROOT) -> list[VendorItem]:
+    """`wanted` as it is listed."""
+    return [thing.item for thing in wanted(stack, suite, root=root)]
+
+
+def wanted(
+    stack: Stack, suite: str, keys: Mapping[str, list[str]] | None = None, root: Path = ROOT
+) -> list[VendorRepository | VendorFile]:
     """Everything that the stack's roles fetch from vendors for one system; what a role refuses
-    there is left out."""
+    there is left out. `keys` are dlperf_vendor_keys."""
     system = SYSTEMS.get(suite, suite)
-    found: list[VendorItem] = []
+    found: list[VendorRepository | VendorFile] = []
     for table in _tables(stack):
         variables = _variables(root / "roles" / table.role / "vars/main.yml")
         releases = variables[f"__{table.role}_{table.name}"]
         arguments = (releases, table.version, system, table.title, "the stack")
         if not _rules().refusal(*arguments):
             entry = _rules().release(*arguments)
-            found += _items(table, entry, variables.get(f"__{table.role}_repositories", {}), system)
+            repositories = variables.get(f"__{table.role}_repositories", {})
+            if "repository" in entry:
+                found.append(_repository(table, entry, repositories, system, keys or {}))
+            else:
+                found.append(_file(table, entry))
     return [*found, *_sources(stack, root)]
 
 
-def _sources(stack: Stack, root: Path) -> Iterator[VendorItem]:
+def _sources(stack: Stack, root: Path) -> Iterator[VendorFile]:
     """What is built on a node, whatever its system."""
     if stack.openmpi and stack.openmpi.method == "source":
+        version = stack.openmpi.version
         releases = _variables(root / "roles/openmpi/vars/main.yml")["__openmpi_releases"]
         # A version that is not there comes with the operator's archive.
-        entry = releases.get(stack.openmpi.version, {})
-        url = entry.get("url", "openmpi_archive of the operator")
-        name = url.rpartition("/")[2] if entry else f"openmpi-{stack.openmpi.version}"
-        known_by = f"sha256 {entry.get('sha256', 'in openmpi_sha256')}"
-        yield VendorItem("file", name, "openmpi", url, known_by)
+        entry = releases.get(version, {})
+        url = entry.get("url", "")
+        yield VendorFile(
+            url.rpartition("/")[2] or f"openmpi-{version}",
+            "openmpi",
+            url,
+            entry.get("sha256", ""),
+            "openmpi_archive",
+            "openmpi_sha256",
+        )
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
-        source = "infiniband_peer_memory_archive of the operator"
-        known_by = "sha256 in infiniband_peer_memory_sha256"
-        yield VendorItem("file", "nv_peer_mem", "infiniband", source, known_by)
+        variables = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
+        yield VendorFile("nv_peer_mem", "infiniband", "", "", *variables)
 
 
 def _distribution(stack: Stack, root: Path) -> Iterator[tuple[str, list[str]]]:
@@ -135,39 +196,66 @@ def refusals(stack: Stack, suite: str, root: Path = ROOT) -> list[str]:
 def _tables(stack: Stack) -> Iterator[_Table]:
     if driver := stack.driver:
         name = "releases" if driver.method == "package" else "runfiles"
-        yield _Table("nvidia_driver", name, driver.version, "the driver", "nvidia_driver_sha256")
+        variables = ("nvidia_driver_runfile", "nvidia_driver_sha256")
+        yield _Table("nvidia_driver", name, driver.version, "the driver", *variables)
     if (fabric := stack.infiniband) and fabric.method == "mlnx_ofed" and fabric.version:
-        yield _Table(
-            "infiniband", "ofeds", fabric.version, "MLNX_OFED", "infiniband_archive_sha256"
-        )
+        variables = ("infiniband_archive", "infiniband_archive_sha256")
+        yield _Table("infiniband", "ofeds", fabric.version, "MLNX_OFED", *variables)
     if stack.cuda:
         yield _Table("cuda", "releases", stack.cuda.version, "CUDA")
     if stack.cudnn:
         yield _Table("cudnn", "releases", stack.cudnn.version, "cuDNN")
     if stack.nccl:
-        yield _Table("nccl", "releases", stack.nccl.version, "NCCL", "nccl_archive_sha256")
+        variables = ("nccl_archive", "nccl_archive_sha256")
+        yield _Table("nccl", "releases", stack.nccl.version, "NCCL", *variables)
     if runtime := stack.container_runtime:
         if runtime.version:
             yield _Table("container_runtime", "engines", runtime.version, "Docker")
         yield _Table("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
 
 
-def _items(
-    table: _Table, entry: Mapping[str, Any], repositories: Mapping[str, Any], system: str
-) -> Iterator[VendorItem]:
-    packages = " ".join(f"{name}={version}" for name, version in entry.get("packages", {}).items())
-    if "repository" in entry:
-        one = _rules().repository(repositories, entry["repository"], system, None, {})
-        suite = entry.get("suite", one["suite"])
-        source = f"{one['uri']} {suite}"
-        known_by = "key " + " ".join(one["fingerprints"])
-        yield VendorItem("repository", packages, table.role, source, known_by)
-        return
+def _repository(
+    table: _Table,
+    entry: Mapping[str, Any],
+    repositories: Mapping[str, Any],
+    system: str,
+    keys: Mapping[str, list[str]],
+) -> VendorRepository:
+    one = _rules().repository(repositories, entry["repository"], system, None, keys)
+    return VendorRepository(
+        one["name"],
+        table.role,
+        one["uri"],
+        entry.get("suite", one["suite"]),
+        tuple(one["components"]),
+        one["key"],
+        tuple(one["fingerprints"]),
+        one.get("key_sha256", ""),
+        tuple(entry["packages"].items()),
+        tuple((tuple(pin["packages"]), pin["version"]) for pin in entry.get("pins", [])),
+    )
+
+
+def _file(table: _Table, entry: Mapping[str, Any]) -> VendorFile:
     file = entry.get("archive", entry)
-    checksum = file.get("sha256")
-    known_by = f"sha256 {checksum}" if checksum else f"sha256 in {table.checksum_variable}"
-    name = file.get("name", file["url"].rpartition("/")[2])
-    yield VendorItem("file", f"{name} {packages}".strip(), table.role, file["url"], known_by)
+    packages = entry.get("packages", {}).items()
+    return VendorFile(
+        file.get("name", file["url"].rpartition("/")[2]),
+        table.role,
+        file["url"],
+        file.get("sha256", ""),
+        table.source_variable,
+        table.checksum_variable,
+        # An archive that holds packages is what a vendor gives to who logs in.
+        has_login="archive" in entry,
+        packages=" ".join(f"{name}={version}" for name, version in packages),
+    )
+
+
+def address(url: str, mirror: str) -> str:
+    """Where the roles look for a vendor's address behind a mirror."""
+    found: str = _rules().address(url, mirror)
+    return found
 
 
 @cache

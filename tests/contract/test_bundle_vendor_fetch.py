@@ -1,0 +1,535 @@
+"""The vendors' part of a mirror folder: fetched from repositories that the test has signed, laid
+out as their vendors do, and read by apt at the addresses that the roles have for it.
+
+The payload is a stand-in; apt, gpgv, signatures, digests and HTTP are real, on this machine alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_standins import CUDA, LEARNING, cublas, cuda, cudnn_7, docker, driver_440, toolkit
+from range_server import RangeServer
+from standin_repository import flat_repository, suite_repository
+from typer.testing import CliRunner
+
+from dlperf_runner.bundle import apt, vendor
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.vendor_fetch import Missing, Outcome, Settings, fetch
+from dlperf_runner.catalog import load_catalog
+from dlperf_runner.cli import app
+from dlperf_runner.entry_stack import Release, Stack
+from dlperf_runner.errors import UserError
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
+import deb_family
+import openpgp_key
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
+    reason="needs apt, dpkg and gpg",
+)
+PUBLISHED = load_catalog().stack("v100-cuda10.2")
+CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"
+NCCL = f"{LEARNING}/nccl/secure/v2.7/prod/nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb"
+OFED = (
+    "vendor/content.mellanox.com/ofed/MLNX_OFED-5.0-2.1.8.0/"
+    "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz"
+)
+OPENMPI = "vendor/download.open-mpi.org/release/open-mpi/v4.0/openmpi-4.0.0.tar.gz"
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Stand-ins of all vendors of the published cluster's stack on Ubuntu 18.04."""
+
+    folder: Path
+    keys: dict[str, list[str]]
+    checksums: dict[str, str]
+    peer_memory: Path
+
+    def settings(self, output: Path, **changed: Any) -> Settings:
+        all_of_it = Settings(
+            output,
+            mirror=str(self.folder / "vendor"),
+            checksums=self.checksums,
+            files={"infiniband_peer_memory_archive": str(self.peer_memory)},
+            keys=self.keys,
+        )
+        return dataclasses.replace(all_of_it, **changed)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Of each package there is a newer version, too: the trap."""
+    scratch = tmp_path_factory.mktemp("vendors")
+    folder, key = scratch / "site", scratch / "key"
+    toolkits = folder / CONTAINERS / "stable/ubuntu18.04/amd64"
+    packages = [
+        *driver_440("440.33.01"),
+        *driver_440("440.118.02"),
+        *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
+        *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+    ]
+    own = flat_repository(folder / CUDA / "ubuntu1804/x86_64", packages, key, "3bf863cc.pub")
+    packages = [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")]
+    learning = folder / LEARNING / "repos/ubuntu1804/x86_64"
+    flat_repository(learning, packages, key, "7fa2af80.pub")
+    flat_repository(toolkits, [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")], key, "gpgkey")
+    shutil.copy(toolkits / "gpgkey", folder / CONTAINERS / "gpgkey")
+    packages = [
+        *docker("5:20.10.7~3-0~ubuntu-bionic", "1.4.6-1"),
+        *docker("5:24.0.2-1~ubuntu.18.04~bionic", "9.9.9-1"),
+    ]
+    where = folder / "vendor/download.docker.com/linux/ubuntu"
+    suite_repository(where, "bionic", "stable", packages, key, "gpg")
+    for path in (NCCL, OFED, OPENMPI):
+        (folder / path).parent.mkdir(parents=True)
+        (folder / path).write_bytes(path.encode() * 1000)
+    (scratch / "nv_peer_mem-1.0.tar.gz").write_bytes(b"source")
+    checksums = {
+        "nccl_archive_sha256": digest(folder / NCCL),
+        "infiniband_archive_sha256": digest(folder / OFED),
+        "openmpi_sha256": digest(folder / OPENMPI),
+        "infiniband_peer_memory_sha256": digest(scratch / "nv_peer_mem-1.0.tar.gz"),
+    }
+    names = ("nvidia-cuda", "nvidia-machine-learning", "nvidia-container-legacy", "docker")
+    keys = {name: [own] for name in names}
+    return Site(folder, keys, checksums, scratch / "nv_peer_mem-1.0.tar.gz")
+
+
+@pytest.fixture(scope="module")
+def whole(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    output = tmp_path_factory.mktemp("whole")
+    return output, fetch(PUBLISHED, "bionic", site.settings(output))
+
+
+@pytest.fixture
+def output(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+    """A copy, to be spoiled."""
+    return Path(shutil.copytree(whole[0], tmp_path / "output"))
+
+
+# ---- the whole of a stack
+
+
+def test_all_of_a_stack_is_there_and_no_newer_version(
+    site: Site, whole: tuple[Path, Outcome]
+) -> None:
+    output, made = whole
+    assert made.missing == ()
+    for path in (NCCL, OFED, OPENMPI):
+        assert (output / path).read_bytes() == (site.folder / path).read_bytes()
+    debs = [item for item in made.manifest.files if item.kind == "deb"]
+    assert len(debs) == len({item.name for item in debs}) == 20
+    versions = {item.name: item.version for item in debs}
+    # Which cuda-drivers asks for, in any version that is new enough.
+    assert versions["libnvidia-gl-440"] == "440.33.01-0ubuntu1"
+    assert versions["libcublas10"] == "10.2.2.89-1"
+    assert {p.relative_to(output / "vendor").as_posix() for p in files(output)} == {
+        *(item.path for item in made.manifest.files),
+        "v100-cuda10.2-bionic.json",
+    }
+    assert manifests.damaged(output / "vendor", made.manifest) == ()
+
+
+def files(output: Path) -> list[Path]:
+    return [path for path in (output / "vendor").rglob("*") if path.is_file()]
+
+
+def test_it_is_said_what_the_inventory_has_to_say(site: Site, whole: tuple[Path, Outcome]) -> None:
+    output, made = whole
+    archive = output / "vendor/operator/nv_peer_mem-1.0.tar.gz"
+    # OpenMPI's, too: it is not the table's.
+    assert made.variables == {
+        **site.checksums,
+        "infiniband_peer_memory_archive": str(archive),
+        "dlperf_vendor_keys": site.keys,
+    }
+    assert archive.read_bytes() == b"source"
+
+
+def test_apt_finds_all_of_it_where_the_roles_look(
+    whole: tuple[Path, Outcome], tmp_path: Path, site: Site
+) -> None:
+    """With sources, preferences and names as the roles' own rules and texts have them."""
+    output, made = whole
+    mirror, root = output / "vendor", apt.Root(tmp_path / "node", "amd64")
+    apt.prepare(root, [])
+    sources, names, preferences = {}, [], []
+    for one in vendor.wanted(PUBLISHED, "bionic", site.keys):
+        if isinstance(one, vendor.VendorRepository):
+            variables = vendor._variables(vendor.ROOT / f"roles/{one.wanted_by}/vars/main.yml")
+            table = variables[f"__{one.wanted_by}_repositories"]
+            system = vendor.SYSTEMS["bionic"]
+            there = vendor._rules().repository(table, one.name, system, str(mirror), site.keys)
+            there["suite"] = one.suite
+            ring = tmp_path / f"{one.name}.gpg"
+            armoured = Path(there["key"].removeprefix("file:")).read_bytes()
+            ring.write_bytes(openpgp_key.dearmored(armoured))
+            sources[one.name] = deb_family.source_text(there, str(ring))
+            names += [f"{name}={version}" for name, version in one.packages]
+            pins = [{"packages": list(globs), "version": glob} for globs, glob in one.pins]
+            preferences.append(deb_family.preferences_text(dict(one.packages), pins))
+    (root.directory / "etc/sources.sources").write_text("\n".join(sources.values()))
+    (root.directory / "etc/preferences").write_text("\n".join(preferences))
+    with (root.directory / "apt.conf").open("a") as configuration:
+        configuration.write(f'Dir::Etc::preferences "{root.directory}/etc/preferences";\n')
+
+    apt.update(root)
+    choices = apt.resolve(root, names, where="the test")
+    debs = {item.name: item for item in made.manifest.files if item.kind == "deb"}
+    assert {choice.name: choice.sha256 for choice in choices} == {
+        name: item.sha256 for name, item in debs.items()
+    }
+    (tmp_path / "got").mkdir()
+    apt.download(root, choices, tmp_path / "got")
+    assert len(list((tmp_path / "got").iterdir())) == 20
+
+
+def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Site) -> None:
+    before = {path: path.stat().st_mtime_ns for path in files(output)}
+    again = fetch(
+        PUBLISHED,
+        "bionic",
+        Settings(
+            output,
+            mirror=str(output / "nowhere"),
+            keys=site.keys,
+            # The table has the vendor's.
+            checksums={"openmpi_sha256": site.checksums["openmpi_sha256"]},
+        ),
+    )
+    assert (again.missing, again.fetched, again.repaired) == ((), (), ())
+    assert {path: path.stat().st_mtime_ns for path in files(output)} == before
+
+
+def test_what_was_altered_or_lost_is_fetched_again(output: Path, site: Site) -> None:
+    cuda_folder = f"{CUDA}/ubuntu1804/x86_64".removeprefix("vendor/")
+    altered = [
+        f"{cuda_folder}/libcublas10_10.2.2.89-1_amd64.deb",
+        f"{cuda_folder}/Packages",
+        f"{cuda_folder}/3bf863cc.pub",
+        "download.docker.com/linux/ubuntu/dists/bionic/InRelease",
+        OFED.removeprefix("vendor/"),
+    ]
+    # Not the first form of the index that would be read.
+    lost = ["nvidia.github.io/libnvidia-container/stable/ubuntu18.04/amd64/Packages.gz"]
+    right = {path: (output / "vendor" / path).read_bytes() for path in altered + lost}
+    for path in altered:
+        (output / "vendor" / path).write_bytes(right[path][:-9] + b"other bits")
+    (output / "vendor" / lost[0]).unlink()
+    again = fetch(PUBLISHED, "bionic", site.settings(output))
+    assert again.missing == ()
+    assert set(again.repaired) == set(again.fetched) == set(altered + lost)
+    assert {path: (output / "vendor" / path).read_bytes() for path in right} == right
+
+
+# ---- one repository, that has faults
+
+
+SMALL = Stack(
+    name="small",
+    title="cuDNN alone",
+    accelerator="gpu",
+    suites=("bionic",),
+    cudnn=Release(version="7.6.5.32"),
+)
+FOLDER = f"{LEARNING}/repos/ubuntu1804/x86_64".removeprefix("vendor/")
+DEB = f"{FOLDER}/libcudnn7_7.6.5.32-1+cuda10.2_amd64.deb"
+OTHER = f"{FOLDER}/libcudnn7-dev_7.6.5.32-1+cuda10.2_amd64.deb"
+
+
+@dataclasses.dataclass(frozen=True)
+class Small:
+    """`folder` is the vendors' site, below it are hosts."""
+
+    folder: Path
+    settings: Settings
+
+    def fetch(self, **changed: Any) -> Outcome:
+        return fetch(SMALL, "bionic", dataclasses.replace(self.settings, **changed))
+
+    def has(self, path: str) -> bool:
+        return (self.settings.output / "vendor" / path).is_file()
+
+
+@pytest.fixture
+def small(site: Site, tmp_path: Path) -> Small:
+    folder = tmp_path / "site"
+    shutil.copytree(site.folder / "vendor" / FOLDER, folder / FOLDER)
+    name = "nvidia-machine-learning"
+    settings = Settings(tmp_path / "output", mirror=str(folder), keys={name: site.keys[name]})
+    return Small(folder, settings)
+
+
+def only(outcome: Outcome) -> Missing:
+    (missing,) = outcome.missing
+    return missing
+
+
+def another_key(small: Small, tmp_path: Path) -> None:
+    packages = cudnn_7("7.6.5.32-1+cuda10.2")
+    flat_repository(small.folder / FOLDER, packages, tmp_path / "another", "7fa2af80.pub")
+
+
+def another_signature(small: Small, tmp_path: Path) -> None:
+    key = (small.folder / FOLDER / "7fa2af80.pub").read_bytes()
+    another_key(small, tmp_path)
+    (small.folder / FOLDER / "7fa2af80.pub").write_bytes(key)
+
+
+def altered_index(small: Small, tmp_path: Path) -> None:
+    for name in ("Packages", "Packages.gz"):
+        (small.folder / FOLDER / name).write_bytes(b"Package: something else\n")
+
+
+def altered_signed_text(small: Small, tmp_path: Path) -> None:
+    file = small.folder / FOLDER / "InRelease"
+    file.write_text(file.read_text().replace("Label: stand-in", "Label: standing"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (another_key, "another key than it should"),
+        (another_signature, "it is of another key"),
+        (altered_signed_text, "it does not fit the content"),
+        (altered_index, "is another file: sha256"),
+    ],
+)
+def test_what_its_vendor_has_not_signed_is_not_taken(
+    small: Small, tmp_path: Path, spoil: Callable[[Small, Path], None], reason: str
+) -> None:
+    spoil(small, tmp_path)
+    missing = only(small.fetch())
+    assert missing.name == "repository nvidia-machine-learning"
+    assert reason in missing.reason
+    assert not list((small.settings.output / "vendor").rglob("*.deb"))
+    assert not small.has(f"{FOLDER}/InRelease")
+
+
+def test_a_detached_signature_will_do(small: Small) -> None:
+    (small.folder / FOLDER / "InRelease").unlink()
+    assert small.fetch().missing == ()
+    assert small.has(f"{FOLDER}/Release.gpg") and small.has(DEB)
+    (small.folder / FOLDER / "Release.gpg").unlink()
+    assert only(small.fetch(refresh=True)).reason.startswith("is not at ")
+
+
+def test_an_altered_package_is_left_out_and_the_rest_is_there(small: Small) -> None:
+    whole = (small.folder / DEB).read_bytes()
+    (small.folder / DEB).write_bytes(whole[:-1] + b"?")
+    missing = only(small.fetch())
+    assert missing.name == Path(DEB).name
+    assert f"sha256 {digest(small.folder / OTHER)}" not in missing.reason
+    assert f"found {digest(small.folder / DEB)}" in missing.reason
+    assert not small.has(DEB) and small.has(OTHER)
+    (small.folder / DEB).write_bytes(whole)
+    again = small.fetch()
+    assert (again.missing, again.fetched) == ((), (DEB,))
+
+
+def test_a_version_that_is_no_longer_there_is_named(small: Small, site: Site) -> None:
+    newer = cudnn_7("7.6.5.33-1+cuda10.2")
+    key = site.folder.parent / "key"
+    flat_repository(small.folder / FOLDER, newer, key, "7fa2af80.pub")
+    reasons = [missing.reason for missing in small.fetch().missing]
+    assert len(reasons) == 2
+    assert "libcudnn7=7.6.5.32-1+cuda10.2 is not in it; it has 7.6.5.33-1+cuda10.2" in reasons[0]
+
+
+def test_what_an_earlier_run_had_outlives_a_vendor_that_has_it_no_more(small: Small) -> None:
+    assert small.fetch().missing == ()
+    shutil.rmtree(small.folder)
+    assert small.fetch().missing == ()
+    assert len(small.fetch(refresh=True).missing) == 1
+    assert small.has(DEB)
+
+
+def test_a_404_is_named_with_its_address_and_a_later_run_has_it(small: Small) -> None:
+    with RangeServer(small.folder, gone={DEB}) as server:
+        missing = only(small.fetch(mirror=server.url))
+        assert "404" in missing.reason and f"{server.url}/{FOLDER}/libcudnn7_" in missing.reason
+        assert small.has(OTHER)
+        server.gone.clear()
+        assert small.fetch(mirror=server.url).fetched == (DEB,)
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_what_was_cut_off_is_gone_on_with(small: Small, has_ranges: bool) -> None:
+    size = (small.folder / DEB).stat().st_size
+    with RangeServer(small.folder, cut={DEB: size // 4}, has_ranges=has_ranges) as server:
+        missing = only(small.fetch(mirror=server.url))
+        part = 3 * (size // 4) if has_ranges else size // 4
+        assert missing.reason.startswith(f"was cut off after {part} of {size} bytes")
+        assert not small.has(DEB)
+        server.asked.clear()
+        server.cut.clear()
+        assert small.fetch(mirror=server.url).missing == ()
+        assert server.asked == [(DEB, f"bytes={part}-")]
+    assert digest(small.settings.output / "vendor" / DEB) == digest(small.folder / DEB)
+    assert not (small.settings.output / "vendor/.partial").exists()
+
+
+def test_a_beginning_of_something_else_is_thrown_away(small: Small) -> None:
+    partial = small.settings.output / "vendor/.partial"
+    partial.mkdir(parents=True)
+    (partial / digest(small.folder / DEB)).write_bytes(b"beginning of something else")
+    (partial / digest(small.folder / OTHER)).write_bytes(b"longer" * 10_000)
+    with RangeServer(small.folder) as server:
+        assert small.fetch(mirror=server.url).missing == ()
+    assert small.has(DEB) and small.has(OTHER)
+
+
+def test_an_index_that_was_cut_off_is_called_that(small: Small) -> None:
+    with RangeServer(small.folder, cut={f"{FOLDER}/InRelease": 100}) as server:
+        assert "was cut off after 100 of" in only(small.fetch(mirror=server.url)).reason
+
+
+def test_a_vendor_that_does_not_answer_is_named(small: Small) -> None:
+    with RangeServer(small.folder) as server:
+        url = server.url
+    missing = only(small.fetch(mirror=url))
+    assert "cannot be fetched: " in missing.reason and url in missing.reason
+
+
+# ---- files
+
+
+def stack_of(**roles: Any) -> Stack:
+    return SMALL.model_copy(update={"name": "files", "cudnn": None, **roles})
+
+
+ARCHIVE = stack_of(nccl=PUBLISHED.nccl)
+NETWORK = stack_of(infiniband=PUBLISHED.infiniband)
+
+
+def test_an_archive_behind_a_login_is_asked_for_by_its_options(site: Site, tmp_path: Path) -> None:
+    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path)))
+    assert missing.reason == "is behind a login"
+    assert "--file nccl_archive=PATH" in missing.remedy
+    assert "--checksum nccl_archive_sha256=SHA256" in missing.remedy
+
+    given = Settings(
+        tmp_path,
+        files={"nccl_archive": str(site.folder / NCCL)},
+        checksums={"nccl_archive_sha256": site.checksums["nccl_archive_sha256"].upper()},
+    )
+    assert fetch(ARCHIVE, "bionic", given).missing == ()
+    # At the vendor's address: the roles find it behind the mirror, whatever it was called here.
+    assert digest(tmp_path / NCCL) == site.checksums["nccl_archive_sha256"]
+    assert fetch(ARCHIVE, "bionic", Settings(tmp_path)).missing == ()
+
+
+def test_a_given_file_needs_its_checksum_and_has_to_have_it(site: Site, tmp_path: Path) -> None:
+    files = {"nccl_archive": str(site.folder / NCCL)}
+    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path, files=files)))
+    assert missing.reason == "has no known checksum, and nothing is kept without one"
+    assert "--checksum nccl_archive_sha256=SHA256" in missing.remedy
+    wrong = {"nccl_archive_sha256": "0" * 64}
+    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path, files=files, checksums=wrong)))
+    assert f"sha256 {'0' * 64} was expected" in missing.reason
+    assert not (tmp_path / NCCL).exists()
+    files = {"nccl_archive": str(tmp_path / "nothing.deb")}
+    settings = Settings(tmp_path, files=files, checksums=wrong)
+    assert only(fetch(ARCHIVE, "bionic", settings)).reason == f"is not at {tmp_path}/nothing.deb"
+
+
+def test_checksums_that_no_table_has_are_asked_for_by_their_variables(
+    site: Site, tmp_path: Path
+) -> None:
+    settings = Settings(tmp_path, mirror=str(site.folder / "vendor"))
+    ofed, peer_memory = fetch(NETWORK, "bionic", settings).missing
+    assert ofed.reason == "has no known checksum, and nothing is kept without one"
+    assert "--checksum infiniband_archive_sha256=SHA256" in ofed.remedy
+    assert peer_memory.reason == "has no address that is known here"
+    assert "--file infiniband_peer_memory_archive=PATH" in peer_memory.remedy
+
+
+# ---- options and exit statuses
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"checksums": {"cudnn_sha256": "0" * 64}}, "cudnn_sha256"),
+        ({"checksums": {"nccl_archive_sha256": "0"}}, "0"),
+        ({"files": {"nccl": "x"}}, "nccl"),
+        ({"keys": {"docker": ["0" * 40]}}, "docker"),
+    ],
+)
+def test_an_option_that_the_stack_has_no_use_for_is_an_error(
+    tmp_path: Path, given: dict[str, Any], found: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        fetch(ARCHIVE, "bionic", Settings(tmp_path, **given))
+    assert error.value.found == found
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_system_that_the_stack_is_not_made_for_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not made for this suite"):
+        fetch(PUBLISHED, "noble", Settings(tmp_path))
+
+
+def command(*options: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "dlperf_runner", "bundle", *options]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=vendor.ROOT)
+
+
+def arguments(site: Site, output: Path) -> list[str]:
+    settings = site.settings(output)
+    pairs = [
+        *(("--checksum", f"{name}={text}") for name, text in settings.checksums.items()),
+        *(("--file", f"{name}={text}") for name, text in settings.files.items()),
+        *(("--vendor-key", f"{name}={key[0]}") for name, key in settings.keys.items()),
+    ]
+    given = [text for pair in pairs for text in pair]
+    options = ["--stack", "v100-cuda10.2", "--suite", "bionic", "--output", str(output)]
+    return ["bundle", *options, "--vendor-mirror", settings.mirror, *given]
+
+
+def test_the_command_says_what_it_made_and_what_to_set(output: Path, site: Site) -> None:
+    done = CliRunner().invoke(app, arguments(site, output))
+    assert done.exit_code == 0, done.output
+    assert "files, 0 fetched" in done.stdout
+    assert f"nccl_archive_sha256: {site.checksums['nccl_archive_sha256']}\n" in done.stdout
+    assert "python3-apt" in done.stderr and "left out: deb" in done.stderr
+
+
+def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(output: Path, site: Site) -> None:
+    (output / OFED).unlink()
+    (output / "vendor" / DEB).unlink()
+    given = arguments(site, output)
+    given[given.index("--checksum") + 1] = f"nccl_archive_sha256={'0' * 64}"
+    done = CliRunner().invoke(app, [*given, "--json"])
+    assert done.exit_code == 1, done.output
+    document = json.loads(done.stdout)
+    (missing,) = document["missing"]
+    assert missing["name"].startswith("nccl-repo-ubuntu1804-2.7.3")
+    assert set(document["repaired"]) == {OFED.removeprefix("vendor/"), DEB}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--stack", "v100-cuda10.2", "--checksum", "unknown=1"), "--checksum"),
+        (("--stack", "v100-cuda10.2", "--file", "nccl_archive"), "expected NAME=VALUE"),
+        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "only stacks with GPUs take this"),
+    ],
+)
+def test_bad_options_are_exit_status_2(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    done = command(*options, "--output", str(tmp_path / "output"))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert not (tmp_path / "output").exists()
