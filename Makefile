@@ -73,14 +73,15 @@ lint: .venv/.dev ## Linters and types
 	yamllint --strict .
 	ansible-lint --offline --strict
 
+# Those tests share nothing; those with a lab share one.
 unit: test-system .venv/.dev ## Tests that need no lab
-	pytest -q -m 'not lab and not heavy'
+	pytest -q -n 2 -m 'not lab and not heavy'
 
-test: test-system .venv/.dev lint ## Every test that fits into half an hour
-	pytest -q -m 'not heavy'
+test: lint unit ## Every test that fits into half an hour
+	pytest -q -m 'lab and not heavy'
 
-test-all: test-system .venv/.dev lint ## Every test
-	pytest -q
+test-all: lint unit ## Every test
+	pytest -q -m 'lab or heavy'
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/contract/role_readme.py

@@ -168,9 +168,12 @@ def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]
         for role, names in [*stack.apt_packages.items(), *_distribution(stack, ROOT)]
     ]
     for framework in catalog.frameworks.values():
-        environment = framework.environments.get(stack.name)
-        if environment and (path := environment.requirements):
-            rows.append(("requirements", path, framework.name, "a package index", "hashes in it"))
+        for name, environment in framework.environments_on(stack.name).items():
+            if path := environment.requirements:
+                rows.append(("requirements", path, name, "a package index", "hashes in it"))
+            if image := environment.container:
+                known_by = "digest in dlperf_container_images"
+                rows.append(("image", image.image, name, "its registry", known_by))
     return rows
 
 

@@ -11,7 +11,7 @@ import pytest
 from lab_under_test import FRAMEWORKS, PROJECT, Lab
 from node_state import differences, node_state
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 
 # In the order of provision.yml; what each brings, as a command that shows it.
 ROLES = {

@@ -115,7 +115,7 @@ def test_the_projects_parser_reads_the_lines() -> None:
     program.say_start(options, said.append)
     program.train(options, lambda: 0, lambda _: (1.0, 0, 0), said.append, lambda: next(ticks))
     form = logs.formats()["oneflow_benchmark"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    found = list(form.parse(logs.candidates(form, io.BytesIO(("\n".join(said) + "\n").encode()))))
     steps = [entry for entry in found if isinstance(entry, logs.Step)]
     assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
     stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]

@@ -102,7 +102,7 @@ def test_the_projects_parser_reads_the_lines() -> None:
     program.say_start(options, 0, 2, said.append)
     program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
     form = logs.formats()["plsc"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
+    found = list(form.parse(logs.candidates(form, io.BytesIO(("\n".join(said) + "\n").encode()))))
     steps = [entry for entry in found if isinstance(entry, logs.Step)]
     assert [(step.step, step.samples_per_second) for step in steps] == [(1, 2.0), (2, 4.0)]
     stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
