@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import FRAMEWORKS, PROJECT, Lab
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def mirror() -> Path:
+    """What the nodes of all labs install from: one folder, which has all that any of them needs."""
+    argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
+    argv += ["--framework", FRAMEWORKS, "--json"]
+    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return PROJECT / ".cache/mirror/cpu-bookworm"
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     """Two nodes, up for the whole session; whatever a test changes on them, later tests find."""
     made = Lab(tmp_path_factory.mktemp("session") / "lab")
     made.up(lab_nodes=2)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import PROJECT, Lab
 
 pytestmark = pytest.mark.lab
 
@@ -26,9 +26,6 @@ BENCH = ("bench.yml", "-e", "container=podman", "-e", "model=resnet50v1b", "-e",
 
 @pytest.fixture(scope="module")
 def contained(lab: Lab) -> Lab:
-    made = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
-    done = lab.command(*made, "--framework", FRAMEWORKS)
-    assert done.returncode == 0, done.stdout
     lab.play(*PROVISION)
     return lab
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, Lab
+from lab_under_test import Lab
 from node_state import differences, node_state
 
 pytestmark = pytest.mark.lab
@@ -15,11 +15,8 @@ FEW = ("-e", '{"dlperf_frameworks": []}')
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("decommission") / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
-    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
-    assert mirrored.returncode == 0, mirrored.stdout
     made.up(lab_nodes=2)
     yield made
     made.down()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_under_test import PROJECT, Lab
+from lab_under_test import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -25,8 +25,7 @@ def failed(found: dict[tuple[str, str], dict[str, Any]]) -> set[tuple[str, str]]
     return {key for key, finding in found.items() if finding["status"] == "failed"}
 
 
-def test_bare_then_provisioned_then_broken(tmp_path: Path) -> None:
-    mirror = PROJECT / ".cache/mirror/cpu-bookworm"
+def test_bare_then_provisioned_then_broken(tmp_path: Path, mirror: Path) -> None:
     with Lab(tmp_path / "lab").running(nodes=2, mirror=mirror) as lab:
         bare = findings(lab, 1)
         assert failed(bare) == {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import PROJECT, Lab
 
 pytestmark = pytest.mark.lab
 
@@ -20,8 +20,6 @@ CASES = ("1n1g", "1n2g", "2n2g")
 
 @pytest.fixture(scope="module")
 def provisioned(lab: Lab) -> Lab:
-    status, text = dlperf(lab, "bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
-    assert status == 0, text
     lab.play("provision.yml")
     return lab
 

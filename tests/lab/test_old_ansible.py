@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # an Ansible of its own is half a gigabyte
@@ -19,16 +18,12 @@ RECAP = re.compile(r"^(node\d+) +: .*changed=(\d+) .*failed=(\d+)", re.MULTILINE
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     made = tmp_path_factory.mktemp("old")
     venv.create(made / "venv", with_pip=True)
     locked = PROJECT / "requirements/ansible-2.16.txt"
     pip = [made / "venv/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
     subprocess.run([*pip, "-r", locked], check=True, timeout=600)
-    mirrored = Lab(made / "lab").command(
-        sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu", "--framework", FRAMEWORKS
-    )
-    assert mirrored.returncode == 0, mirrored.stdout
     lab = Lab(made / "lab", made / "venv/bin")
     lab.up(lab_nodes=2)
     yield lab

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, Lab
+from lab_under_test import Lab
 
 pytestmark = pytest.mark.lab
 
@@ -21,12 +20,9 @@ RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Four bare nodes of this module's own, and the mirror that they install from."""
+def fresh(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    """Four bare nodes of this module's own."""
     made = Lab(tmp_path_factory.mktemp("provision") / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
-    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
-    assert mirrored.returncode == 0, mirrored.stdout
     made.up()
     yield made
     made.down()

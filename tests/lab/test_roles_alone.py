@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
@@ -27,11 +27,8 @@ ROLES = {
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("alone") / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
-    mirrored = made.command(sys.executable, "-m", "dlperf_runner", *bundle)
-    assert mirrored.returncode == 0, mirrored.stdout
     made.up(lab_nodes=2)
     yield made
     made.down()
