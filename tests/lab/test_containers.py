@@ -116,6 +116,7 @@ def test_a_node_without_the_image_is_said_before_anything_runs(
     assert not list(tmp_path.glob("c/runs/*/r1/*.log"))
 
 
+@pytest.mark.heavy
 def test_provisioning_brings_a_lost_image_back(contained: Lab) -> None:
     contained.play(*PROVISION, "--tags", "container")
     digest = f"{PODMAN} images --digests --format '{{{{.Digest}}}}'"
