@@ -201,7 +201,7 @@ def _gpu(
             vendor_fetch.Missing("apt/ and wheels/", stack.name, suite, f"fails: {error}")
         )
     for kind, name, by, source, known_by in vendor.listing(catalog, stack, suite):
-        if kind in ("deb", "requirements") and suite not in SUITES:
+        if kind == "image" or (kind in ("deb", "requirements") and suite not in SUITES):
             _say(f"left out: {kind} {name}, for {by}: nodes have it of {source} ({known_by})")
     if as_json:
         document = {**outcome.to_json(), "missing": [asdict(one) for one in missing]}

@@ -504,6 +504,7 @@ def test_the_command_says_what_it_made_and_what_to_set(output: Path, site: Site)
     assert "files, 0 fetched" in done.stdout
     assert f"nccl_archive_sha256: {site.checksums['nccl_archive_sha256']}\n" in done.stdout
     assert "python3-apt" in done.stderr and "left out: deb" in done.stderr
+    assert "left out: image nvcr.io/nvidia/tensorflow" in done.stderr
 
 
 def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(output: Path, site: Site) -> None:

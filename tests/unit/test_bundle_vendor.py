@@ -161,3 +161,7 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
     assert "sha256 in nccl_archive_sha256" in text
     assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
     assert all(len(row) == len(vendor.COLUMNS) and all(row) for row in rows)
+    assert ("image", "nvcr.io/nvidia/tensorflow:20.12-tf1-py3", "tensorflow") in {
+        row[:3] for row in rows
+    }
+    assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in text
