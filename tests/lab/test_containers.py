@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from lab_under_test import PROJECT, Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 
 NODES = ("node1", "node2")
 PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"
@@ -116,7 +116,6 @@ def test_a_node_without_the_image_is_said_before_anything_runs(
     assert not list(tmp_path.glob("c/runs/*/r1/*.log"))
 
 
-@pytest.mark.heavy
 def test_provisioning_brings_a_lost_image_back(contained: Lab) -> None:
     contained.play(*PROVISION, "--tags", "container")
     digest = f"{PODMAN} images --digests --format '{{{{.Digest}}}}'"
