@@ -13,6 +13,7 @@ import lzma
 import re
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -289,10 +290,12 @@ def _index(
             if name not in sums:
                 continue
             path = fetcher.path(base + name)
-            wanted = [path]
+            urls = [base + name]
             if by_hash:
-                wanted.append(fetcher.path(f"{base}{folder}by-hash/SHA256/{sums[name]}"))
-            if not _have(fetcher, base + name, sums[name], wanted, offline):
+                # First: it stays what it is while the vendor puts a new index in its place.
+                urls.insert(0, f"{base}{folder}by-hash/SHA256/{sums[name]}")
+            wanted = [fetcher.path(url) for url in urls]
+            if not _have(fetcher, urls, sums[name], offline):
                 continue
             paths += wanted
             if suffix in _UNPACKED and not read:
@@ -303,20 +306,24 @@ def _index(
     return Verified(tuple(packages), tuple(paths))
 
 
-def _have(fetcher: Fetcher, url: str, sha256: str, paths: list[str], offline: bool) -> bool:
-    """An index in one of its forms, which vendors name and do not always have."""
+def _have(fetcher: Fetcher, urls: Sequence[str], sha256: str, offline: bool) -> bool:
+    """One form of an index at each of its addresses; vendors name forms that they do not have, and
+    may have one at one address only."""
+    paths = [fetcher.path(url) for url in urls]
     if offline:
         return all(fetcher.has(path, sha256) for path in paths)
-    try:
-        fetcher.bring(url, sha256)
-    except NotThereError:
-        for path in paths:
-            # Of another time; a node's apt would take it for damaged.
-            (fetcher.folder / path).unlink(missing_ok=True)
-        return False
-    for path in paths[1:]:
-        fetcher.put(path, (fetcher.folder / paths[0]).read_bytes())
-    return True
+    for url, path in zip(urls, paths, strict=True):
+        try:
+            fetcher.bring(url, sha256)
+        except NotThereError:
+            continue
+        for other in paths:
+            fetcher.put(other, (fetcher.folder / path).read_bytes())
+        return True
+    for path in paths:
+        # Of another time; a node's apt would take it for damaged.
+        (fetcher.folder / path).unlink(missing_ok=True)
+    return False
 
 
 def _sha256_part(text: str) -> str:
@@ -335,7 +342,7 @@ def _parsed(content: bytes, suffix: str) -> list[Package]:
             if re.search(rf"^Architecture: ({'|'.join(_ARCHITECTURES)})$", stanza, re.MULTILINE)
             and re.search(r"^SHA256: [0-9a-f]{64}$", stanza, re.MULTILINE)
         ]
-    except (OSError, EOFError, lzma.LZMAError, KeyError, ValueError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, KeyError, ValueError) as error:
         raise FetchError(f"has an index that cannot be read: {error}") from None
 
 

@@ -10,12 +10,15 @@ import gzip
 import hashlib
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlperf_runner.bundle.repository import sign
+
+Forms = Mapping[str, Callable[[bytes], bytes]]
+FORMS: Forms = {"": bytes, ".gz": lambda content: gzip.compress(content, mtime=0)}
 
 
 @dataclass(frozen=True)
@@ -92,13 +95,15 @@ def stanzas_of(packages: Iterable[Standin], folder: Path, below: str) -> list[st
         return list(pool.map(made, packages))
 
 
-def flat_repository(folder: Path, packages: Iterable[Standin], key_folder: Path, key: str) -> str:
+def flat_repository(
+    folder: Path, packages: Iterable[Standin], key_folder: Path, key: str, forms: Forms = FORMS
+) -> str:
     """A repository as NVIDIA lays them out: everything in one folder, which is the suite `/`.
 
     The public key lies in it as `key`; returns its fingerprint.
     """
     stanzas = stanzas_of(packages, folder, "./")
-    return index(folder, stanzas, key_folder, key, {})
+    return index(folder, stanzas, key_folder, key, {}, forms=forms)
 
 
 def suite_repository(
@@ -108,13 +113,15 @@ def suite_repository(
     packages: Iterable[Standin],
     key_folder: Path,
     key: str,
+    forms: Forms = FORMS,
+    by_hash: bool = False,
 ) -> str:
     """A repository with suites and components, as Docker lays it out."""
     where = folder / "dists" / suite
     stanzas = stanzas_of(packages, where / "pool", f"dists/{suite}/pool/")
     fields = {"Suite": suite, "Codename": suite, "Components": component, "Architectures": "amd64"}
     below = f"{component}/binary-amd64/"
-    return index(where, stanzas, key_folder, "../../" + key, fields, below)
+    return index(where, stanzas, key_folder, "../../" + key, fields, below, forms, by_hash)
 
 
 def index(
@@ -124,19 +131,29 @@ def index(
     key: str,
     fields: Mapping[str, str],
     below: str = "",
+    forms: Forms = FORMS,
+    by_hash: bool = False,
 ) -> str:
+    """Write an index in each of `forms` (suffix -> how it is packed), and sign it.
+
+    apt looks only for what is named unpacked too, so that always is, there or not.
+    """
     text = "\n".join(stanzas).encode()
-    files = {f"{below}Packages": text, f"{below}Packages.gz": gzip.compress(text, mtime=0)}
+    files = {f"{below}Packages{suffix}": pack(text) for suffix, pack in forms.items()}
+    named = {f"{below}Packages": text, **files}
     for path, content in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        for at in (path, *([f"{below}by-hash/SHA256/{digest}"] if by_hash else [])):
+            (folder / at).parent.mkdir(parents=True, exist_ok=True)
+            (folder / at).write_bytes(content)
     lines = [
         "Origin: stand-in",
         "Label: stand-in",
+        *(["Acquire-By-Hash: yes"] if by_hash else []),
         *(f"{name}: {value}" for name, value in fields.items()),
         "Date: Sat, 21 Nov 2020 00:00:00 UTC",
         "SHA256:",
-        *(f" {hashlib.sha256(c).hexdigest()} {len(c)} {path}" for path, c in files.items()),
+        *(f" {hashlib.sha256(c).hexdigest()} {len(c)} {path}" for path, c in named.items()),
         "",
     ]
     signed = sign("\n".join(lines).encode(), key_folder)
