@@ -167,6 +167,10 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes().decode())
     except FileNotFoundError:
         raise UserError("this file is missing", where=str(path)) from None
+    except OSError as error:
+        raise UserError(
+            "this cannot be read", where=str(path), found=error.strerror or str(error)
+        ) from None
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8", where=str(path), found=f"byte {error.start}") from None
     except json.JSONDecodeError as error:

@@ -96,17 +96,24 @@ def _record(directory: Path, history: Path, result: SummaryResult) -> None:
 
 def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_json: bool) -> None:
     from .progress import reading_logs
-    from .verify import differences
+    from .report.text import counted
+    from .verify import verify
 
-    found = differences(directory, output_dir, history, progress=reading_logs)
+    result = verify(directory, output_dir, history, progress=reading_logs)
+    found = result.differences
     if as_json:
-        print(json.dumps({"differences": found}, indent=2, ensure_ascii=False))
+        problems = [str(problem) for problem in result.problems]
+        document = {"differences": found, "problems": problems}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         for sentence in found:
             print(sentence)
-        print(f"{len(found)} differences" if found else "what is recorded is what the logs say")
-    if found:
-        raise typer.Exit(1)
+        end = counted(len(found), "difference")
+        print(end if found else "what is recorded is what the logs say")
+    for problem in result.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if found or result.problems:
+        raise typer.Exit(1 if found else 2)
 
 
 def status(

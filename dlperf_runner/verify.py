@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +22,42 @@ _RUN = (
 _CASE = tuple(name for name in _RUN if name not in ("repeat", "metric"))
 # Its text has the path as it was given to that call; `valid` is compared.
 _NOT_COMPARED = ("why_invalid",)
+# Of a log, and so the same for each metric of its run: it is told once.
+_DIGEST = "log_sha256"
 
 Record = Mapping[str, Any]
 
 
-def differences(
+@dataclass(frozen=True)
+class Verified:
+    """Sentences on what the logs say otherwise, and the logs that could not be believed."""
+
+    differences: list[str]
+    problems: list[UserError]
+
+
+def verify(
     directory: Path,
     output_dir: Path | None = None,
     history: Path | None = None,
     known: Sequence[Known] | None = None,
     *,
     progress: Progress | None = None,
-) -> list[str]:
-    """Sentences on what the logs say otherwise than summary.json and measurements.csv, and than
-    the history where one is given. Raises UserError where nothing is recorded that could be
-    compared."""
+) -> Verified:
+    """What the logs say otherwise than summary.json and measurements.csv, and than the history
+    where one is given. Raises UserError where nothing is recorded that could be compared."""
     from .history import MEASUREMENTS, identified, recorded_rows
     from .report.layout import records
     from .stats import summarize
 
     place = output_dir or directory
+    if not (place / "summary.json").exists():
+        raise UserError(
+            "nothing is recorded here that could be compared with the logs",
+            where=str(place),
+            expected="the summary.json and the measurements.csv that `summarize` writes",
+            found="no summary.json" if place.is_dir() else "no such directory",
+        )
     recorded_cases = _summary(place / "summary.json")
     recorded_runs = _measurements(place / "measurements.csv")
     results = load_results(directory, known, progress=progress)
@@ -56,7 +73,7 @@ def differences(
         else:
             kept = [{name: run[name] for name in MEASUREMENTS} for run in runs]
             found += _compared(history.name, rows, kept, _RUN)
-    return found
+    return Verified(list(dict.fromkeys(found)), results.problems)
 
 
 def _summary(path: Path) -> list[dict[str, Any]]:
@@ -94,7 +111,8 @@ def _compared(
     columns = [column for column in columns if not recorded or column in recorded[0]]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
     for row in (*before, *(row for row in after if row not in before)):
-        title = " ".join(text for text in row[:-1] if text)
+        told = dict(zip(key, row[:-1], strict=True))
+        title = _title(told)
         if row not in after:
             yield f"{name}: {title}: is recorded, but not in the logs"
         elif row not in before:
@@ -102,8 +120,23 @@ def _compared(
         else:
             for column in columns:
                 old, new = before[row].get(column), after[row].get(column)
-                if old != new:
-                    yield f"{name}: {title}: {column} is {_shown(old)}, the logs say {_shown(new)}"
+                if old == new:
+                    continue
+                about = _title({**told, "metric": ""}) if column == _DIGEST else title
+                yield f"{name}: {about}: {column} is {_shown(old)}, the logs say {_shown(new)}"
+
+
+def _title(row: Mapping[str, str]) -> str:
+    """mxnet-resnet50v1b builtin fp32 b128 1n8g gpu v100-cuda10.2 r3 samples_per_second"""
+    texts = (
+        *(row["workload"], row["model"], row["source"], row["precision"]),
+        f"b{row['batch_size_per_device']}",
+        f"{row['nodes']}n{row['gpus_per_node']}g",
+        *dict.fromkeys((row["accelerator"], row["stack"], row["container"])),
+        f"r{row['repeat']}" if row.get("repeat") else "",
+        row.get("metric", ""),
+    )
+    return " ".join(text for text in texts if text)
 
 
 def _keyed(

@@ -27,7 +27,7 @@ from dlperf_runner.history import (
     recorded_rows,
 )
 from dlperf_runner.summarize import summarize
-from dlperf_runner.verify import differences
+from dlperf_runner.verify import verify
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
 IDS = [
@@ -314,7 +314,9 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for name in ("measurements.csv", "history.sqlite"):
         lines = [line for line in out.splitlines() if line.startswith(f"{name}: ")]
         assert any("value is" in line and "383.5" in line and "379.0" in line for line in lines)
-        assert any("log_sha256" in line for line in lines)
+        # Of the run, once; not of each of its metrics.
+        (line,) = (line for line in lines if "log_sha256" in line)
+        assert " fp32 b128 1n1g cpu r3: log_sha256 is " in line
     document = json.loads(call("summarize", "--verify", "--json", place, status=1))
     assert document["differences"] == out.splitlines()[:-1]
 
@@ -322,21 +324,45 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     place = campaign(tmp_path / "one")
     summarize(place, known=KNOWN)
-    assert differences(place, known=KNOWN) == []
+    assert verify(place, known=KNOWN).differences == []
     path = place / "measurements.csv"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
-    found = differences(place, known=KNOWN)
+    found = verify(place, known=KNOWN).differences
     assert len(found) == 2
     assert found[0].endswith("is recorded, but not in the logs")
     assert found[1].endswith("is in the logs, but not recorded")
     path.unlink()
     with pytest.raises(UserError, match="this file is missing"):
-        differences(place, known=KNOWN)
+        verify(place, known=KNOWN)
 
 
 def test_verify_wants_the_history_to_have_the_campaign(tmp_path: Path) -> None:
     place = campaign(tmp_path / "one")
     summarize(place, known=KNOWN)
-    (found,) = differences(place, None, tmp_path / "history.sqlite", KNOWN)
+    (found,) = verify(place, None, tmp_path / "history.sqlite", KNOWN).differences
     assert found.endswith("this campaign is not recorded")
+
+
+def test_verify_tells_which_logs_it_does_not_believe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = campaign(Path("results/one"))
+    log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
+    log.write_bytes(b"\xff\xfe binary")
+    call("summarize", place, status=2)
+    printed, _, told = call("summarize", "--verify", "--json", place, status=2).partition("error: ")
+    document = json.loads(printed)
+    assert document["differences"] == []
+    assert document["problems"] == [told.rstrip()]
+    assert told.startswith(str(log))
+
+
+@pytest.mark.parametrize("place", ["absent", "empty", "file"])
+def test_verify_of_what_has_no_record(tmp_path: Path, place: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("text")
+    for path in (tmp_path / place, tmp_path / place / "below"):
+        with pytest.raises(UserError, match="nothing is recorded here that could be compared"):
+            verify(path)
