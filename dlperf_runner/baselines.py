@@ -110,7 +110,7 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
     if not _NAME.fullmatch(name):
         raise UserError(
             "this is no name for a baseline",
-            where="--baseline",
+            where="--baseline or --save-baseline",
             expected="letters, digits, dots, hyphens and underscores, or a .json file",
             found=name,
         )
@@ -122,15 +122,29 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
     is none, or that names file and key where it cannot be read."""
     path = baseline_path(name, directory)
     if not path.exists():
-        known = ", ".join(sorted(found.stem for found in directory.glob("*.json"))) or "none"
-        raise UserError(f"there is no baseline {name}", where=str(path), expected=f"one of {known}")
+        known = ", ".join(sorted(found.stem for found in directory.glob("*.json")))
+        raise UserError(
+            f"there is no baseline {name}",
+            where=str(path),
+            expected=f"one of {known}" if known else None,
+            hint=None if known else "`compare --save-baseline NAME CAMPAIGN` makes one",
+        )
+    document = read_json(path)
+    if isinstance(version := document.get("version"), int) and version != VERSION:
+        raise UserError(
+            "this baseline is of another version of this program",
+            where=f"{path}: version",
+            expected=str(VERSION),
+            found=str(version),
+            hint="`compare --save-baseline NAME CAMPAIGN --replace` makes it anew",
+        )
     try:
-        baseline = Baseline.model_validate(read_json(path))
+        baseline = Baseline.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
         raise UserError(
-            "this is no baseline", where=f"{path}: {keys}", expected=first["msg"]
+            "this is no baseline", where=f"{path}: {keys}", found=first["msg"]
         ) from None
     return make_frame(
         _row(case, repeat, value)

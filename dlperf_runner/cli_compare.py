@@ -94,7 +94,21 @@ def compare(
 ) -> None:
     """Compare a campaign with what was published, or with another campaign."""
     given = directories or []
-    _check(given, baseline, save_baseline, published)
+    mode = _mode(given, baseline, save_baseline, published)
+    given_options = {
+        "--model": model,
+        "--framework": framework,
+        "--precision": precision,
+        "--all": everything,
+        "--condition": condition,
+        "--assume-published": assume_published,
+        "--fail-if-slower": fail_if_slower,
+        "--allow-undecided": allow_undecided,
+        "--junit": junit,
+        "--replace": replace,
+        "--json": as_json,
+    }
+    _check_options(mode, [name for name, value in given_options.items() if value])
     limit = _limit(fail_if_slower)
     if published:
         _publications(model, framework, precision, everything, as_json)
@@ -116,9 +130,15 @@ def compare(
         raise typer.Exit(status)
 
 
-def _check(given: Sequence[Path], baseline: str, save: str, published: bool) -> None:
+def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:
+    """What is compared with what; a key of _OPTIONS."""
     wanted = 0 if published else 1 if baseline or save else 2
-    if len(given) > wanted or (baseline and not given) or (baseline and save):
+    if (
+        len(given) > wanted
+        or (baseline and not given)
+        or (baseline and save)
+        or (published and (baseline or save))
+    ):
         names = {0: "no directory", 1: "one directory, the campaign", 2: "one or two directories"}
         raise UserError(
             "these do not go together",
@@ -127,6 +147,32 @@ def _check(given: Sequence[Path], baseline: str, save: str, published: bool) -> 
             found=" ".join(map(str, given)) or "none",
             hint="--published, --baseline and --save-baseline are used one at a time",
         )
+    if published:
+        return "--published"
+    if save:
+        return "--save-baseline"
+    return "two campaigns" if baseline or len(given) == 2 else "one campaign"
+
+
+# What a limit in CI is held against must not be left out without a word, nor anything else.
+_GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
+_OPTIONS = {
+    "--published": ("--model", "--framework", "--precision", "--all", "--json"),
+    "--save-baseline": ("--replace",),
+    "two campaigns": (*_GATE, "--json"),
+    "one campaign": (*_GATE, "--all", "--condition", "--assume-published", "--json"),
+}
+
+
+def _check_options(mode: str, options: Sequence[str]) -> None:
+    for name in options:
+        if name not in _OPTIONS[mode]:
+            fitting = [place for place, names in _OPTIONS.items() if name in names]
+            raise UserError(
+                f"this option means nothing with {mode}",
+                where=name,
+                expected=f"it with {' or '.join(fitting)}",
+            )
 
 
 def _limit(text: str) -> float | None:

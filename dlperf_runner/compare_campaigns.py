@@ -164,4 +164,4 @@ def _against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, st
         return found, None
     if math.isnan(low):
         return UNDECIDED, f"{row['n_a']} and {row['n_b']} runs have no interval; make more"
-    return UNDECIDED, f"the interval reaches over {-limit:.1%}; more runs make it narrower"
+    return UNDECIDED, f"the interval reaches over {-limit or 0:.1%}; more runs make it narrower"

@@ -138,7 +138,7 @@ def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
         elif math.isnan(low):
             why = f"{case['repeats']} run has no interval; make more"
         elif verdict == UNDECIDED:
-            why = f"the interval reaches over {-limit:.1%}; more runs make it narrower"
+            why = f"the interval reaches over {-limit or 0:.1%}; more runs make it narrower"
         verdicts.append((verdict, why))
     texts = pd.DataFrame(
         verdicts, columns=["limit_verdict", "why"], index=table.index, dtype=object

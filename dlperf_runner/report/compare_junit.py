@@ -62,11 +62,28 @@ def _numbers(case: Mapping[str, Any]) -> dict[str, Any]:
 def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str]:
     verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
     if verdict == "failed":
-        return "failure", f"slower by more than {case['limit']:.1%}: {case['verdict']}"
+        return "failure", f"slower by more than {case['limit']:.1%}: {_measured(case)}"
     if verdict == "undecided":
         return ("skipped" if allow_undecided else "error"), str(why)
     compared = case["verdict"] not in NOT_COMPARED
     return ("passed", "") if verdict or compared else ("skipped", str(case["verdict"]))
+
+
+def _measured(case: Mapping[str, Any]) -> str:
+    """-7.0% (-7.3% to -6.7%), 384.19 before and 357.30 now, n = 5 and 5"""
+    if "ratio" in case:
+        ratio = f"ratio {case['ratio']:.3f}"
+        interval = _interval(case["ratio_low"], case["ratio_high"], ".3f")
+        sides = f"{case['published']:.2f} published and {case['mine']:.2f} now"
+        return f"{ratio}{interval}, {sides}, n = {case['repeats']}"
+    change = f"{case['relative']:+.1%}"
+    interval = _interval(case["relative_low"], case["relative_high"], "+.1%")
+    sides = f"{case['a']:.2f} before and {case['b']:.2f} now"
+    return f"{change}{interval}, {sides}, n = {case['n_a']} and {case['n_b']}"
+
+
+def _interval(low: float | None, high: float | None, form: str) -> str:
+    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
 
 
 def render(suite: str, tests: Sequence[JUnitCase]) -> str:

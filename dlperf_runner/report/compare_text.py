@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..stats import digits
 from .layout import GROUP, records, table_lines, title
+from .terminal import Column, columns
 from .text import counted, wrapped
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def render_campaigns(
     if not rows:
         return "No run could be counted.\n"
     lines = [*wrapped(f"a: {names[0]}", width), *wrapped(f"b: {names[1]}", width), ""]
-    columns = ("workload", "model", "source", "precision", "batch_size_per_device")
-    for key, group in _grouped(rows, columns).items():
-        lines += [*wrapped(_setting(dict(zip(columns, key, strict=True))), width), ""]
+    setting = ("workload", "model", "source", "precision", "batch_size_per_device")
+    for key, group in _grouped(rows, setting).items():
+        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
         lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
         lines += _said(
             "ran on others: ", _having(group, "environment"), "environment", group, width
@@ -126,12 +127,15 @@ def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, 
 
 
 def _fitting(grids: Sequence[Grid], width: int) -> list[str]:
-    """The first of the tables that is not wider than the terminal, else the last."""
+    """The first of the tables that is not wider than the terminal; else the last without its
+    lines, its verdicts in several lines, or each row as a block of lines."""
     for grid in grids:
         lines = table_lines(grid)
         if len(lines[0]) <= width:
-            break
-    return lines
+            return lines
+    header, *rows = grids[-1]
+    named = [Column(name, wraps=name == "verdict") for name in header]
+    return columns(named, rows, width).splitlines()
 
 
 def _published_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:

@@ -213,6 +213,8 @@ def test_junit_file(tmp_path: Path) -> None:
     assert [suite.get(key) for key in ("tests", "failures", "errors")] == ["2", "2", "0"]
     values = {p.get("name"): p.get("value") for p in suite[0][0]}
     assert values["verdict"] == "slower"
+    message = suite[0][1].get("message") or ""
+    assert message.startswith("slower by more than 3.0%: -10.0% (")
     result = run(a, b, "--junit", tmp_path / "a" / "campaign.json" / "x.xml")
     assert result.exit_code == 2
     assert "the result cannot be written" in result.stderr
@@ -255,6 +257,13 @@ def test_publications_side_by_side() -> None:
         (("--baseline", "x"), "these do not go together"),
         (("--baseline", "x", "--save-baseline", "y", "a"), "these do not go together"),
         (("--published", "a"), "these do not go together"),
+        (("--published", "--save-baseline", "x"), "these do not go together"),
+        (("--published", "--fail-if-slower", "3%"), "means nothing with --published"),
+        (("a", "--model", "x"), "--model: this option means nothing with one campaign"),
+        (("a", "b", "--condition", "data=real"), "means nothing with two campaigns"),
+        (("a", "--baseline", "x", "--all"), "means nothing with two campaigns"),
+        (("a", "--save-baseline", "x", "--json"), "means nothing with --save-baseline"),
+        (("a", "--replace"), "it with --save-baseline"),
         (("a", "--fail-if-slower", "3"), "this is no limit"),
         (("a", "--fail-if-slower", "100%"), "this is no limit"),
         (("a", "--fail-if-slower", "-3%"), "this is no limit"),
