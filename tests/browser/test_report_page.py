@@ -157,6 +157,33 @@ def test_absent_cells_stay_below(opened: Open, report: Path) -> None:
         assert [row[4] for row in rows(page, "beside-1")] == [*expected, "-", "-", "-"]
 
 
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_heads_of_columns_keep_to_their_columns(
+    opened: Open, tmp_path: Path, size: dict[str, int]
+) -> None:
+    """Campaigns are named by their time, which is wider than the numbers of a column."""
+    campaigns = [
+        mxnet_campaign(tmp_path / "20261121T063921Z"),
+        tensorflow_campaign(tmp_path / "20261121T074510Z"),
+    ]
+    make_report(campaigns, tmp_path / "report")
+    page = opened(tmp_path / "report" / "report.html", size).page
+    beyond = page.evaluate(
+        """Array.from(document.querySelectorAll('th'), th => {
+          const range = document.createRange();
+          range.selectNodeContents(th);
+          const [text, cell] = [range.getBoundingClientRect(), th.getBoundingClientRect()];
+          return [th.textContent, text.left < cell.left || text.right > cell.right];
+        }).filter(([, outside]) => outside)"""
+    )
+    assert beyond == []
+    # A word that fits is not broken: `speedup` stands in one line.
+    heights = page.evaluate(
+        "Array.from(document.querySelectorAll('#table-1 th button'), b => b.offsetHeight)"
+    )
+    assert heights[0] == heights[3] == min(heights)
+
+
 def test_nothing_is_wider_than_a_phone(opened: Open, report: Path) -> None:
     page = opened(report, PHONE).page
     page.evaluate("document.querySelectorAll('details').forEach(item => { item.open = true; })")
