@@ -57,7 +57,6 @@ def history(
         if (not framework or point.framework == framework)
         and (not workload or point.workload == workload)
         and (not model or point.model == model)
-        and (start is None or datetime.fromisoformat(point.created) >= start)
     ]
     cases = history_view.by_case(chosen)
     if case:
@@ -67,6 +66,12 @@ def history(
         name: change_points([point.samples_per_second_median for point in of])
         for name, of in cases.items()
     }
+    for name in list(cases):
+        cases[name], changes[name] = history_view.since(cases[name], changes[name], start)
+        if not cases[name]:
+            del cases[name]
+    if case and not cases:
+        raise UserError("no campaign of this case is as new", where="--since", found=since)
     if plot is not None:
         (name,) = cases
         _draw(plot, name, cases[name], changes[name])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import datetime
 from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
@@ -13,6 +14,7 @@ from ..history import Point
 from .charts import Chart, Line
 from .charts import Point as Mark
 from .terminal import Column, columns
+from .text import wrapped
 
 # What may explain a change, because a case goes on when it changes.
 VARIES = ("framework_version", "driver", "container")
@@ -46,7 +48,9 @@ def document(
 
 
 def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
-    """What is another there than in the campaign before, from and to."""
+    """What is another there than in the campaign before, from and to; nothing of the first."""
+    if not index:
+        return {}
     before, after = points[index - 1], points[index]
     return {
         name: [getattr(before, name), getattr(after, name)]
@@ -60,7 +64,8 @@ def cases_table(
     changes: Mapping[str, Sequence[ChangePoint]],
     width: int,
 ) -> str:
-    """A row for each case: its latest median, and where it changed."""
+    """A row for each case: its latest median, and where it changed, below it where there is no
+    room beside it. Names are never cut: `--case` takes them."""
     rows = []
     for name, points in cases.items():
         last = points[-1]
@@ -79,13 +84,35 @@ def cases_table(
             )
         )
     header = (
-        Column("case", shrinks=True),
+        Column("case"),
         Column("n", right=True),
         Column("latest"),
         Column("samples/s", right=True),
         Column("changed", wraps=True),
     )
-    return columns(header, rows, width)
+    table = columns(header, rows, width).splitlines()
+    if len(table) == len(rows) + 1:
+        return "\n".join(table) + "\n"
+    short = columns(header[:-1], [row[:-1] for row in rows], width).splitlines()
+    if len(short) != len(rows) + 1:
+        return "\n".join(table) + "\n"
+    lines = short[:1]
+    for line, row in zip(short[1:], rows, strict=True):
+        lines += [line, *wrapped(row[-1], width, first="  ", rest="  ")]
+    return "\n".join(lines) + "\n"
+
+
+def since(
+    points: Sequence[Point], changes: Sequence[ChangePoint], start: datetime | None
+) -> tuple[list[Point], list[ChangePoint]]:
+    """What was created from then on. Change points are those among all campaigns: with the last
+    few alone there would be none to find."""
+    if start is None:
+        return list(points), list(changes)
+    shown = [point for point in points if datetime.fromisoformat(point.created) >= start]
+    before = len(points) - len(shown)
+    kept = [replace(c, index=c.index - before) for c in changes if c.index >= before]
+    return shown, kept
 
 
 def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: int) -> str:
@@ -97,11 +124,10 @@ def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: i
         if index in marked:
             change = marked[index]
             words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
-        if index:
-            words += [
-                f"{name} {old or 'unknown'} -> {new or 'unknown'}"
-                for name, (old, new) in varying(points, index).items()
-            ]
+        words += [
+            f"{name} {old or 'unknown'} -> {new or 'unknown'}"
+            for name, (old, new) in varying(points, index).items()
+        ]
         rows.append(
             (
                 point.created[:16].replace("T", " "),
@@ -154,6 +180,8 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
         lines.append(Line("change point", ends, -1, "ideal"))
     places = [0, *(change.index for change in changes), len(points)]
     for start, end in pairwise(places) if changes else ():
+        if start == end:  # it changed with the first that is shown
+            continue
         level = median(rates[start:end])
         ends = (Mark(start + 0.6, level), Mark(end + 0.4, level))
         lines.append(Line("level", ends, 1, "series"))

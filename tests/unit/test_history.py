@@ -236,8 +236,36 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     document = json.loads(call("history", "--json", "--since", "2026-10-04"))
     assert [case["case_id"] for case in document["cases"]] == IDS
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
+    # Names are whole, so that --case takes them, and a change is found among all campaigns.
+    (line, below) = (out.splitlines()[1], out.splitlines()[2])
+    assert line.split()[0] == IDS[0]
+    assert below.startswith("  -9.6 % since ")
     assert call("history", "--framework", "tensorflow").startswith("No campaign")
     assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
+
+
+def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
+    for start, index in (("2026-10-04", 2), ("2026-10-06", 0)):
+        arguments = ("history", "--case", IDS[0], "--since", start)
+        document = json.loads(call(*arguments, "--json"))
+        (change,) = document["cases"][0]["change_points"]
+        assert (change["campaign"], change["index"]) == ("c5", index)
+        assert bool(change["differs"]) == bool(index)
+        assert "changed by -9.6 %" in call(*arguments, "--plot", "since.svg")
+    document = json.loads(call("history", "--since", "2026-10-07", "--json"))
+    assert [case["change_points"] for case in document["cases"]] == [[], []]
+    assert json.loads(call("history", "--since", "2027-01-01", "--json")) == {"cases": []}
+    assert "is as new" in call("history", "--case", IDS[0], "--since", "2027-01-01", status=2)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_cases_can_be_told_apart_at_any_width(
+    years: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out = call("history")
+    assert all(name in out for name in IDS)
+    assert all(len(line) <= width for line in out.splitlines())
 
 
 def test_history_of_one_case_with_its_plot(years: Path) -> None:
