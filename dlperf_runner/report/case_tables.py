@@ -89,10 +89,12 @@ def _whole(value: float | None) -> int | None:
 def _note(group: Sequence[Case], t: Labels) -> str:
     """What base the speed-ups have, and how much the intervals cover."""
     parts = []
-    bases = {case.get("base_case") for case in group if case["speedup"] is not None} - {None}
-    if bases:
-        parts.append(t("base", case=", ".join(sorted(map(str, bases)))))
-    elif all(case["speedup"] is None for case in group):
+    bases = {case.get("base_case") for case in group if case["speedup"] is not None}
+    for case in group:
+        if f"{case['nodes']}n{case['gpus_per_node']}g" in bases:
+            rate = f"{case['samples_per_second_median']:{_form(group)}}"
+            parts.append(t("base", case=f"{case['nodes']}n{case['gpus_per_node']}g", rate=rate))
+    if all(case["speedup"] is None for case in group):
         parts.append(t("no_base"))
     covers = {
         case["repeats"]: case["samples_per_second_ci_coverage"]
@@ -107,7 +109,7 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     estimators = dict.fromkeys(str(case["estimator"]) for case in group if case["estimator"])
     if estimators:
         parts.append(t("estimators", names=", ".join(estimators)))
-    return " ".join(parts)
+    return t("between_sentences").join(parts)
 
 
 # ---- the answer
@@ -140,11 +142,14 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
             speedup = f"{best['speedup']:.2f}"
             head += t("answer_speedup", speedup=speedup, base=base, efficiency=percent)
         found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
-        rest = t("separator").join(_details(best, len(own), found, t))
+        rest = t("separator").join(_details(best, own, found, t))
         yield Answer(head, rest, t("sentences", first=head, second=rest))
 
 
-def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Iterator[str]:
+def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[str]:
+    campaigns = {case["campaign"] for case in own}
+    if len(campaigns) > 1:
+        yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
     yield t("answer_setting", precision=best["precision"], batch=best["batch_size_per_device"])
     low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
     if low is not None and high is not None:
@@ -153,7 +158,7 @@ def _details(best: Case, cases: int, verdicts: Sequence[Case], t: Labels) -> Ite
         yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
     if best["speedup"] is None:
         yield t("answer_no_speedup")
-    yield t("answer_runs", n=best["repeats"], cases=cases)
+    yield t("answer_runs", n=best["repeats"], cases=len(own))
     counts = Counter(str(row["verdict"]) for row in verdicts)
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
@@ -305,9 +310,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["ratio"], ".3f"),
         span(row.get("ratio_low"), row.get("ratio_high"), ".3f"),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
-        cell(row.get("factors")),
-        cell(row.get("noted")),
-        cell(row.get("unknown")),
+        *(cell(t.conditions(row.get(name))) for name in ("factors", "noted", "unknown")),
         cell(publication or None),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,11 +30,27 @@ class Labels:
         """The text where there is one: of columns and verdicts, which others may add to."""
         return self.texts.get(key, default)
 
+    def conditions(self, text: str | None) -> str | None:
+        """`data (synthetic, real), XLA (unknown, yes)` in this language: names of conditions and
+        plain words; what a log or a publication says is left as it is."""
+        if text is None:
+            return None
+        english = load_labels("en").texts
+        own = {english[key]: self.texts[key] for key in english if key.startswith("factor_")}
+        said = {english[key]: self.texts[key] for key in english if key.startswith("word_")}
+        text = re.sub(rf"(?:^|(?<=, ))({_any(own)})(?= \(|, |$)", lambda match: own[match[1]], text)
+        text = re.sub(rf"(?<= \()({_any(said)})(?=, )", lambda match: said[match[1]], text)
+        return re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
+
     def place(self, nodes: int, devices: int) -> str:
         """How many devices on how many nodes, in words."""
         if devices == 1:
             return self("on_one_device")
         return self("on_one_node" if nodes == 1 else "on_devices", nodes=nodes, devices=devices)
+
+
+def _any(names: Iterable[str]) -> str:
+    return "|".join(map(re.escape, names))
 
 
 @cache
