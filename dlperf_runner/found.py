@@ -7,17 +7,16 @@ What is read: a campaign (runs/<case>/r<k>/run.json and its log), a tree like th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from io import FileIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import logs
 from .campaign import read_json
 from .case import Topology
 from .errors import UserError
-from .measure import nothing_found
+from .log_file import Log
 from .recorded import FoundRun, Known, planned_run
 from .validity import ValidityRules, rules_of
 
@@ -35,30 +34,52 @@ FLAT_NAME = re.compile(
 )
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 FLAT_DEVICES_PER_NODE = 8  # of the cluster of the NGC report; the names do not tell nodes
-_CHUNK = 2**20
 
 
-def find_runs(
-    directory: Path, known: Sequence[Known], problems: list[UserError]
-) -> Iterator[FoundRun]:
-    """Every run below the directory, in a stable order; adds to `problems` what cannot be read."""
+@dataclass(frozen=True)
+class Place:
+    """Where a run may be: its record in a campaign, with the rules of validity that this fixed, or
+    a log; with the names of the directories that this is in, from the nearest to the one that is
+    read."""
+
+    path: Path
+    is_record: bool
+    rules: ValidityRules | None = None
+    directories: tuple[str, ...] = ()
+
+    def size(self) -> int:
+        """Bytes that are to be read there, about."""
+        try:
+            if not self.is_record:
+                return self.path.stat().st_size
+            return sum(entry.stat().st_size for entry in os.scandir(self.path.parent))
+        except OSError:
+            return 0  # said when it is read
+
+
+def places(directory: Path, problems: list[UserError]) -> list[Place]:
+    """Every place below the directory, in a stable order; adds to `problems` what is wrong with
+    the campaign itself."""
     records = sorted(directory.glob("runs/*/*/run.json"), key=_natural)
     if records or (directory / "campaign.json").exists():
         rules = _rules(directory, problems)
-        for path in records:
-            try:
-                yield replace(planned_run(path, known), rules=rules)
-            except UserError as error:
-                problems.append(error)
-        return
-    for path in sorted(_log_files(directory), key=_natural):
-        try:
-            run = _named_run(path, directory, known)
-        except UserError as error:
-            problems.append(error)
-            continue
-        if run is not None:
-            yield run
+        return [Place(path, is_record=True, rules=rules) for path in records]
+    top, depth = directory.resolve().name, len(directory.parts)
+    return [
+        Place(path, is_record=False, directories=(*path.parts[depth:-1][::-1], top))
+        for path in sorted(_log_files(directory), key=_natural)
+    ]
+
+
+def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | None:
+    """The run at a place and its log; None for a file that is no log of a benchmark. A UserError
+    where it cannot be told what ran."""
+    if place.is_record:
+        run = replace(planned_run(place.path, known), rules=place.rules)
+        return run, Log(run.path)
+    log = Log(place.path)
+    named = _named_run(log, place.directories, known)
+    return None if named is None else (named, log)
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
@@ -90,12 +111,13 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 # ---- runs by name
 
 
-def _named_run(path: Path, directory: Path, known: Sequence[Known]) -> FoundRun | None:
+def _named_run(log: Log, directories: Sequence[str], known: Sequence[Known]) -> FoundRun | None:
     """The run that a log's path names; None for a file that is no log of a benchmark."""
+    path = log.path
     named = _TREE_NAME.fullmatch(path.stem) or FLAT_NAME.fullmatch(path.stem)
     if named is None:
         try:
-            form = format_of(path)
+            form = log.form
         except UserError:
             return None  # ansible.log, NOTES.txt
         raise UserError(
@@ -108,9 +130,8 @@ def _named_run(path: Path, directory: Path, known: Sequence[Known]) -> FoundRun 
     batch, repeat = int(parts["batch"]), int(parts["repeat"] or 1)
     if not batch:
         raise UserError("a batch size is at least 1", where=str(path), found=path.name)
-    ancestors = _ancestors(path, directory)
-    _check_batch_directory(path, ancestors, batch)
-    form = format_of(path)
+    _check_batch_directory(path, directories, batch)
+    form = log.form
     entry = _entry(path, parts, form.name, known)
     return FoundRun(
         path=path,
@@ -119,7 +140,7 @@ def _named_run(path: Path, directory: Path, known: Sequence[Known]) -> FoundRun 
         model=entry.model,
         precision=parts["precision"],
         batch_size_per_device=batch,
-        topology=_topology(path, parts, ancestors),
+        topology=_topology(path, parts, directories),
         repeat=repeat,
         rule=entry.rule,
         log_format=form.name,
@@ -127,14 +148,8 @@ def _named_run(path: Path, directory: Path, known: Sequence[Known]) -> FoundRun 
     )
 
 
-def _ancestors(path: Path, directory: Path) -> list[str]:
-    """Names of the directories that the log is in, from the nearest to `directory` itself."""
-    inner = path.relative_to(directory).parts[:-1]
-    return [*reversed(inner), directory.resolve().name]
-
-
-def _check_batch_directory(path: Path, ancestors: Iterable[str], batch: int) -> None:
-    for name in ancestors:
+def _check_batch_directory(path: Path, directories: Iterable[str], batch: int) -> None:
+    for name in directories:
         match = _BATCH_DIRECTORY.fullmatch(name)
         if match and int(match[1]) != batch:
             raise UserError(
@@ -206,41 +221,3 @@ def _entry(
         expected=f"one of {names}" if names else "a workload with this log format",
         found=parts["short"],
     )
-
-
-# ---- the logs themselves
-
-
-def format_of(path: Path) -> logs.Format:
-    """The format of a log; a UserError where it has none, or is no text."""
-    try:
-        with open_log(path) as file:
-            form = logs.detect(file)
-    except logs.LineError as error:
-        raise UserError(
-            error.problem,
-            where=f"{path}:{error.line}",
-            expected=error.expected,
-            found=error.found,
-        ) from None
-    if form is None:
-        raise nothing_found(list(logs.formats().values()), str(path), _lines(path))
-    return form
-
-
-def _lines(path: Path) -> int:
-    lines, last = 0, b"\n"
-    with open_log(path) as file:
-        while chunk := file.read(_CHUNK):
-            lines += chunk.count(b"\n")
-            last = chunk[-1:]
-    return lines + (last != b"\n")
-
-
-def open_log(path: Path) -> FileIO:
-    try:
-        return FileIO(path)
-    except OSError as error:
-        raise UserError(
-            "the log cannot be read", where=str(path), found=error.strerror or str(error)
-        ) from None

@@ -9,86 +9,32 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean, harmonic_mean
 
-from .case import Topology
 from .errors import UserError
-from .logs.records import Format, Header, LineError, Step
+from .estimates import Expected, Measured, Rule, in_window, measured
+from .logs.records import Columns, Format, Header, LineError, Step, columns
 
-SAMPLES_PER_SECOND = "samples_per_second"
 # No cluster trains faster; sums of such numbers are still finite.
 FASTEST = 1e12
 
 
-@dataclass(frozen=True)
-class Rule:
-    """How a publication makes one number of a log.
-
-    Steps count from 1; the first `warmup_steps` of `total_steps` are not measured. `log_every`:
-    the log has a line every n steps, unless the log itself states another interval.
-    `rates_are_per` (world, node, device): what a printed rate counts. `round_rates_to`: digits to
-    which each rate is rounded before it is used. `drop_first_values`: rates left out besides the
-    warm-up. `final_value_from_world_size`: from this many devices on, the rate that the program
-    prints at its end is the number. `surplus_steps`: lines that a program prints beyond
-    `total_steps` before it stops. `round_value_to`: digits of the result.
-    """
-
-    total_steps: int
-    warmup_steps: int
-    estimator: str = "mean_of_rates"
-    log_every: int = 1
-    rates_are_per: str = "world"
-    round_rates_to: int | None = None
-    drop_first_values: int = 0
-    final_value_from_world_size: int | None = None
-    surplus_steps: int = 0
-    round_value_to: int = 2
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the run should be; `by` says who says so: the plan, or the file's name."""
-
-    by: str
-    topology: Topology
-    precision: str
-    batch_size_per_device: int
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A number, never without its unit and its estimator."""
-
-    metric: str
-    value: float
-    unit: str
-    estimator: str
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a log came to. `confirmed` is what the log itself states, and does not contradict."""
-
-    measurements: tuple[Measurement, ...]
-    confirmed: frozenset[str]
-    notes: tuple[str, ...] = ()
-
-
 @dataclass
 class _Window:
-    """The part of a log that is measured, as it goes by."""
+    """What of a log has gone by: the steps that count, and all lines with their rates, which are
+    more where several processes print each step."""
 
-    rates: list[float] = field(default_factory=list)
-    times: list[tuple[int, float | None]] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    lines_of_rates: list[Step] = field(default_factory=list)
     final: float | None = None
-    losses: list[tuple[int, float]] = field(default_factory=list)
-    last: Step | None = None
-    steps: int = 0
     every: int = 1
     # Of processes that print every step into one log, unsigned: who they are, and how many lines
     # a step has by now.
     writers: set[int] = field(default_factory=set)
     lines: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def last(self) -> Step | None:
+        return self.steps[-1] if self.steps else None
 
 
 def measure(
@@ -97,10 +43,9 @@ def measure(
     rule: Rule,
     expected: Expected,
     name: str,
-    steps: list[Step] | None = None,
-) -> Measured:
-    """The measurements of one run; `name` is the log's, for errors. `steps`, where given, gets the
-    lines that count, warm-up included.
+) -> tuple[Measured, Columns]:
+    """The measurements of one run, and the steps that count, warm-up included; `name` is the log's,
+    for errors.
 
     samples_per_second is the number that the rule asks for. samples_per_second_<estimator> are
     the same by the estimators that the rule does not ask for. Raises UserError where the log
@@ -111,7 +56,7 @@ def measure(
     rank: int | None = None
     for record in _located(records, name):
         if isinstance(record, Header):
-            confirmed |= _confirm(record, rule, expected, name)
+            confirmed |= confirm(record, rule, expected, name)
             window.every = record.log_every or window.every
             if record.writer is not None:
                 window.writers.add(record.writer)
@@ -125,25 +70,19 @@ def measure(
         ):
             continue
         _check_rate(record.samples_per_second, record, name)
+        window.lines_of_rates.append(record)
         if _is_another_writers(window, record):
-            _take_rate(window, record, rule, expected)
             continue
         _check_step(form, rule, window, record, name)
         _check_writers(window, name, before=record)
-        window.last = record
-        window.steps += 1
+        window.steps.append(record)
         if len(window.writers) > 1:
             window.lines[record.step] = 1
-        if steps is not None:
-            steps.append(record)
-        _take(window, record, rule, expected)
     _check_end(form, rule, window, name)
-    values = _estimates(window, rule, expected)
-    return Measured(
-        measurements=(*_named(values, rule, expected, name), *_losses(window)),
-        confirmed=frozenset(confirmed),
-        notes=_loss_notes(window, name),
-    )
+    found = columns(window.steps, window.final)
+    lines = columns(window.lines_of_rates)
+    rates = in_window(lines.steps, lines.samples_per_second, rule)
+    return measured(found, rates, frozenset(confirmed), rule, expected, name), found
 
 
 def nothing_found(forms: Sequence[Format], name: str, lines: int) -> UserError:
@@ -170,7 +109,7 @@ def _located(records: Iterable[Step | Header], name: str) -> Iterator[Step | Hea
         ) from None
 
 
-def _confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[str]:
+def confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[str]:
     """What this line states, if it agrees with what is expected."""
     # Automatic mixed precision is what some programs call training in fp16.
     precision = header.precision
@@ -204,7 +143,7 @@ def _check_rate(value: float, record: Step | Header, name: str) -> None:
         )
 
 
-def _first(form: Format, rule: Rule, every: int) -> int:
+def first_step(form: Format, rule: Rule, every: int) -> int:
     """The first step that has a line."""
     first = 1 if form.zero_based else every
     if form.silent_warmup and first <= rule.warmup_steps:
@@ -217,11 +156,11 @@ def _next(form: Format, rule: Rule, window: _Window, step: int) -> int:
     than the rule's has nothing missing, so that interval is taken over."""
     last = window.last
     if last is None:
-        first = _first(form, rule, window.every)
+        first = first_step(form, rule, window.every)
         if 0 < step < first and not form.zero_based:
             window.every = first = step
         return first
-    if window.steps == 1 and 0 < step - last.step < window.every:
+    if len(window.steps) == 1 and 0 < step - last.step < window.every:
         window.every = step - last.step
     return last.step + window.every
 
@@ -280,7 +219,7 @@ def _check_writers(window: _Window, name: str, before: Step | None = None) -> No
 
 
 def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
-    first = _first(form, rule, window.every)
+    first = first_step(form, rule, window.every)
     wanted = first + (rule.total_steps - first) // window.every * window.every
     if window.last is None:
         raise UserError(
@@ -298,87 +237,3 @@ def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
             hint="truncated? the run may have ended early",
         )
     _check_writers(window, name)
-
-
-def _take(window: _Window, step: Step, rule: Rule, expected: Expected) -> None:
-    """Keep of a step what is measured."""
-    if step.loss is not None:
-        # The first, the last, and the first that is none.
-        kept = window.losses
-        if len(kept) > 1 and math.isfinite(kept[-1][1]):
-            kept.pop()
-        if not kept or math.isfinite(kept[-1][1]):
-            kept.append((step.step, step.loss))
-    if _take_rate(window, step, rule, expected):
-        window.times.append((step.step, step.unix_time))
-
-
-def _take_rate(window: _Window, step: Step, rule: Rule, expected: Expected) -> bool:
-    """Keep the rate of a step that is measured; whether it is one."""
-    if not rule.warmup_steps < step.step <= rule.total_steps:
-        return False
-    rate = step.samples_per_second
-    if rule.round_rates_to is not None:
-        rate = round(rate, rule.round_rates_to)
-    window.rates.append(rate * world_scale(rule, expected.topology))
-    return True
-
-
-def world_scale(rule: Rule, topology: Topology) -> int:
-    """By what a printed rate is multiplied, to be that of the world."""
-    if rule.rates_are_per == "world":  # once for every step of every log
-        return 1
-    return {"node": topology.nodes, "device": topology.world_size}[rule.rates_are_per]
-
-
-def _estimates(window: _Window, rule: Rule, expected: Expected) -> dict[str, float]:
-    """The rate of the world by every estimator that the log allows."""
-    values: dict[str, float] = {}
-    rates = window.rates[rule.drop_first_values :]
-    if rates:
-        values["mean_of_rates"] = fmean(rates)
-        # Samples over time, where every rate covers as many samples.
-        if min(rates) > 0:
-            values["harmonic_mean_of_rates"] = harmonic_mean(rates)
-    # From the line of the first step that counts to that of the last.
-    stamps = [(step, time) for step, time in window.times[rule.drop_first_values :] if time]
-    if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
-        samples = expected.batch_size_per_device * expected.topology.world_size
-        steps = stamps[-1][0] - stamps[0][0]
-        values["time_stamps"] = samples * steps / (stamps[-1][1] - stamps[0][1])
-    if window.final is not None:
-        values["final_value"] = window.final
-    return values
-
-
-def _named(
-    values: dict[str, float], rule: Rule, expected: Expected, name: str
-) -> Iterator[Measurement]:
-    chosen = rule.estimator
-    large = rule.final_value_from_world_size
-    if large is not None and expected.topology.world_size >= large:
-        chosen = "final_value"
-    if chosen not in values:
-        raise UserError(
-            f"the log does not allow the estimator {chosen}",
-            where=name,
-            expected="the rate that the program prints at its end"
-            if chosen == "final_value"
-            else "rates after the warm-up",
-            found=", ".join(values) or "none",
-        )
-    for estimator, value in sorted(values.items(), key=lambda item: item[0] != chosen):
-        suffix = "" if estimator == chosen else f"_{estimator}"
-        rounded = round(value, rule.round_value_to)
-        yield Measurement(SAMPLES_PER_SECOND + suffix, rounded, "samples/s", estimator)
-
-
-def _losses(window: _Window) -> Iterator[Measurement]:
-    for metric, (_, loss) in zip(("loss_first", "loss_last"), window.losses, strict=False):
-        if math.isfinite(loss):
-            yield Measurement(metric, loss, "1", "as_printed")
-
-
-def _loss_notes(window: _Window, name: str) -> tuple[str, ...]:
-    bad = [step for step, loss in window.losses if not math.isfinite(loss)]
-    return (f"{name}: the loss is no finite number from step {bad[0]} on",) if bad else ()

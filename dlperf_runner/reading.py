@@ -4,17 +4,21 @@ many are read at once."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import FileIO
 from typing import Any
 
 from . import logs
 from .errors import UserError
-from .found import format_of, open_log
-from .logs.records import Step
-from .measure import Expected, Measured, Measurement, measure, world_scale
-from .recorded import FoundRun
+from .estimates import Expected, Measured, Measurement, world_scale
+from .found import Place, run_at
+from .log_file import Log
+from .logs.records import Columns
+from .logs.whole import take
+from .measure import measure
+from .measure_whole import measure_whole
+from .recorded import FoundRun, Known
 from .steady import measurements, steadiness
 from .validity import VALID, Verdict, catalogued_rules, judge
 
@@ -39,9 +43,9 @@ class RunSeries:
 @dataclass(frozen=True)
 class Reading:
     """What a run's log came to: `measured` and the log's SHA-256, or the `problem`; and whether it
-    is a measurement by the rules of validity."""
+    is a measurement by the rules of validity. `run` is None where it cannot be told what ran."""
 
-    run: FoundRun
+    run: FoundRun | None
     measured: Measured | None = None
     log_sha256: str | None = None
     problem: UserError | None = None
@@ -49,17 +53,26 @@ class Reading:
     verdict: Verdict = VALID
 
 
-def read_run(run: FoundRun, with_series: bool = False) -> Reading:
-    """Read and measure the log of a run that has one."""
-    steps: list[Step] = []
+def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Reading | None:
+    """Find and measure the run at a place; None for a file that is no log of a benchmark."""
     try:
-        measured, digest = _measured(run, steps)
+        found = run_at(place, known)
+    except UserError as error:
+        return Reading(None, problem=error)
+    return found and read_run(*found, with_series)
+
+
+def read_run(run: FoundRun, log: Log, with_series: bool = False) -> Reading:
+    """Measure the log of a run, where it has one."""
+    if run.why_not is not None:
+        return Reading(run)
+    try:
+        measured, columns, digest = _measured(run, log)
     except UserError as error:
         return Reading(run, problem=error)
-    series = _series(run, steps)
+    series = _series(run, columns)
     measured = replace(measured, measurements=(*measured.measurements, *_steadiness(series)))
-    losses = [step.loss for step in steps]
-    verdict = judge(run, [step.step for step in steps], losses, run.rules or catalogued_rules())
+    verdict = judge(run, columns.steps, columns.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, series=series if with_series else None, verdict=verdict)
 
 
@@ -70,37 +83,39 @@ def _steadiness(series: RunSeries | None) -> Iterator[Measurement]:
     return measurements(found) if found else iter(())
 
 
-def _measured(run: FoundRun, steps: list[Step]) -> tuple[Measured, str]:
-    name = str(run.path)
-    # Of a log that no plan names, the format was found by looking into it.
-    planned = run.expected_by == "the plan"
-    form = format_of(run.path) if planned else logs.formats()[run.log_format]
-    if form.name != run.log_format:
+def _measured(run: FoundRun, log: Log) -> tuple[Measured, Columns, str]:
+    name = str(log.path)
+    if log.form.name != run.log_format:
         raise UserError(
             "the log is of another format than its workload's",
             where=name,
             expected=run.log_format,
-            found=form.name,
+            found=log.form.name,
         )
     if run.rule is None:
         raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
     expected = Expected(run.expected_by, run.topology, run.precision, run.batch_size_per_device)
+    if log.data is not None and (taken := take(log.form, log.data)) is not None:
+        whole = measure_whole(log.form, *taken, run.rule, expected, name)
+        if whole is not None:
+            return whole, taken[1], hashlib.sha256(log.data).hexdigest()
     digest = hashlib.sha256()
-    with open_log(run.path) as file:
-        records = form.parse(logs.candidates(form, _Tee(file, digest)))
-        return measure(form, records, run.rule, expected, name, steps), digest.hexdigest()
+    with log.stream() as stream:
+        lines = logs.candidates(log.form, _Tee(stream, digest))
+        by_line = measure(log.form, log.form.parse(lines), run.rule, expected, name)
+    return *by_line, digest.hexdigest()
 
 
-def _series(run: FoundRun, steps: list[Step]) -> RunSeries | None:
+def _series(run: FoundRun, found: Columns) -> RunSeries | None:
     if run.rule is None:
         return None
-    scale = world_scale(run.rule, run.topology)
+    rates, scale = found.samples_per_second, world_scale(run.rule, run.topology)
     return RunSeries(
         run,
-        steps=tuple(step.step for step in steps),
-        samples_per_second=tuple(step.samples_per_second * scale for step in steps),
-        unix_times=tuple(step.unix_time for step in steps),
-        losses=tuple(step.loss for step in steps),
+        steps=tuple(found.steps),
+        samples_per_second=tuple(rates if scale == 1 else [rate * scale for rate in rates]),
+        unix_times=tuple(found.unix_times),
+        losses=tuple(found.losses),
         warmup_steps=run.rule.warmup_steps,
         total_steps=run.rule.total_steps,
     )
@@ -110,7 +125,7 @@ def _series(run: FoundRun, steps: list[Step]) -> RunSeries | None:
 class _Tee:
     """A file whose bytes are digested as they are read."""
 
-    file: FileIO
+    file: io.BufferedReader | io.BytesIO
     digest: Any
 
     def readinto(self, buffer: memoryview, /) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .case import Topology
 from .errors import UserError
-from .measure import Rule
+from .estimates import Rule
 
 if TYPE_CHECKING:
     from .validity import ValidityRules

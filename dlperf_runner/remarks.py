@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .estimates import SAMPLES_PER_SECOND
 from .intervals import FEW, median_rank, outliers
-from .measure import SAMPLES_PER_SECOND
 from .stats import CASE
 
 if TYPE_CHECKING:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from . import logs
 from .errors import UserError
-from .found import find_runs
+from .estimates import SAMPLES_PER_SECOND, Measurement, Rule
+from .found import Place, places
 from .frame import Row, make_frame
-from .measure import SAMPLES_PER_SECOND, Measurement, Rule
-from .reading import Reading, RunSeries, read_run
+from .reading import Reading, RunSeries, read
 from .recorded import FoundRun, Known
 from .stats import GPU_MEMORY
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[Iterable[Reading], int], Iterable[Reading]]
+Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
 
 # Below both a second process costs more than it saves.
 MANY_BYTES = 64 * 2**20
@@ -67,8 +67,14 @@ def load_results(
         found = "a file" if directory.exists() else "nothing"
         raise UserError("there is no such directory", where=str(directory), found=found)
     problems: list[UserError] = []
-    runs = list(find_runs(directory, known, problems))
-    if not runs and not problems:
+    where = places(directory, problems)
+    results = Results(directory, frame=make_frame(()), problems=problems)
+    rows: list[Row] = []
+    digests: dict[tuple[object, str], Path] = {}
+    readings = _readings(where, known, with_series, jobs)
+    for reading in progress(readings, len(where)) if progress else readings:
+        rows += _rows(reading, results, digests) if reading else ()
+    if not results.runs and not problems:
         raise UserError(
             "there are no logs here",
             where=str(directory),
@@ -76,12 +82,6 @@ def load_results(
             " or tf_gpu8_amp_bs256.txt",
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
-    results = Results(directory, frame=make_frame(()), runs=runs, problems=problems)
-    rows: list[Row] = []
-    digests: dict[tuple[object, str], Path] = {}
-    readings = _readings(runs, with_series, jobs)
-    for reading in progress(readings, len(runs)) if progress else readings:
-        rows += _rows(reading, results, digests)
     results.frame = make_frame(rows)
     results.notes += _about_validity(results)
     return results
@@ -115,33 +115,23 @@ def catalogued() -> Iterator[Known]:
             )
 
 
-def _readings(runs: Sequence[FoundRun], with_series: bool, jobs: int | None) -> Iterator[Reading]:
-    """What each run came to, in their order; a run without a log is not read."""
-    to_read = [run for run in runs if run.why_not is None]
-    read = _read_all(to_read, with_series, _jobs(to_read) if jobs is None else jobs)
-    for run in runs:
-        yield next(read) if run.why_not is None else Reading(run)
-
-
-def _jobs(runs: Sequence[FoundRun]) -> int:
-    size = 0
-    for run in runs:
-        try:
-            size += run.path.stat().st_size
-        except OSError:
-            continue  # said when it is read
-    few = size < MANY_BYTES and len(runs) < MANY_LOGS
-    return 1 if few else len(os.sched_getaffinity(0))
-
-
-def _read_all(runs: Sequence[FoundRun], with_series: bool, jobs: int) -> Iterator[Reading]:
-    read = partial(read_run, with_series=with_series)
-    if jobs == 1 or len(runs) < 2:
-        yield from map(read, runs)
+def _readings(
+    found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+) -> Iterator[Reading | None]:
+    """What each place came to, in their order."""
+    read_there = partial(read, known=known, with_series=with_series)
+    jobs = _jobs(found) if jobs is None else jobs
+    if jobs == 1 or len(found) < 2:
+        yield from map(read_there, found)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        chunk = max(1, min(64, len(runs) // (4 * jobs)))
-        yield from pool.map(read, runs, chunksize=chunk)
+        chunk = max(1, min(64, len(found) // (4 * jobs)))
+        yield from pool.map(read_there, found, chunksize=chunk)
+
+
+def _jobs(found: Sequence[Place]) -> int:
+    few = len(found) < MANY_LOGS and sum(place.size() for place in found) < MANY_BYTES
+    return 1 if few else len(os.sched_getaffinity(0))
 
 
 def _rows(
@@ -149,6 +139,10 @@ def _rows(
 ) -> Iterator[Row]:
     """The rows of a run; what is to be said of it is added to the results."""
     run, measured = reading.run, reading.measured
+    if run is None:
+        results.problems += [reading.problem] if reading.problem else []
+        return
+    results.runs.append(run)
     if run.why_not is not None:
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
         yield _row(run, None, why=run.why_not)

@@ -16,6 +16,7 @@ from .reader import CHUNK, CONTEXT, Candidates, Readable
 from .records import Format, Header, Line, LineError, Step
 
 __all__ = [
+    "FIRST",
     "Candidates",
     "Format",
     "Header",
@@ -25,11 +26,12 @@ __all__ = [
     "Step",
     "candidates",
     "detect",
+    "detect_early",
     "formats",
     "parse_tail",
 ]
 
-_FIRST_CHUNK = 2**13  # most logs have a step early, and many markers are looked for
+FIRST = 2**13  # most logs have a step early, and many markers are looked for
 
 
 @functools.cache
@@ -52,11 +54,33 @@ def candidates(
 
 def detect(stream: Readable) -> Format | None:
     """The format that the first line with a rate has; None where no line has one."""
-    markers = dict.fromkeys(m for form in formats().values() for m in form.step_markers)
-    for line in Candidates(stream, tuple(markers), chunk=_FIRST_CHUNK):
-        for form in formats().values():
-            if any(marker in line[1] for marker in form.step_markers) and _is_step(form, line):
-                return form
+    for line in Candidates(stream, _step_markers(), chunk=FIRST):
+        if form := _format_of(line):
+            return form
+    return None
+
+
+def detect_early(data: bytes) -> Format | None:
+    """The same from the beginning of a log, where the first line with a marker is a plain one;
+    else None."""
+    if not data.isascii() or b"\r" in data:
+        return None
+    head = data.decode("ascii")
+    places = [at for marker in _step_markers() if (at := head.find(marker)) >= 0]
+    if not places or (end := head.find("\n", min(places))) < 0:
+        return None
+    return _format_of((0, head[head.rfind("\n", 0, end) + 1 : end]))
+
+
+@functools.cache
+def _step_markers() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(m for form in formats().values() for m in form.step_markers))
+
+
+def _format_of(line: Line) -> Format | None:
+    for form in formats().values():
+        if any(marker in line[1] for marker in form.step_markers) and _is_step(form, line):
+            return form
     return None
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Format, Header, Line, Step
+from .records import Columns, Format, Header, Line, Step
 
 _ENTRY = re.compile(
     r"(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - )?"
@@ -59,12 +59,31 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         yield Header(line=number, world_size=text.count(number, "number of GPUs", world[1]))
 
 
+def columns(lines: str) -> Columns | None:
+    """The steps of a whole log, and its last rate over the whole run."""
+    entries = _ENTRY.findall(lines)
+    steps = [entry for entry in entries if entry[1] and entry[2] == "total_ips"]
+    stamps, numbers, _, rates = text.transposed(steps, 4)
+    means = [printed for _, _, key, printed in entries if key == "train_throughput"]
+    speeds, final = text.numbers(rates), text.numbers(means[-1:] or ["0"])
+    if speeds is None or final is None or len(steps) + len(means) < len(entries):
+        return None
+    return Columns(
+        [int(number) + 1 for number in numbers],
+        speeds,
+        [None] * len(speeds),
+        [text.unix_time(stamp) for stamp in stamps],
+        final[0] if means else None,
+    )
+
+
 FORMAT = Format(
     name="dllogger",
     sample="DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882",
     step_markers=("total_ips", "train_throughput"),
     head_markers=(" PARAMETER ", "Num GPUs "),
     parse=parse,
+    columns=columns,
     zero_based=True,
     silent_warmup=True,
 )

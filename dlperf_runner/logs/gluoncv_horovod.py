@@ -16,11 +16,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Format, Header, Line, Step
+from .records import Columns, Format, Header, Line, Step
 
 _ENTRY = re.compile(
     r"Epoch\[0\] (?:Rank\[\d+\] )?Batch\[(\d{1,12})\]"
-    r"(?:\s+Speed: (\S+) samples/sec| Loss\[([^\]]*)\])",
+    r"(?:[^\S\n]+Speed: (\S+) samples/sec| Loss\[([^\]\n]*)\])",
     re.ASCII,
 )
 _WORLD = re.compile(r"\bworld_size=(\d+)", re.ASCII)
@@ -57,6 +57,19 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         yield Header(line=number, world_size=text.count(number, "world size", world[1]))
 
 
+def columns(lines: str) -> Columns | None:
+    """The steps of a whole log, each with its loss before it, or none of them with one."""
+    batches, rates, losses = text.transposed(_ENTRY.findall(lines), 3)
+    if any(losses):
+        if batches[::2] != batches[1::2] or any(rates[::2]):
+            return None
+        batches, rates, losses = batches[::2], rates[1::2], losses[::2]
+    speeds, known = text.numbers(rates), text.optional_numbers(losses)
+    if speeds is None or known is None:
+        return None
+    return Columns(list(map(int, batches)), speeds, known, [None] * len(speeds))
+
+
 FORMAT = Format(
     name="gluoncv_horovod",
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
@@ -64,4 +77,5 @@ FORMAT = Format(
     step_markers=("] Batch[",),
     head_markers=("Namespace(", "world_size="),
     parse=parse,
+    columns=columns,
 )

@@ -15,11 +15,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Format, Header, Line, Step
+from .records import Columns, Format, Header, Line, Step
 
 _ENTRY = re.compile(
-    r"(?:Epoch|Iter)\[0\] Batch \[(?:\d+-)?(\d{1,12})\]\s+Speed: (\S+) samples/sec"
-    r"(?:\s+acc=\S+\s+lossvalue=(\S+))?",
+    r"(?:Epoch|Iter)\[0\] Batch \[(?:\d+-)?(\d{1,12})\][^\S\n]+Speed: (\S+) samples/sec"
+    r"(?:[^\S\n]+acc=\S+[^\S\n]+lossvalue=(\S+))?",
     re.ASCII,
 )
 _MAX_STEPS = re.compile(r"'max_steps': ([1-9]\d*)", re.ASCII)
@@ -51,10 +51,20 @@ def _header(number: int, line: str) -> Header:
     )
 
 
+def columns(lines: str) -> Columns | None:
+    """The steps of a whole log."""
+    batches, rates, losses = text.transposed(_ENTRY.findall(lines), 3)
+    speeds, known = text.numbers(rates), text.optional_numbers(losses)
+    if speeds is None or known is None:
+        return None
+    return Columns(list(map(int, batches)), speeds, known, [None] * len(speeds))
+
+
 FORMAT = Format(
     name="mxnet_speedometer",
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     step_markers=("samples/sec",),
     head_markers=("Namespace(",),
     parse=parse,
+    columns=columns,
 )

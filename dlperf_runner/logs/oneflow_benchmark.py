@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Format, Header, Line, Step
+from .records import Columns, Format, Header, Line, Step
 
 _ENTRY = re.compile(
     r"train: epoch 0, iter (\d{1,12}),(?: loss: ([^\s,]+),)?(?: top_\w+: [^\s,]+,)*"
@@ -58,6 +58,16 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         yield Header(line=number, precision="fp16" if "use_fp16 = True" in line else "fp32")
 
 
+def columns(lines: str) -> Columns | None:
+    """The steps of a whole log."""
+    iterations, losses, rates, times = text.transposed(_ENTRY.findall(lines), 4)
+    speeds, known = text.numbers(rates), text.optional_numbers(losses)
+    stamps = text.optional_numbers(times)
+    if speeds is None or known is None or stamps is None:
+        return None
+    return Columns(list(map(int, iterations)), speeds, known, stamps)
+
+
 FORMAT = Format(
     name="oneflow_benchmark",
     sample="train: epoch 0, iter 20, loss: 6.505637, ..., samples/s: 288.088",
@@ -70,4 +80,5 @@ FORMAT = Format(
         "use_fp16 = ",
     ),
     parse=parse,
+    columns=columns,
 )

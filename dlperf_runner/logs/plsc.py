@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Format, Header, Line, Step
+from .records import Columns, Format, Header, Line, Step
 
 _ENTRY = re.compile(
     r"(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \S+ )?"
@@ -65,6 +65,16 @@ def _headers(number: int, line: str) -> Iterator[Header]:
         yield Header(line=number, total_steps=text.count(number, "number of steps", steps[1]))
 
 
+def columns(lines: str) -> Columns | None:
+    """The steps of a whole log, of one trainer."""
+    stamps, batches, losses, rates = text.transposed(_ENTRY.findall(lines), 4)
+    speeds, known = text.numbers(rates), text.numbers(losses)
+    if speeds is None or known is None:
+        return None
+    times = [text.unix_time(stamp) for stamp in stamps]
+    return Columns([int(batch) + 1 for batch in batches], speeds, known, times)
+
+
 FORMAT = Format(
     name="plsc",
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
@@ -74,5 +84,6 @@ FORMAT = Format(
         *("Set dtype to", "Set number of batches to", "Use mixed precision training:"),
     ),
     parse=parse,
+    columns=columns,
     zero_based=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +22,28 @@ class Step(NamedTuple):
     loss: float | None = None
     unix_time: float | None = None
     rank: int | None = None
+
+
+class Columns(NamedTuple):
+    """Steps as columns of equal length, each as in Step; and the rate over the whole run, where
+    the program prints one."""
+
+    steps: Sequence[int]
+    samples_per_second: Sequence[float]
+    losses: Sequence[float | None]
+    unix_times: Sequence[float | None]
+    final_samples_per_second: float | None = None
+
+
+def columns(steps: Sequence[Step], final: float | None = None) -> Columns:
+    """Steps, and the rate over the whole run, as columns."""
+    return Columns(
+        [step.step for step in steps],
+        [step.samples_per_second for step in steps],
+        [step.loss for step in steps],
+        [step.unix_time for step in steps],
+        final,
+    )
 
 
 @dataclass(frozen=True)
@@ -69,7 +91,8 @@ class Format:
     `step_markers` are looked for in the whole log, `head_markers` only up to the first line that
     has a step marker. `sample` is a line with a rate, for messages. `zero_based`: the log counts
     iterations from 0, so its first line is that of step 1. `silent_warmup`: nothing is printed
-    during warm-up.
+    during warm-up. `columns` takes lines with step markers, without tags of mpirun, all at once;
+    it gives what `parse` does, or None where a line is odd. It may be left out: it saves time.
     """
 
     name: str
@@ -77,5 +100,6 @@ class Format:
     step_markers: tuple[str, ...]
     head_markers: tuple[str, ...]
     parse: Callable[[Iterable[Line]], Iterator[Step | Header]]
+    columns: Callable[[str], Columns | None] | None = None
     zero_based: bool = False
     silent_warmup: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from .records import CUT, Line, LineError
@@ -15,6 +15,7 @@ _TIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \
 _RANK = r"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rf"(?:(?:{_TIME})?{_RANK}|{_TIME})<std(?:out|err|diag)>:(?(job) ?)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)", re.ASCII)
+_PLAIN = re.compile(r"\d+\.?\d*(?: \d+\.?\d*)*", re.ASCII)
 
 
 def by_rank(lines: Iterable[Line]) -> Iterator[tuple[int, str, int | None]]:
@@ -64,6 +65,21 @@ def optional_number(printed: str | None) -> float | None:
     if printed is None or not (_is_plain(printed) or _NUMBER.fullmatch(printed.lower())):
         return None
     return float(printed)
+
+
+def transposed(entries: Sequence[tuple[str, ...]], width: int) -> Sequence[tuple[str, ...]]:
+    """The columns of entries that have so many."""
+    return list(zip(*entries, strict=True)) or [()] * width
+
+
+def numbers(printed: Sequence[str]) -> list[float] | None:
+    """The printed numbers; None unless each is nothing but digits, with or without a point."""
+    return list(map(float, printed)) if _PLAIN.fullmatch(" ".join(printed)) else None
+
+
+def optional_numbers(printed: Sequence[str]) -> Sequence[float | None] | None:
+    """The same of what each line has, or none of them has."""
+    return numbers(printed) if any(printed) else [None] * len(printed)
 
 
 def _is_plain(printed: str) -> bool:

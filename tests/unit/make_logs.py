@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from dlperf_runner.measure import Rule
+from dlperf_runner.estimates import Rule
 from dlperf_runner.summarize import Known
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,8 @@ from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, sp
 from dlperf_runner import logs
 from dlperf_runner.case import Topology
 from dlperf_runner.errors import UserError
-from dlperf_runner.measure import Expected, Measured, Rule, measure
+from dlperf_runner.estimates import Expected, Measured, Rule
+from dlperf_runner.measure import measure
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
 RESNET = RULES["mxnet-resnet50v1b.md"]
@@ -36,7 +37,7 @@ def run(
     expected = Expected("the plan", Topology.parse(topology), precision, batch)
     entry = logs.formats()[form]
     records = entry.parse(logs.candidates(entry, io.BytesIO(data)))
-    return measure(entry, records, rule, expected, "train.log")
+    return measure(entry, records, rule, expected, "train.log")[0]
 
 
 def values(measured: Measured) -> dict[str, float]:

@@ -27,7 +27,7 @@ from make_logs import (
 
 from dlperf_runner.catalog import load_catalog
 from dlperf_runner.errors import UserError
-from dlperf_runner.measure import Rule
+from dlperf_runner.estimates import Rule
 from dlperf_runner.summarize import Known, SummaryResult, catalogued
 from dlperf_runner.summarize import summarize as summarize_directory
 

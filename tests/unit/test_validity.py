@@ -11,7 +11,7 @@ import pytest
 from make_logs import KNOWN, campaign_run, gluoncv
 
 from dlperf_runner.case import Topology
-from dlperf_runner.found import find_runs
+from dlperf_runner.found import places, run_at
 from dlperf_runner.recorded import FoundRun
 from dlperf_runner.results import Results, load_results
 from dlperf_runner.stats import summarize
@@ -72,7 +72,8 @@ def gpu_run(
 
 def verdict(campaign: Path) -> Verdict:
     """Of the only run of a campaign."""
-    (run,) = find_runs(campaign, KNOWN, problems := [])
+    (place,) = places(campaign, problems := [])
+    run, _ = run_at(place, KNOWN) or pytest.fail("no run")
     assert problems == []
     return judge(run, [], [], run.rules or catalogued_rules())
 

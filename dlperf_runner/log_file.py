@@ -1,0 +1,68 @@
+"""A log on disk: in memory where it is small, and a stream where it is not."""
+
+from __future__ import annotations
+
+import io
+from functools import cached_property
+from pathlib import Path
+
+from . import logs
+from .errors import UserError
+from .measure import nothing_found
+
+# Of larger ones no more than a piece is in memory at any time.
+SMALL = 8 * 2**20
+_CHUNK = 2**20
+
+
+class Log:
+    """The log at a path, looked at once; a UserError where that cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def data(self) -> bytes | None:
+        """All of it; None where that is much."""
+        with self._file() as file:
+            data = file.read(SMALL + 1)
+        return data if len(data) <= SMALL else None
+
+    @cached_property
+    def form(self) -> logs.Format:
+        """Its format; a UserError where it has none, or is no text."""
+        if early := logs.detect_early(self.data[: logs.FIRST]) if self.data else None:
+            return early
+        try:
+            with self.stream() as stream:
+                form = logs.detect(stream)
+        except logs.LineError as error:
+            raise UserError(
+                error.problem,
+                where=f"{self.path}:{error.line}",
+                expected=error.expected,
+                found=error.found,
+            ) from None
+        if form is None:
+            raise nothing_found(list(logs.formats().values()), str(self.path), self._lines())
+        return form
+
+    def stream(self) -> io.BufferedReader | io.BytesIO:
+        """Its bytes from the beginning; to be closed."""
+        return self._file() if self.data is None else io.BytesIO(self.data)
+
+    def _file(self) -> io.BufferedReader:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise UserError(
+                "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
+            ) from None
+
+    def _lines(self) -> int:
+        lines, last = 0, b"\n"
+        with self.stream() as stream:
+            while chunk := stream.read(_CHUNK):
+                lines += chunk.count(b"\n")
+                last = chunk[-1:]
+        return lines + (last != b"\n")

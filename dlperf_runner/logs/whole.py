@@ -1,0 +1,69 @@
+"""A log in memory, taken at once: what the reader and a format's parser make of it line by line, in
+a fraction of the time.
+
+Only where nothing about it is odd. What is odd is left to the reader, which knows where it stands.
+"""
+
+from __future__ import annotations
+
+from . import text
+from .reader import CONTEXT
+from .records import Columns, Format, Header, LineError, Step
+
+_NO_LINE = 0
+
+
+def take(form: Format, data: bytes) -> tuple[list[Header], Columns] | None:
+    """What stands in front of the steps of a log, and all of its steps; None where it is to be read
+    line by line. The headers' lines are not known."""
+    if form.columns is None or not data.endswith(b"\n"):
+        return None  # without a newline, its last number may be the beginning of another
+    try:
+        whole = data.decode()
+    except UnicodeDecodeError:
+        return None
+    lines = _with_one_of(form.step_markers, whole)
+    if not lines:
+        return None
+    heads = _with_one_of(form.head_markers, whole[: whole.index(lines[0])])
+    steps = "\n".join(lines)
+    if max(map(len, lines + heads)) > CONTEXT or any("\r" in part for part in (*heads, steps)):
+        return None
+    if any(marker in steps for marker in form.head_markers):
+        return None
+    untagged = _untagged(lines) if "<std" in steps else steps
+    headers = _headers(form, heads)
+    if untagged is None or headers is None:
+        return None
+    columns = form.columns(untagged)
+    return None if columns is None else (headers, columns)
+
+
+def _with_one_of(markers: tuple[str, ...], whole: str) -> list[str]:
+    """The lines that have one of the markers."""
+    present = [marker for marker in markers if marker in whole]
+    lines = whole.split("\n") if present else []
+    match present:
+        case [only]:
+            return [line for line in lines if only in line]
+        case [one, other]:  # `any` takes several times as long
+            return [line for line in lines if one in line or other in line]
+    return [line for line in lines if any(marker in line for marker in present)]
+
+
+def _untagged(lines: list[str]) -> str | None:
+    """The lines without mpirun's tags; None where several ranks wrote them."""
+    texts, ranks = [], set()
+    for _, line, rank in text.by_rank((_NO_LINE, line) for line in lines):
+        texts.append(line)
+        ranks.add(rank)
+    return "\n".join(texts) if len(ranks) == 1 else None
+
+
+def _headers(form: Format, heads: list[str]) -> list[Header] | None:
+    try:
+        records = list(form.parse((_NO_LINE, line) for line in heads))
+    except LineError:
+        return None
+    headers = [record for record in records if not isinstance(record, Step)]
+    return headers if len(headers) == len(records) else None
