@@ -47,9 +47,11 @@ def diagnose(
     """
     findings: list[Finding] = []
     told = document["nodes"]
+    reached = sum(not facts.get("unreachable") for facts in told.values())
     for node in nodes:
         facts = told.get(node.name) or {"unreachable": "nobody asked it"}
-        findings += _of_node(node, stacks[node.stack], facts, document["ansible_core"])
+        stack, core = stacks[node.stack], document["ansible_core"]
+        findings += _of_node(node, stack, facts, core, reached - (node.name in told))
     findings += _of_cluster(nodes, told)
     return findings
 
@@ -64,7 +66,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _of_node(node: Node, stack: Stack, facts: Facts, core: str) -> Iterator[Finding]:
+def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> Iterator[Finding]:
     if facts.get("unreachable"):
         hint = "look at its name, its address, its sshd, and your key (ssh NODE true)"
         yield Finding(node.name, "reached", "failed", "by SSH", facts["unreachable"], hint)
@@ -92,8 +94,9 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str) -> Iterator[Find
     health = facts.get("health")
     if health and not health.get("failed"):
         yield _clock(node.name, health["time"], facts.get("asked"), facts.get("answered"))
+    called = (facts.get("ssh_mesh") or {}).get("called")
     for check_name, wanted, hint in (
-        ("ssh mesh", "reaches every other node", f"{PROVISION} --tags ssh_mesh"),
+        ("ssh mesh", _reached(called, others), f"{PROVISION} --tags ssh_mesh"),
         (
             "all-reduce",
             f"a sum over {node.interface or 'the network'}",
@@ -104,6 +107,12 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str) -> Iterator[Find
         if result is not None:
             failed = result.get("failed")
             yield judged(node.name, check_name, not failed, wanted, failed or "yes", hint)
+
+
+def _reached(called: int | None, others: int) -> str:
+    """What is asked of the mesh: in a large one, a node calls some of the others only."""
+    some = called is not None and called < others
+    return f"reaches {called} of {others} other nodes" if some else "reaches every other node"
 
 
 def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) -> Finding:

@@ -41,6 +41,8 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
         is_bad = result.get("failed") or result.get("unreachable")
         told = {"failed": one_line(result) if is_bad else None}
         found[name] = None if result.get("skipped") else told
+    if found["ssh_mesh"] is not None:
+        found["ssh_mesh"]["called"] = len(host.get("preflight_partners") or [])
     times = (host.get("preflight_asked"), host.get("preflight_answered"))
     found["asked"], found["answered"] = (float(time) if time else None for time in times)
     return found
@@ -55,6 +57,20 @@ def one_line(result: Mapping[str, Any]) -> str:
     return " ".join(said.split())[-600:]
 
 
+def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
+    """Whom a node calls, beginning with the one behind it, so that no node is called by all at once
+    (sshd turns away whoever comes eleventh).
+
+    All others in a cluster of up to `all_up_to`, and from the first node of any; else those that
+    are 1, 2, 4, 8, ... behind it: each node calls and is called a few times, over all of the mesh.
+    """
+    start = hosts.index(host)
+    others = [hosts[(start + step) % len(hosts)] for step in range(1, len(hosts))]
+    if len(hosts) <= all_up_to or start == 0:
+        return others
+    return [others[(1 << power) - 1] for power in range(len(others).bit_length())]
+
+
 def call(name: str, user: str) -> dict[str, Any]:
     """The command that shows that a node is reached: it must say who it is logged in as there."""
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
@@ -63,4 +79,8 @@ def call(name: str, user: str) -> dict[str, Any]:
 
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"preflight_call": call, "preflight_facts": facts}
+        return {
+            "preflight_call": call,
+            "preflight_facts": facts,
+            "preflight_partners": partners,
+        }
