@@ -289,6 +289,7 @@ def _finish(
     """Print or write the comparison; returns the exit status."""
     from .report.compare_junit import junit_cases, render
     from .report.layout import records
+    from .report.terminal import with_verdicts
 
     cases = records(table)
     undecided: list[Mapping[str, Any]] = []
@@ -305,7 +306,7 @@ def _finish(
     if as_json:
         _print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
     else:
-        print(rendered, end="")
+        print(with_verdicts(rendered, sys.stdout), end="")
     return status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,15 @@ from itertools import zip_longest
 from typing import TextIO
 
 COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
+_VERDICTS = {
+    **dict.fromkeys(("slower", "failed"), "red"),
+    **dict.fromkeys(("faster", "reproduced", "passed"), "green"),
+    **dict.fromkeys(("undecided", "not comparable", "perhaps slower"), "yellow"),
+}
+# A whole cell of a table, or what stands behind its name in a block of lines.
+_VERDICT = re.compile(
+    rf"(?:(?<=\| )|(?<=  )|(?<=: ))({'|'.join(_VERDICTS)})(?= +\||  |$)", re.MULTILINE
+)
 _GAP = 2
 _NARROWEST = 12  # of a column that may shrink
 
@@ -86,3 +96,8 @@ def coloured(text: str, colour: str, stream: TextIO) -> str:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
         return text
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
+
+
+def with_verdicts(text: str, stream: TextIO) -> str:
+    """A comparison with the verdicts in its tables coloured, where the stream wants it."""
+    return _VERDICT.sub(lambda match: coloured(match[1], _VERDICTS[match[1]], stream), text)

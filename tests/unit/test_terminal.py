@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_runner import progress
-from dlperf_runner.report.terminal import Column, coloured, columns, shortened
+from dlperf_runner.report.terminal import Column, coloured, columns, shortened, with_verdicts
 
 HEADER = (Column("case", shrinks=True), Column("n", right=True), Column("changed", wraps=True))
 NAME = "mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2"
@@ -75,6 +75,28 @@ def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
     assert coloured("failed", "red", Terminal()) == "failed"
+
+
+def test_verdicts_of_tables_are_coloured_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    red, yellow, end = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+    text = (
+        "b: results/slower\n\n"
+        "| 1n1g | -7.0% | slower              | failed     |\n"
+        "| 1n2g | +0.0% | no difference shown | undecided  |\n"
+        "1n4g  -7.0%  perhaps slower  passed\n"
+        "  verdict: not comparable\n"
+        "5 slower, 1 no difference shown.\n"
+    )
+    shown = with_verdicts(text, Terminal())
+    assert f"| {red}slower{end}              | {red}failed{end}     |" in shown
+    assert f"| no difference shown | {yellow}undecided{end}  |" in shown
+    assert f"  {yellow}perhaps slower{end}  \x1b[32mpassed{end}\n" in shown
+    assert f"verdict: {yellow}not comparable{end}\n" in shown
+    assert shown.startswith("b: results/slower\n")
+    assert shown.endswith("\n5 slower, 1 no difference shown.\n")
+    assert with_verdicts(text, io.StringIO()) == text
 
 
 def test_progress_only_on_a_terminal_and_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
