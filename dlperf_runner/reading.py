@@ -11,7 +11,7 @@ from typing import Any
 
 from . import logs
 from .errors import UserError
-from .estimates import Expected, Measured, Measurement, world_scale
+from .estimates import Expected, Measured, Measurement, Rule, world_scale
 from .found import Place, run_at
 from .log_file import Log
 from .logs.records import Columns
@@ -28,7 +28,8 @@ class RunSeries:
     """Speed over the iterations of one run, of all lines that count, warm-up included.
 
     All tuples are as long as the log has such lines. `samples_per_second` is of the world;
-    `unix_times` (s) and `losses` are None where the log does not say.
+    `unix_times` (s) and `losses` are None where the log does not say. Measured is what comes
+    behind `warmup_steps`, up to `total_steps`.
     """
 
     run: FoundRun
@@ -116,9 +117,18 @@ def _series(run: FoundRun, found: Columns) -> RunSeries | None:
         samples_per_second=tuple(rates if scale == 1 else [rate * scale for rate in rates]),
         unix_times=tuple(found.unix_times),
         losses=tuple(found.losses),
-        warmup_steps=run.rule.warmup_steps,
+        warmup_steps=_last_left_out(run.rule, found.steps),
         total_steps=run.rule.total_steps,
     )
+
+
+def _last_left_out(rule: Rule, steps: Sequence[int]) -> int:
+    """The last step before the window: that of the last rate that the rule drops behind the
+    warm-up, where it drops any."""
+    if not rule.drop_first_values:
+        return rule.warmup_steps
+    behind = [step for step in steps if step > rule.warmup_steps]
+    return max([rule.warmup_steps, *behind[: rule.drop_first_values]])
 
 
 @dataclass

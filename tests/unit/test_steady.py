@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from make_logs import NGC, dllogger, write
 from numpy.typing import NDArray
 from scipy import stats
 
 from dlperf_runner import steady
+from dlperf_runner.results import load_results
 from dlperf_runner.steady import (
     batch_means,
     mann_kendall,
@@ -167,3 +170,17 @@ def test_mser_by_its_definition() -> None:
     errors = [means[d:].var() / (40 - d) for d in range(36)]
     assert mser(values.tolist()) == 5 * int(np.argmin(errors)) == 35
     assert mser(values[:49].tolist()) is None
+
+
+def test_rates_that_the_rule_drops_are_no_part_of_the_window(tmp_path: Path) -> None:
+    """NGC's script leaves out five rates behind the warm-up: they say nothing against a window
+    that begins behind them."""
+    for repeat in (1, 2):
+        log = dllogger(414.73, 1, amp=False, final=400.0)
+        write(tmp_path / "bz256" / "1n1g" / f"rn50_b256_fp32_{repeat}.log", log)
+    results = load_results(tmp_path, [NGC], with_series=True)
+    metrics = results.frame.set_index("metric")["value"]
+    assert set(metrics["window_began_early"]) == {0.0}
+    assert set(metrics["window_head_shift"]) == {0.0}
+    # A line every ten steps from the 201st on, which the program counts as 200.
+    assert {series.warmup_steps for series in results.series} == {241}
