@@ -47,6 +47,7 @@ def history(
     """Show what campaigns came to over time, and where a case changed its level."""
     from .changepoints import change_points
     from .history import points
+    from .progress import followed
     from .report import history_view
 
     _check_plot(plot, case)
@@ -64,7 +65,7 @@ def history(
         cases = {name: cases[name]}
     changes = {
         name: change_points([point.samples_per_second_median for point in of])
-        for name, of in cases.items()
+        for name, of in followed(cases.items(), len(cases), "looking for changes")
     }
     for name in list(cases):
         cases[name], changes[name] = history_view.since(cases[name], changes[name], start)

@@ -17,10 +17,15 @@ Item = TypeVar("Item")
 
 def reading_logs(items: Iterable[Item], total: int) -> Iterable[Item]:
     """The items, with a bar that says how many of the logs are read."""
-    return _shown(items, total) if sys.stderr.isatty() else items
+    return followed(items, total, "reading logs")
 
 
-def _shown(items: Iterable[Item], total: int) -> Iterator[Item]:
+def followed(items: Iterable[Item], total: int, doing: str) -> Iterable[Item]:
+    """The items, with a bar that says what is done and how many are."""
+    return _shown(items, total, doing) if sys.stderr.isatty() else items
+
+
+def _shown(items: Iterable[Item], total: int, doing: str) -> Iterator[Item]:
     bar: Progress | None = None
     begun = shown = time.monotonic()
     try:
@@ -31,14 +36,14 @@ def _shown(items: Iterable[Item], total: int) -> Iterator[Item]:
                 continue
             shown = now
             if bar is None:
-                bar = _bar(total)
+                bar = _bar(total, doing)
             bar.update(bar.task_ids[0], completed=number)
     finally:
         if bar is not None:
             bar.stop()
 
 
-def _bar(total: int) -> Progress:
+def _bar(total: int, doing: str) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -49,7 +54,7 @@ def _bar(total: int) -> Progress:
     )
 
     bar = Progress(
-        TextColumn("reading logs"),
+        TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),

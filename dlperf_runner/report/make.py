@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
+from ..progress import followed, reading_logs
 from .charts import Drawing
 from .document import Campaign, Document, make_document, make_figures
 from .environment import read_recorded
@@ -61,14 +62,14 @@ def make_report(
     with _pngs(pictures, fonts) as pngs:
         files: dict[str, bytes] = dict(_documents(document))
         files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
-        files |= {f"plots/{name}.png": data for name, data in pngs}
+        painted = followed(pngs, len(pictures), "painting plots")
+        files |= {f"plots/{name}.png": data for name, data in painted}
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     return Report(tuple(map(str, document.answers)), paths, notes, problems)
 
 
 def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
-    from ..progress import reading_logs
     from ..remarks import remarks
     from ..results import load_results
     from ..stats import summarize

@@ -120,3 +120,5 @@ def test_progress_says_how_many_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(progress.reading_logs(iter("abc"), 3)) == ["a", "b", "c"]
     assert "reading logs" in slow.getvalue()
     assert "/3" in slow.getvalue()
+    assert list(progress.followed({"a": 1}.items(), 1, "looking for changes")) == [("a", 1)]
+    assert "looking for changes" in slow.getvalue()
