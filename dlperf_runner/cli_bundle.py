@@ -200,8 +200,15 @@ def _gpu(
         missing.append(
             vendor_fetch.Missing("apt/ and wheels/", stack.name, suite, f"fails: {error}")
         )
+    # With apt/ and wheels/, what these are of is in the folder.
+    elsewhere = (
+        "image",
+        "interpreter",
+        "wheel",
+        *(() if suite in SUITES else ("deb", "requirements")),
+    )
     for kind, name, by, source, known_by in vendor.listing(catalog, stack, suite):
-        if kind == "image" or (kind in ("deb", "requirements") and suite not in SUITES):
+        if kind in elsewhere:
             _say(f"left out: {kind} {name}, for {by}: nodes have it of {source} ({known_by})")
     if as_json:
         document = {**outcome.to_json(), "missing": [asdict(one) for one in missing]}

@@ -17,7 +17,9 @@ from typing import Any
 import yaml
 
 from dlperf_runner.catalog import Catalog
+from dlperf_runner.entry_framework import Environment
 from dlperf_runner.entry_stack import Stack
+from dlperf_runner.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 # Systems by the code names that stacks have, as the roles call them.
@@ -159,7 +161,8 @@ COLUMNS = ("kind", "name", "wanted by", "source", "known by")
 
 def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]:
     """Everything that the stack needs on a system, in COLUMNS: from vendors, from the distribution,
-    from the index of Python packages."""
+    from the index of Python packages, from the operator."""
+    require_suite(stack, suite)
     items = vendor_items(stack, suite)
     rows: list[tuple[str, ...]]
     rows = [(i.kind, i.name, i.wanted_by, i.source, i.known_by) for i in items]
@@ -167,14 +170,53 @@ def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]
         ("deb", " ".join(names), role, "the distribution", "its own key")
         for role, names in [*stack.apt_packages.items(), *_distribution(stack, ROOT)]
     ]
+    rows.append(_requirements("requirements/uv.txt", "python_env"))
+    interpreters: dict[str, list[str]] = {}
     for framework in catalog.frameworks.values():
         for name, environment in framework.environments_on(stack.name).items():
-            if path := environment.requirements:
-                rows.append(("requirements", path, name, "a package index", "hashes in it"))
-            if image := environment.container:
-                known_by = "digest in dlperf_container_images"
-                rows.append(("image", image.image, name, "its registry", known_by))
+            rows += _of_environment(name, environment)
+            if environment.python:
+                interpreters.setdefault(environment.python, []).append(name)
+    source = "python_env_interpreter of the operator, where the distribution has none"
+    rows += [
+        ("interpreter", f"Python {python}", ", ".join(names), source, "its version")
+        for python, names in interpreters.items()
+    ]
     return rows
+
+
+def _of_environment(name: str, environment: Environment) -> Iterator[tuple[str, ...]]:
+    if path := environment.requirements:
+        yield _requirements(path, name)
+    for wheel in environment.operator_wheels:
+        source = "dlperf_operator_wheels of the operator"
+        yield ("wheel", f"{wheel.distribution} {wheel.version}", name, source, "sha256 in it")
+    if horovod := environment.horovod:
+        by = f"horovod ({name})"
+        yield _requirements(horovod.requirements, by)
+        yield _requirements(horovod.build_requirements, f"{by}, its build")
+        if packages := " ".join(horovod.apt_build_packages):
+            yield ("deb", packages, f"{by}, its build", "the distribution", "its own key")
+    if image := environment.container:
+        known_by = "digest in dlperf_container_images"
+        yield ("image", image.image, name, "its registry", known_by)
+
+
+def _requirements(path: str, wanted_by: str) -> tuple[str, ...]:
+    return ("requirements", path, wanted_by, "a package index", "hashes in it")
+
+
+def require_suite(stack: Stack, suite: str) -> None:
+    """Refuse a system that the stack is not made for, with what its roles say against it."""
+    if suite not in stack.suites:
+        why = refusals(stack, suite)
+        raise UserError(
+            "the stack is not made for this suite",
+            where="--suite",
+            expected=" or ".join(stack.suites) or "a stack that names suites",
+            found=suite,
+            hint=why[0] if why else None,
+        )
 
 
 def as_text(rows: list[tuple[str, ...]]) -> str:

@@ -80,7 +80,8 @@ def fetch(
 ) -> Outcome:
     """Make or repair the vendors' part; with nothing to do, only read and compare what is there."""
     things = vendor.wanted(stack, suite, settings.keys)
-    _check(stack, suite, things, settings)
+    vendor.require_suite(stack, suite)
+    _check(things, settings)
     folder, name = settings.output / FOLDER, f"{stack.name}-{suite}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,19 +114,7 @@ def fetch(
     return Outcome(after, fetched, repaired, tuple(run.missing), run.variables)
 
 
-def _check(
-    stack: Stack,
-    suite: str,
-    things: Sequence[VendorRepository | VendorFile],
-    settings: Settings,
-) -> None:
-    if suite not in stack.suites:
-        raise UserError(
-            "the stack is not made for this suite",
-            where="--suite",
-            expected=" or ".join(stack.suites) or "a stack that names suites",
-            found=suite,
-        )
+def _check(things: Sequence[VendorRepository | VendorFile], settings: Settings) -> None:
     files = [thing for thing in things if isinstance(thing, VendorFile)]
     repositories = [thing.name for thing in things if isinstance(thing, VendorRepository)]
     for option, given, known in (

@@ -12,6 +12,7 @@ import yaml
 from dlperf_runner.bundle import vendor
 from dlperf_runner.catalog import load_catalog
 from dlperf_runner.entry_stack import Driver, Stack
+from dlperf_runner.errors import UserError
 
 PROJECT = Path(__file__).parents[2]
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
@@ -165,3 +166,32 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
         row[:3] for row in rows
     }
     assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in text
+
+
+def test_the_listing_names_what_comes_with_the_frameworks() -> None:
+    catalog = load_catalog()
+    rows = vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "bionic")
+    named = {row[:3] for row in rows}
+    assert {
+        ("requirements", "requirements/uv.txt", "python_env"),
+        ("requirements", "requirements/horovod-0.19.5.txt", "horovod (mxnet)"),
+        ("requirements", "requirements/horovod-build-py37.txt", "horovod (mxnet), its build"),
+        ("deb", "g++ make", "horovod (mxnet), its build"),
+        ("wheel", "oneflow 0.1.8", "oneflow"),
+    } <= named
+    (interpreter,) = (row for row in rows if row[0] == "interpreter")
+    assert interpreter[1:3] == (
+        "Python >=3.7,<3.8",
+        "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2",
+    )
+    assert "python_env_interpreter" in interpreter[3]
+
+
+def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
+    """It would lack what the roles refuse there, and not say so."""
+    catalog = load_catalog()
+    with pytest.raises(UserError) as error:
+        vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "noble")
+    assert (error.value.expected, error.value.found) == ("xenial or bionic", "noble")
+    assert error.value.hint
+    assert "the nearest that is: the driver 580.105.08" in error.value.hint
