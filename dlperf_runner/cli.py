@@ -43,9 +43,18 @@ class _Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+                raise
+            # What no module has put into better words: a disk that is full, a missing right.
+            where = f"{error.filename}: " if error.filename else "output: "
+            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from typer.testing import CliRunner
 
@@ -72,6 +73,28 @@ def test_help_imports_nothing_heavy() -> None:
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_full_disk_and_a_missing_right_are_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dlperf_runner", "list", "workloads"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
+    monkeypatch.chdir(tmp_path)
+    campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
+    (tmp_path / "results").write_text("no directory")
+    saved = CliRunner().invoke(app, ["compare", "--save-baseline", "main", "a"])
+    assert saved.exit_code == 2
+    assert saved.stderr.startswith("error: ")
+    assert "results" in saved.stderr
 
 
 def test_plan_prints_every_command_per_host() -> None:
