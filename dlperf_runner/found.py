@@ -93,11 +93,12 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
 
 
 def _log_files(directory: Path) -> Iterator[Path]:
-    return (
-        path
-        for path in directory.rglob("*")
-        if path.suffix in (".log", ".txt") and not path.name.startswith(".") and path.is_file()
-    )
+    for folder, _, names in os.walk(directory):
+        for name in names:  # what is no directory: a file, or a link or a device
+            if name.endswith((".log", ".txt")) and not name.startswith("."):
+                path = Path(folder, name)
+                if path.is_file():
+                    yield path
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

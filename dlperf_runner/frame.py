@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A metric of a run; a run that gave none has one row without value that says why.
 
     None is what is not known, or what there is none of (a driver on a CPU, a container around a
@@ -43,19 +41,17 @@ class Row:
     why_invalid: str | None
 
 
-COLUMNS = tuple(field.name for field in fields(Row))
+COLUMNS = Row._fields
 
 
 def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
     """The rows as a DataFrame with the columns of Row; absent texts are None, numbers NaN."""
     import pandas as pd
 
-    # Not asdict: it copies deeply, and there is nothing deep in a row.
-    columns: dict[str, list[object]] = {name: [] for name in COLUMNS}
-    for row in rows:
-        for name in COLUMNS:
-            columns[name].append(getattr(row, name))
-    frame = pd.DataFrame({name: pd.Series(v, dtype=object) for name, v in columns.items()})
+    columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+    frame = pd.DataFrame(
+        {name: pd.Series(v, dtype=object) for name, v in zip(COLUMNS, columns, strict=True)}
+    )
     whole = [
         *("nodes", "gpus_per_node", "world_size", "repeat"),
         *("batch_size_per_device", "global_batch_size"),

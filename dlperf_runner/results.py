@@ -15,7 +15,7 @@ from . import logs
 from .errors import UserError
 from .estimates import SAMPLES_PER_SECOND, Measurement, Rule
 from .found import Place, places
-from .frame import Row, make_frame
+from .frame import COLUMNS, Row, make_frame
 from .reading import Reading, RunSeries, read
 from .recorded import FoundRun, Known
 from .stats import GPU_MEMORY
@@ -168,10 +168,13 @@ def _rows(
     for what in {"batch size", "world size"} - measured.confirmed:
         key = (what, run.expected_by)
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
-    # Not replace(): it looks at every field again for each of many rows.
-    row = vars(_row(run, reading.log_sha256, why))
+    row = _row(run, reading.log_sha256, why)
+    # Not _replace(): it looks at every name again for each of many rows.
+    at = COLUMNS.index("metric")
+    before, behind = row[:at], row[at + 4 :]
     for item in (*measured.measurements, *_memory(run)):
-        yield Row(**{**row, **vars(item)})
+        number = (item.metric, item.value, item.unit, item.estimator)
+        yield Row._make((*before, *number, *behind))
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

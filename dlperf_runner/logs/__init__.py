@@ -61,15 +61,14 @@ def detect(stream: Readable) -> Format | None:
 
 
 def detect_early(data: bytes) -> Format | None:
-    """The same from the beginning of a log, where the first line with a marker is a plain one;
-    else None."""
+    """The same from the beginning of a log alone, where that is plain; else None."""
     if not data.isascii() or b"\r" in data:
         return None
     head = data.decode("ascii")
-    places = [at for marker in _step_markers() if (at := head.find(marker)) >= 0]
-    if not places or (end := head.find("\n", min(places))) < 0:
-        return None
-    return _format_of((0, head[head.rfind("\n", 0, end) + 1 : end]))
+    first = min((at for m in _step_markers() if (at := head.find(m)) >= 0), default=len(head))
+    start = head.rfind("\n", 0, first) + 1
+    whole_lines = head[start : head.rfind("\n") + 1].split("\n")
+    return next((form for line in whole_lines if (form := _format_of((0, line)))), None)
 
 
 @functools.cache

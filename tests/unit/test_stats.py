@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -60,7 +59,7 @@ def row(value: float | None, topology: str = "1n1g", repeat: int = 1, **changes:
         valid=True,
         why_invalid=None,
     )
-    return replace(entry, **changes)
+    return entry._replace(**changes)
 
 
 def cases(*rows: Row) -> list[dict[str, Any]]:
@@ -158,7 +157,7 @@ def test_no_speedup_without_a_one_device_run() -> None:
     ],
 )
 def test_baseline_of_another_kind_is_none(column: str, value: object) -> None:
-    other = replace(row(5.0), **{column: value})
+    other = row(5.0)._replace(**{column: value})
     (two,) = [case for case in cases(other, row(8.0, "1n2g")) if case["world_size"] == 2]
     assert math.isnan(two["speedup"])
     assert len(cases(other, row(8.0))) == 2  # never pooled
