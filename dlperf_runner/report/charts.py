@@ -10,10 +10,11 @@ import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 WIDTH = 480
 PLOT_HEIGHT = 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 54, 48
+_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 16, 54, 48  # left of the axis: its name, and 100,000
 _SMALL, _NORMAL = 13, 15
 _LOOKS = 6
 _ROW = 19  # height of a line of the legend
@@ -169,9 +170,19 @@ def draw(chart: Chart) -> Drawing:
 
 
 def text_width(text: str, size: int) -> float:
-    """About as wide as the text will be: wide letters (Chinese) are as wide as high."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return size * (wide + 0.56 * (len(text) - wide))
+    """About as wide as the text will be in DejaVu Sans, which is wider than most fonts."""
+    return size * sum(map(_letter_width, text))
+
+
+@cache
+def _letter_width(letter: str) -> float:
+    if unicodedata.east_asian_width(letter) in "WF":  # Chinese letters are as wide as high
+        return 1.0
+    if letter in "mwMW":
+        return 0.9
+    if letter in " ,.:;'|!ijl-()":
+        return 0.36
+    return 0.66 if letter.isdigit() or letter.isupper() else 0.6
 
 
 def fit(text: str, width: float, size: int) -> str:

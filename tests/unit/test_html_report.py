@@ -18,6 +18,8 @@ from xml.etree import ElementTree
 import openpyxl
 import pytest
 from make_logs import campaign_run, gluoncv, published_tree
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 from report_examples import (
     CHINESE,
     FORMULA,
@@ -33,7 +35,7 @@ from typer.testing import CliRunner
 from dlperf_runner.cli import app
 from dlperf_runner.errors import UserError
 from dlperf_runner.report import svg
-from dlperf_runner.report.charts import Chart, Line, Point, draw
+from dlperf_runner.report.charts import Chart, Line, Point, Text, draw, text_width
 from dlperf_runner.report.document_markdown import code, text
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import LANGUAGES, load_labels
@@ -215,10 +217,10 @@ def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Repor
 
 
 def test_warm_up_is_shaded_up_to_the_window(several: tuple[Report, Path]) -> None:
-    # 20 of 120 iterations: a sixth of the axis, which is 398 pixels wide.
+    # 20 of 120 iterations: a sixth of the axis, which is 384 pixels wide.
     shades = [a for a in page_of(several[1]).all("rect") if a["class"] == "f-shade"]
     assert len(shades) == 11
-    assert float(str(shades[0]["width"])) == pytest.approx(398 * 20 / 120, abs=0.1)
+    assert float(str(shades[0]["width"])) == pytest.approx(384 * 20 / 120, abs=0.1)
 
 
 # ---- a page that is alone, and safe
@@ -498,6 +500,32 @@ def test_any_positive_values_stay_inside_the_drawing(values: tuple[float, ...], 
     for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
         for name, most in zip(("cx", "cy"), numbers, strict=True):
             assert 0 <= float(circle.get(name, "nan")) <= most
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mxnet 20261121T063921Z",
+        "mxnet 20261121T063921Z b128 V100-SXM2-16GB",
+        "tensorflow, published",
+        "100,000",
+        "mxnet builtin mmm WWW",
+    ],
+)
+def test_names_of_lines_have_the_room_that_they_take(name: str) -> None:
+    """Else a name runs into the mark of the next line in the legend."""
+    path = TextPath((0, 0), name, size=13, prop=FontProperties(family="DejaVu Sans"))
+    taken = path.get_extents().width
+    assert taken - 6 < text_width(name, 13) < 1.1 * taken + 6
+
+
+def test_large_rates_keep_clear_of_the_name_of_their_axis() -> None:
+    drawing = draw(chart(98_000.0, 99_000.0, 100_000.0, log=False))
+    (name,) = [shape for shape in drawing.shapes if isinstance(shape, Text) and shape.upright]
+    ticks = [s for s in drawing.shapes if isinstance(s, Text) and s.anchor == "end"]
+    assert any(tick.text == "100,000" for tick in ticks)
+    # Of upright letters of 13 pixels, 3 are below the line that they stand on.
+    assert all(tick.x - text_width(tick.text, 13) > name.x + 3 for tick in ticks)
 
 
 def test_text_in_a_drawing_is_text() -> None:
