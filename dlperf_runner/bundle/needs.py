@@ -11,6 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 
 from dlperf_runner.bundle.manifest import Skipped
+from dlperf_runner.bundle.vendor import of_distribution
 from dlperf_runner.catalog import Catalog, lookup
 from dlperf_runner.entries import Environment
 from dlperf_runner.errors import UserError
@@ -86,6 +87,7 @@ def of_stack(
     suite = suite_named(suite_name, stack.suites)
     suite = replace(suite, python=python or suite.python)
     packages = dict(stack.apt_packages)
+    packages |= {role: tuple(names) for role, names in of_distribution(stack)}
     requirements = [UV]
     skipped = []
     for name, environment in _environments(catalog, stack.name, frameworks).items():

@@ -146,7 +146,7 @@ def _sources(stack: Stack, root: Path) -> Iterator[VendorFile]:
         yield VendorFile("nv_peer_mem", "infiniband", "", "", *variables)
 
 
-def _distribution(stack: Stack, root: Path) -> Iterator[tuple[str, list[str]]]:
+def of_distribution(stack: Stack, root: Path = ROOT) -> Iterator[tuple[str, list[str]]]:
     """Packages of the distribution that only some nodes or methods need, by role."""
     if stack.infiniband and stack.infiniband.method == "inbox":
         defaults = _variables(root / "roles/infiniband/defaults/main.yml")
@@ -168,7 +168,7 @@ def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]
     rows = [(i.kind, i.name, i.wanted_by, i.source, i.known_by) for i in items]
     rows += [
         ("deb", " ".join(names), role, "the distribution", "its own key")
-        for role, names in [*stack.apt_packages.items(), *_distribution(stack, ROOT)]
+        for role, names in [*stack.apt_packages.items(), *of_distribution(stack)]
     ]
     rows.append(_requirements("requirements/uv.txt", "python_env"))
     interpreters: dict[str, list[str]] = {}

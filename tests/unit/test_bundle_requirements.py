@@ -9,7 +9,7 @@ from packaging.version import Version
 from dlperf_runner.bundle import needs, wheels
 from dlperf_runner.bundle.manifest import Skipped
 from dlperf_runner.bundle.requirements import Pinned, parse
-from dlperf_runner.catalog import Catalog
+from dlperf_runner.catalog import Catalog, load_catalog
 from dlperf_runner.entries import Environment, Framework, Horovod, Stack
 from dlperf_runner.errors import UserError
 
@@ -205,6 +205,12 @@ def test_a_framework_that_the_stack_does_not_have_is_told(name: str, message: st
 def test_an_unknown_stack_or_suite_names_the_known_ones(stack: str, suite: str) -> None:
     with pytest.raises(UserError, match="expected"):
         needs.of_stack(CATALOG, stack, suite, Path("/r"))
+
+
+def test_what_the_network_and_a_build_need_of_the_distribution_is_there() -> None:
+    found = needs.of_stack(load_catalog(), "h100-cuda12.9", "bookworm", Path("/r"))
+    assert "rdma-core" in found.packages["infiniband"]
+    assert {"gcc", "make"} < set(found.packages["openmpi (building node)"])
 
 
 def test_wheel_platforms_follow_the_c_library() -> None:
