@@ -155,20 +155,23 @@ def _listed(numbers: Sequence[int]) -> str:
 
 def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
     """Settings that were measured more than once, on what must not be pooled."""
-    from .report.layout import GROUP
+    from .report.layout import GROUP, title
 
-    apart: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    kinds = ("source", *GROUP[5:])
+    apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for key in groups:
-        apart.setdefault(key[:5], []).append(key[5:])
-    for settings, kinds in apart.items():
-        if len(kinds) > 1:
-            differing = [
-                f"{name} ({', '.join(_shown(name, kind[n]) for kind in kinds)})"
-                for n, name in enumerate(GROUP[5:])
-                if len({kind[n] for kind in kinds}) > 1
-            ]
-            name = " ".join(str(part) for part in settings if part)
-            yield f"{name}: not pooled, because the runs differ in {' and '.join(differing)}"
+        named = dict(zip(GROUP, key, strict=True))
+        settings = tuple(value for name, value in named.items() if name not in kinds)
+        apart.setdefault(settings, []).append(named)
+    for several in apart.values():
+        differing = [name for name in kinds if len({group[name] for group in several}) > 1]
+        if differing:
+            same = {name: None if name in differing else several[0][name] for name in GROUP}
+            texts = (
+                f"{name} ({', '.join(dict.fromkeys(_shown(name, g[name]) for g in several))})"
+                for name in differing
+            )
+            yield f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}"
 
 
 def _shown(column: str, value: object) -> str:

@@ -293,6 +293,40 @@ def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
     assert names == {"rn50_cpu_cpu", "rn50_Tesla V100_v100"}
 
 
+@pytest.mark.parametrize(
+    ("column", "changes", "values"),
+    [
+        ("source", {"source": "upstream"}, "builtin, upstream"),
+        ("accelerator", {"accelerator": "gpu"}, "cpu, gpu"),
+        ("stack", {"stack": "v100-cuda10.2"}, "cpu, v100-cuda10.2"),
+        (
+            "driver",
+            {"outcome": {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}},
+            "unknown, 440.33.01",
+        ),
+    ],
+)
+def test_the_column_that_keeps_runs_apart_is_named(
+    tmp_path: Path, column: str, changes: dict[str, Any], values: str
+) -> None:
+    for repeat in (1, 2):
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0), outcome={"status": "done"})
+        folder = campaign_run(
+            tmp_path / "other",
+            "1n1g",
+            repeat,
+            gluoncv(90.0),
+            **{"outcome": {"status": "done"}, **changes},
+        )
+        target = tmp_path / "runs" / f"other-{column}" / f"r{repeat}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+    result = summarize(tmp_path)
+    text = " ".join(result.text.split())
+    assert f"not pooled, because the runs differ in {column} ({values})" in text
+    assert sorted(result.table["repeats"]) == [2, 2]
+
+
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
     """TensorFlow's drops five values of thirty as published, and none of the six of smoke."""
     (entry,) = [known for known in catalogued() if known.log_format == "dllogger"]
