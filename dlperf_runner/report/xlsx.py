@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 from .tables import Cell, Column, Table, Value
 
 if TYPE_CHECKING:
-    from openpyxl.worksheet._write_only import WriteOnlyWorksheet
+    from xlsxwriter.format import Format
+    from xlsxwriter.worksheet import Worksheet
 
     from .document import Document
 
 # A spreadsheet takes a text that begins so for a formula, which may run or send something.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _LONGEST = 32_767  # letters of a cell
+_HEAD, _QUOTED = "head", "quoted"  # formats beside those of numbers
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _FORMATS = {
     "scaling_efficiency": "0.0%",
@@ -29,18 +31,19 @@ _FORMATS = {
 
 def render(document: Document) -> bytes:
     """The workbook. Its first sheet has all cases with all that was computed of them."""
-    from openpyxl import Workbook
+    from xlsxwriter import Workbook
 
-    book = Workbook(write_only=True)
-    book.properties.creator = "dlperf_runner"
-    # Not when it was written: the same results give the same cells and properties.
-    book.properties.created = datetime(2000, 1, 1)
-    used: set[str] = set()
-    for table in _tables(document):
-        sheet = book.create_sheet(sheet_name(table.title, used))
-        _fill(sheet, table)
     buffer = BytesIO()
-    book.save(buffer)
+    with Workbook(buffer, {"in_memory": True}) as book:
+        # Not when it was written: the same results give the same file.
+        book.set_properties({"author": "dlperf_runner", "created": datetime(2000, 1, 1)})
+        formats = {_HEAD: book.add_format({"bold": True})}
+        formats[_QUOTED] = book.add_format({"quote_prefix": True})
+        tables, used = list(_tables(document)), set[str]()
+        for form in dict.fromkeys(column.format for table in tables for column in table.columns):
+            formats[form] = book.add_format({"num_format": form})
+        for table in tables:
+            _fill(book.add_worksheet(sheet_name(table.title, used)), table, formats)
     return buffer.getvalue()
 
 
@@ -89,41 +92,27 @@ def sheet_name(title: str, used: set[str]) -> str:
     return chosen
 
 
-def _fill(sheet: WriteOnlyWorksheet, table: Table) -> None:
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.styles import Font
-    from openpyxl.utils import get_column_letter
-
-    sheet.freeze_panes = "A2"
+def _fill(sheet: Worksheet, table: Table, formats: Mapping[str, Format]) -> None:
+    sheet.freeze_panes(1, 0)
     widths = [len(column.label) for column in table.columns]
     for row in table.rows[:200]:
         for place, cell in enumerate(row):
             widths[place] = max(widths[place], len(_shown(cell)))
-    for place, width in enumerate(widths, start=1):
-        sheet.column_dimensions[get_column_letter(place)].width = min(max(width + 2, 8), 60)
-    bold = Font(bold=True)
+    for place, (width, column) in enumerate(zip(widths, table.columns, strict=True)):
+        sheet.set_column(place, place, min(max(width + 2, 8), 60))
+        sheet.write_string(0, place, _text(column.label), formats[_HEAD])
+        for line, row in enumerate(table.rows, start=1):
+            value = _held(row[place], column)
+            if isinstance(value, str):
+                # Whatever it begins with.
+                quoted = formats[_QUOTED] if value.startswith(FORMULA) else None
+                sheet.write_string(line, place, _text(value), quoted)
+            elif value is not None:
+                sheet.write_number(line, place, value, formats[column.format])
 
-    def written(value: Value, form: str = "General", *, head: bool = False) -> Any:
-        if isinstance(value, str):
-            value = _FORBIDDEN.sub("�", value)[:_LONGEST]
-        cell = WriteOnlyCell(sheet, value=value)
-        if isinstance(value, str):
-            cell.data_type = "s"  # whatever it begins with
-            cell.quotePrefix = value.startswith(FORMULA)
-        elif value is not None:
-            cell.number_format = form
-        if head:
-            cell.font = bold
-        return cell
 
-    sheet.append([written(column.label, head=True) for column in table.columns])
-    for row in table.rows:
-        sheet.append(
-            [
-                written(_held(cell, column), column.format)
-                for cell, column in zip(row, table.columns, strict=True)
-            ]
-        )
+def _text(value: str) -> str:
+    return _FORBIDDEN.sub("�", value)[:_LONGEST]
 
 
 def _held(cell: Cell, column: Column) -> Value:
