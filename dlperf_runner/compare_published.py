@@ -75,6 +75,7 @@ def compare_published(
     *,
     every: bool = False,
     assume: bool = False,
+    table: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row per case of the tidy frame beside the nearest published number; beside each of
     them with `every`.
@@ -86,7 +87,8 @@ def compare_published(
     runs; `noted`, other conditions that differ; `unknown`, what had to be equal and the publication
     does not state; `assumed`, what is not known of one's own runs and was taken as published, which
     is done with `assume` only. Numbers that there are not are NaN, texts None. `conditions` are by
-    case_key; what is missing there is unknown.
+    case_key; what is missing there is unknown. `table` is what stats makes of the frame, where
+    that is there already.
     """
     import pandas as pd
 
@@ -95,7 +97,8 @@ def compare_published(
     numbers, rule = _catalogued(numbers, rule)
     values = case_values(frame)
     rows: list[dict[str, Any]] = []
-    for case in summarize(frame).to_dict(orient="records"):
+    table = summarize(frame) if table is None else table
+    for case in table.to_dict(orient="records"):
         key = case_key(case)
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
