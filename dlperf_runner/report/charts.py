@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 WIDTH = 480
 PLOT_HEIGHT = 250
@@ -37,9 +38,9 @@ MARKS = ("circle", "square", "up", "diamond", "down", "cross")
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 
 
-@dataclass(frozen=True)
-class Point:
-    """A value with its interval, where it has one, and what is said about it."""
+class Point(NamedTuple):
+    """A value with its interval, where it has one, and what is said about it. A tuple, because a
+    report has a hundred thousand."""
 
     x: float
     y: float
@@ -161,10 +162,9 @@ def draw(chart: Chart) -> Drawing:
     for line in chart.lines:
         shapes += _line(line, x_axis, y_axis)
     legend, height = _legend(chart.lines, bottom + _BOTTOM)
+    hints = [(line.name, [p.hint for p in line.points if p.hint]) for line in chart.lines]
     described = f"{chart.title}; {chart.subtitle}. " + "; ".join(
-        f"{line.name}: " + ", ".join(point.hint for point in line.points if point.hint)
-        for line in chart.lines
-        if any(point.hint for point in line.points)
+        f"{name}: " + ", ".join(said) for name, said in hints if said
     )
     return Drawing(WIDTH, height, chart.title, described, (*shapes, *legend))
 
@@ -213,11 +213,14 @@ class _Axis:
     ticks: tuple[tuple[float, str], ...]
 
     def at(self, value: float) -> float:
-        low, high = self.low, self.high
-        value = min(max(value, low), high)
+        return self.all_at((value,))[0]
+
+    def all_at(self, values: Iterable[float]) -> list[float]:
+        low, high, start, length = self.low, self.high, self.start, self.end - self.start
+        values = [low if value < low else high if value > high else value for value in values]
         if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return self.start + (self.end - self.start) * (value - low) / (high - low)
+            low, high, values = math.log(low), math.log(high), map(math.log, values)
+        return [start + length * (value - low) / (high - low) for value in values]
 
 
 def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
@@ -225,15 +228,18 @@ def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
     xs = [point.x for point in points]
     if chart.shade:
         xs += chart.shade[:2]
-    ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
-    low, high = chart.y_range or (min(ys), max(ys))
+    if chart.y_range:
+        low, high = chart.y_range
+    else:
+        ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
+        low, high = min(ys), max(ys)
     if chart.log:
         x_low, x_high = min(xs) / 1.15, max(xs) * 1.15
         low, high = low / 1.25, high * 1.25
         y_ticks = _decades(low, high)
     elif chart.from_zero:
         # The ideal line is a diagonal, and what is missing of it at many devices is seen.
-        x_low, x_high, low, high = 0.0, max(xs) * 1.04, 0.0, max(ys) * 1.04
+        x_low, x_high, low, high = 0.0, max(xs) * 1.04, 0.0, high * 1.04
         y_ticks = _steps(low, high, 6)
     else:
         x_low, x_high = min(xs), max(*xs, min(xs) + 1)
@@ -289,7 +295,8 @@ def _steps(low: float, high: float, wanted: int) -> list[float]:
 
 def _line(line: Line, x_axis: _Axis, y_axis: _Axis) -> Iterator[Shape]:
     colour = colour_of(line.look)
-    places = tuple((x_axis.at(p.x), y_axis.at(p.y)) for p in line.points)
+    xs, ys = (p.x for p in line.points), (p.y for p in line.points)
+    places = tuple(zip(x_axis.all_at(xs), y_axis.all_at(ys), strict=True))
     if line.kind == "ideal":
         yield Stroke(places, colour if line.look >= 0 else "soft", 1, "4 4")
         return

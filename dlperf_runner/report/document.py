@@ -87,24 +87,32 @@ class Document:
     has_facts: bool
 
 
-def make_document(
-    campaigns: Sequence[Campaign],
-    comparison: Sequence[tuple[str, pd.DataFrame]],
-    published: pd.DataFrame | None,
-    families: Mapping[tuple[str, str], str],
-    t: Labels,
-) -> Document:
-    """The document of some campaigns. `comparison`, by the campaign's name, and `published` are
-    what compare_published made of their cases; `families` names what models are versions of, by
-    workload and model."""
+def make_cases(
+    campaigns: Sequence[Campaign], families: Mapping[tuple[str, str], str]
+) -> tuple[dict[str, Any], ...]:
+    """The cases of all campaigns. `families` names what models are versions of, by workload and
+    model."""
     several = len(campaigns) > 1
-    cases = [
+    cases = tuple(
         {"campaign": campaign.name if several else None, **record}
         for campaign in campaigns
         for record in records(campaign.table)
-    ]
+    )
     for case in cases:
         case["family"] = families.get((case["workload"], case["model"]), case["model"])
+    return cases
+
+
+def make_document(
+    campaigns: Sequence[Campaign],
+    cases: tuple[dict[str, Any], ...],
+    figures: tuple[Figure, ...],
+    comparison: Sequence[tuple[str, pd.DataFrame]],
+    t: Labels,
+) -> Document:
+    """The document of some campaigns, of their cases and figures. `comparison` is what
+    compare_published made of the cases, by the campaign's name."""
+    several = len(campaigns) > 1
     verdicts = [
         {"campaign": name if several else None, **row}
         for name, frame in comparison
@@ -123,7 +131,7 @@ def make_document(
         title=t("title"),
         subtitle=", ".join(" ".join(filter(None, (c.name, c.recorded.created))) for c in campaigns),
         answers=tuple(case_tables.answers(cases, verdicts, t)),
-        figures=tuple(make_figures(cases, published, t)),
+        figures=figures,
         sections=sections,
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
         comparison=tuple(case_tables.comparisons(verdicts, t)),
@@ -136,7 +144,7 @@ def make_document(
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
         problems=tuple(_said(campaigns, lambda campaign: campaign.results.problems)),
-        cases=tuple(cases),
+        cases=cases,
         has_facts=any(campaign.recorded.facts for campaign in campaigns),
     )
 
@@ -152,7 +160,8 @@ def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def make_figures(
     cases: Sequence[dict[str, Any]], published: pd.DataFrame | None, t: Labels
 ) -> Iterator[Figure]:
-    """Throughput and speed-up of all that has the same model, precision and batch size."""
+    """Throughput and speed-up of all that has the same model, precision and batch size; `published`
+    are compare_published's points."""
     others = [] if published is None else records(published)
     together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:

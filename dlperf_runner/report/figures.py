@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise, starmap
 from typing import Any
 
 from .charts import Chart, Line, Point
@@ -140,10 +141,10 @@ def over_iterations(
             continue
         repeat = one.run.repeat
         warmup = max(warmup, float(one.warmup_steps))
-        everything += [rate for _, rate in pairs]
+        everything += one.samples_per_second
         window += [rate for step, rate in pairs if step > one.warmup_steps]
         name = t("repeat_not_counted" if repeat in left_out else "repeat", repeat=repeat)
-        points = tuple(Point(step, rate) for step, rate in thinned(pairs, budget))
+        points = tuple(starmap(Point, thinned(pairs, budget)))
         lines.append(Line(name, points, len(lines), "series"))
     if not lines or len(everything) < 2:
         return None
@@ -167,13 +168,10 @@ def thinned(pairs: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[int
     if len(pairs) <= most:
         return pairs
     stretches = max(1, most // 2)
-    kept: list[tuple[int, float]] = []
-    for number in range(stretches):
-        stretch = pairs[number * len(pairs) // stretches : (number + 1) * len(pairs) // stretches]
-        lowest, highest = min(stretch, key=_rate), max(stretch, key=_rate)
-        kept += sorted({lowest, highest})
-    return kept
-
-
-def _rate(pair: tuple[int, float]) -> float:
-    return pair[1]
+    rates = [rate for _, rate in pairs]
+    ends = [number * len(pairs) // stretches for number in range(stretches + 1)]
+    kept: set[int] = set()
+    for start, end in pairwise(ends):
+        stretch = rates[start:end]
+        kept |= {start + stretch.index(min(stretch)), start + stretch.index(max(stretch))}
+    return [pairs[place] for place in sorted(kept)]

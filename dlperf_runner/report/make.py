@@ -14,16 +14,18 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..conditions import parse_stated
 from ..errors import UserError
 from ..progress import followed, reading_logs
 from .charts import Drawing
-from .document import Campaign, Document, make_document, make_figures
+from .document import Campaign, Document, Figure, make_cases, make_document, make_figures
 from .environment import read_recorded
 from .labels import Labels, load_labels
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..conditions import Values
     from ..recorded import Known
 
 _FEW_PICTURES = 8  # that one process draws before others could be started
@@ -53,13 +55,16 @@ def make_report(
     Raises UserError where there is nothing to report, or no place for it.
     """
     t = load_labels(language)
+    stated = parse_stated(conditions)
     campaigns = list(_campaigns(directories, known))
     output_dir = output_dir or _place(directories)
-    comparison, published = _published(campaigns, conditions)
-    document = make_document(campaigns, comparison, published, _families(), t)
-    drawn = {name: drawing for figure in document.figures for name, drawing in figure.drawings}
-    pictures, fonts, notes = _for_pictures(document, published, t)
+    cases, published = make_cases(campaigns, _families()), _published(campaigns)
+    figures = tuple(make_figures(cases, published, t))
+    drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
+    pictures, fonts, notes = _for_pictures(figures, cases, published, t)
     with _pngs(pictures, fonts) as pngs:
+        comparison = list(_compared(campaigns, stated))
+        document = make_document(campaigns, cases, figures, comparison, t)
         files: dict[str, bytes] = dict(_documents(document))
         files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
         painted = followed(pngs, len(pictures), "painting plots")
@@ -102,33 +107,28 @@ def _families() -> dict[tuple[str, str], str]:
     }
 
 
-def _published(
-    campaigns: Sequence[Campaign], conditions: Sequence[str]
-) -> tuple[list[tuple[str, pd.DataFrame]], pd.DataFrame | None]:
-    """What compare_published makes of each campaign, and the published points of all."""
+def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
+    """The published points of all campaigns."""
     import pandas as pd
 
-    from ..compare_published import compare_published, published_points
-    from ..conditions import parse_stated, read_conditions
+    from ..compare_published import published_points
+
+    tables = [campaign.table for campaign in campaigns if len(campaign.table)]
+    return published_points(pd.concat(tables, ignore_index=True)) if tables else None
+
+
+def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, pd.DataFrame]]:
+    """What compare_published makes of each campaign."""
+    from ..compare_published import compare_published
+    from ..conditions import read_conditions
     from ..published import load_rule
 
-    rule, stated = load_rule(), parse_stated(conditions)
-    tables = [campaign.table for campaign in campaigns if len(campaign.table)]
-    if not tables:
-        return [], None
-    compared = [
-        (
-            campaign.name,
-            compare_published(
-                campaign.results.frame,
-                read_conditions(campaign.results.counted, rule, stated),
-                rule=rule,
-            ),
-        )
-        for campaign in campaigns
-        if len(campaign.table)
-    ]
-    return compared, published_points(pd.concat(tables, ignore_index=True))
+    rule = load_rule()
+    for campaign in campaigns:
+        if len(campaign.table):
+            known = read_conditions(campaign.results.counted, rule, stated)
+            frame, table = campaign.results.frame, campaign.table
+            yield campaign.name, compare_published(frame, known, rule=rule, table=table)
 
 
 # ---- files
@@ -197,13 +197,15 @@ def _svg(drawing: Drawing) -> bytes:
 
 
 def _for_pictures(
-    document: Document, published: pd.DataFrame | None, t: Labels
+    figures: tuple[Figure, ...],
+    cases: Sequence[dict[str, Any]],
+    published: pd.DataFrame | None,
+    t: Labels,
 ) -> tuple[dict[str, Drawing], tuple[str, ...], tuple[str, ...]]:
     """The drawings that become PNG, their fonts, and what is to be said of them. A PNG has its
     letters in it: where no font has Chinese ones, it speaks English."""
     from .png import chinese_font
 
-    figures = document.figures
     fonts: tuple[str, ...] = ("DejaVu Sans",)
     notes: tuple[str, ...] = ()
     if t.language == "zh" and figures:
@@ -211,7 +213,7 @@ def _for_pictures(
         if chinese:
             fonts = (chinese, "DejaVu Sans")
         else:
-            figures = tuple(make_figures(document.cases, published, load_labels("en")))
+            figures = tuple(make_figures(cases, published, load_labels("en")))
             notes = (t("png_language"),)
     drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
     return drawn, fonts, notes
@@ -221,15 +223,15 @@ def _for_pictures(
 def _pngs(
     drawings: Mapping[str, Drawing], fonts: tuple[str, ...]
 ) -> Iterator[Iterable[tuple[str, bytes]]]:
-    """The pictures; many are drawn by other processes, while this one writes the documents."""
+    """The pictures; many are drawn by other processes, while this one writes the documents. What
+    they need of Matplotlib they import themselves, meanwhile."""
     from . import png
 
     processors = len(os.sched_getaffinity(0))
     if len(drawings) <= _FEW_PICTURES or processors == 1:
         yield ((name, png.render(drawing, fonts)) for name, drawing in drawings.items())
         return
-    png.chinese_font()  # imports Matplotlib once, for all that are forked
-    with ProcessPoolExecutor(min(processors, 8), mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(min(processors - 1, 8), mp_context=get_context("fork")) as pool:
         made = pool.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=8)
         yield zip(drawings, made, strict=True)
 

@@ -1,14 +1,15 @@
-"""A drawing as PNG, by Matplotlib's Agg. None of Matplotlib's figures and axes: they cost ten times
-what the lines do, and the drawing has its own axes."""
+"""A drawing as PNG: lines by Matplotlib's Agg, letters by Pillow, which both bring. None of
+Matplotlib's figures and axes: they cost ten times what the lines do, and the drawing has its own
+axes. Nor its letters, which cost fifteen times what Pillow's do."""
 
 from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from io import BytesIO
+from itertools import groupby
 from typing import Any
 
 from .charts import COLOURS, Box, Drawing, Mark, Stroke, Text
@@ -16,6 +17,7 @@ from .svg import OUTLINES
 
 _SCALE = 1.5  # pixels of the picture for one of the drawing
 _WHITE = "#ffffff"
+_TONE = 8  # of 255, between two neighbours of the palette
 _CONTROLS = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 _CHINESE = (
     "Noto Sans CJK SC",
@@ -47,62 +49,118 @@ def render(drawing: Drawing, fonts: tuple[str, ...] = ("DejaVu Sans",)) -> bytes
     make: Any = RendererAgg
     renderer = make(drawing.width * _SCALE, drawing.height * _SCALE, 72 * _SCALE)
     page = Box(0, 0, drawing.width, drawing.height, _WHITE)
-    for shape in (page, *drawing.shapes):
-        if not isinstance(shape, Text):
-            _paint(renderer, shape, drawing.height)
+    lines = [shape for shape in drawing.shapes if not isinstance(shape, Text)]
+    for _, alike in groupby((page, *lines), _style):
+        _paint(renderer, list(alike), drawing.height)
     size = (int(renderer.width), int(renderer.height))
-    image = Image.frombuffer("RGBA", size, renderer.buffer_rgba()).convert("RGB")
+    image = Image.frombytes("RGB", size, renderer.buffer_rgba(), "raw", "RGBX")
     for shape in drawing.shapes:
         if isinstance(shape, Text):
             _write(image, shape, fonts)
+    # As few colours as there are, with their edges: a third of the bytes.
+    image = image.quantize(palette=_palette(), dither=Image.Dither.NONE)
     buffer = BytesIO()
-    # As few colours as there are, with their edges: a third of the bytes, in half the time.
-    image = image.quantize(64, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    # Which makes of white the mean of all that is nearly white.
-    image.putpalette([255 if part >= 253 else part for part in image.getpalette() or ()])
     image.save(buffer, "png", compress_level=2, dpi=(72 * _SCALE, 72 * _SCALE))
     return buffer.getvalue()
 
 
-def _paint(renderer: Any, shape: Stroke | Box | Mark, height: int) -> None:
-    from matplotlib.colors import to_rgb
-    from matplotlib.transforms import Affine2D
+@cache
+def _palette() -> Any:
+    """White, and each colour with its tones on the way to white, of which edges consist."""
+    from PIL import Image, ImageColor
 
+    tones = [255, 255, 255]
+    for light, _ in COLOURS.values():
+        colour = ImageColor.getrgb(light)
+        steps = max(1, (255 - min(colour)) // _TONE)
+        for step in range(1, steps + 1):
+            tones += [round(255 + (part - 255) * step / steps) for part in colour]
+    image = Image.new("P", (1, 1))
+    image.putpalette(tones)
+    return image
+
+
+# ---- lines
+
+
+def _style(shape: Stroke | Box | Mark) -> tuple[object, ...]:
+    """What neighbours have in common that can be painted at once."""
+    if isinstance(shape, Stroke):
+        return Stroke, shape.colour, shape.width, shape.dash
+    if isinstance(shape, Mark):
+        return Mark, shape.colour, shape.filled, shape.shape
+    return Box, shape.colour
+
+
+def _paint(renderer: Any, shapes: Sequence[Stroke | Box | Mark], height: int) -> None:
+    """Shapes of one style."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.path import Path
+
+    shape = shapes[0]
     colour = to_rgb(COLOURS.get(shape.colour, (shape.colour,))[0])
     context = renderer.new_gc()
     context.set_foreground(colour, isRGBA=False)
-    # Agg counts upwards.
-    place = Affine2D().scale(_SCALE, -_SCALE).translate(0, height * _SCALE)
+    face = None
     if isinstance(shape, Stroke):
         # In points, of which each is _SCALE pixels, as places are.
         context.set_linewidth(shape.width)
         dashes = [float(number) for number in shape.dash.split()]
         context.set_dashes(0, dashes or None)
-        path, face = _path(shape.points, closed=False), None
-    elif isinstance(shape, Mark):
-        context.set_linewidth(0 if shape.filled else 1.75)
-        path = _outline(shape)
-        face = colour if shape.filled else None
+    elif isinstance(shape, Mark) and not shape.filled:
+        context.set_linewidth(1.75)
     else:
-        x, y, right, bottom = shape.x, shape.y, shape.x + shape.width, shape.y + shape.height
         context.set_linewidth(0)
-        path = _path([(x, y), (right, y), (right, bottom), (x, bottom)], closed=True)
         face = colour
-    renderer.draw_path(context, path, place, face)
+    corners: list[tuple[float, float]] = []
+    codes: list[int] = []
+    for one in shapes:
+        more, how = _outline(one)
+        corners += more
+        codes += how
+    renderer.draw_path(context, Path(corners, codes), _place(height), face)
 
 
-def _path(points: Sequence[tuple[float, float]], closed: bool) -> Any:
+@cache
+def _place(height: int) -> Any:
+    """From the drawing to Agg, which counts upwards."""
+    from matplotlib.transforms import Affine2D
+
+    return Affine2D().scale(_SCALE, -_SCALE).translate(0, height * _SCALE)
+
+
+def _outline(shape: Stroke | Box | Mark) -> tuple[Sequence[tuple[float, float]], list[int]]:
+    """Corners, and Matplotlib's codes of how they are joined."""
     from matplotlib.path import Path
 
-    return Path([*points, points[0]] if closed else points, closed=closed)
+    start, on, close = int(Path.MOVETO), int(Path.LINETO), int(Path.CLOSEPOLY)
+    if isinstance(shape, Stroke):
+        return shape.points, [start] + [on] * (len(shape.points) - 1)
+    if isinstance(shape, Box):
+        x, y, right, bottom = shape.x, shape.y, shape.x + shape.width, shape.y + shape.height
+        return [(x, y), (right, y), (right, bottom), (x, bottom), (x, y)], [
+            start,
+            on,
+            on,
+            on,
+            close,
+        ]
+    if shape.shape == "circle":
+        circle, codes = _circle()
+        return [(shape.x + x, shape.y + y) for x, y in circle], codes
+    corners = [(shape.x + x, shape.y + y) for x, y in OUTLINES[shape.shape]]
+    return [*corners, corners[0]], [start] + [on] * (len(corners) - 1) + [close]
 
 
-def _outline(mark: Mark) -> Any:
+@cache
+def _circle() -> tuple[list[tuple[float, float]], list[int]]:
     from matplotlib.path import Path
 
-    if mark.shape == "circle":
-        return Path.circle((mark.x, mark.y), 4.5)
-    return _path([(mark.x + x, mark.y + y) for x, y in OUTLINES[mark.shape]], closed=True)
+    path: Any = Path.circle((0, 0), 4.5)
+    return path.vertices.tolist(), path.codes.tolist()
+
+
+# ---- letters
 
 
 def _write(image: Any, text: Text, fonts: tuple[str, ...]) -> None:
@@ -125,22 +183,36 @@ def _write(image: Any, text: Text, fonts: tuple[str, ...]) -> None:
 def _letters(words: str, size: int, bold: bool, fonts: tuple[str, ...]) -> tuple[Any, float, int]:
     """The letters' cover as a picture, their width, and what of its height is below the baseline.
     Kept: the charts of a report have most of their texts in common."""
-    from matplotlib.backends.backend_agg import RendererAgg
-    from matplotlib.font_manager import FontProperties
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
-    # At 72 dots in an inch, a point is a pixel.
-    font = FontProperties(family=list(fonts), size=size, weight="bold" if bold else "normal")
-    make: Any = RendererAgg
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        width, height, descent = make(1, 1, 72 * _SCALE).get_text_width_height_descent(
-            words, font, ismath=False
-        )
-        below = math.ceil(descent) + 1
-        renderer = make(math.ceil(width) + 2, math.ceil(height) + below + 1, 72 * _SCALE)
-        baseline = int(renderer.height) - below
-        renderer.draw_text(renderer.new_gc(), 0, baseline, words, font, 0, ismath=False)
-    size_of = (int(renderer.width), int(renderer.height))
-    cover = Image.frombuffer("RGBA", size_of, renderer.buffer_rgba()).getchannel("A")
+    faces = [_face(name, size, bold) for name in fonts]
+
+    def face_of(letter: str) -> int:
+        """The first that has the letter, or else the last."""
+        has = (n for n, (_, letters) in enumerate(faces) if letters.get_char_index(ord(letter)))
+        return next(has, len(faces) - 1)
+
+    parts = [(faces[n][0], "".join(part)) for n, part in groupby(words, face_of)]
+    width = sum(font.getlength(part) for font, part in parts)
+    above, below = (max(of) for of in zip(*(font.getmetrics() for font, _ in faces), strict=True))
+    cover = Image.new("L", (math.ceil(width) + 2, above + below))
+    drawn, x = ImageDraw.Draw(cover), 0.0
+    for font, part in parts:
+        drawn.text((x, above), part, 255, font, anchor="ls")
+        x += font.getlength(part)
     return cover, width, below
+
+
+@cache
+def _face(name: str, size: int, bold: bool) -> tuple[Any, Any]:
+    """A font for Pillow, and for Matplotlib, which knows where it is and what letters it has."""
+    from matplotlib import font_manager
+    from PIL import ImageFont
+
+    weight = "bold" if bold else "normal"
+    path = font_manager.findfont(font_manager.FontProperties(family=[name], weight=weight))
+    index = getattr(path, "face_index", 0)  # where a file holds several
+    # The plain layout, which each Pillow has.
+    plain = ImageFont.Layout.BASIC
+    font = ImageFont.truetype(str(path), size * _SCALE, index, layout_engine=plain)
+    return font, font_manager.get_font(path)

@@ -8,8 +8,9 @@ several fit into one page.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import chain
 
 from .charts import COLOURS, Box, Drawing, Mark, Shape, Stroke, Text
 
@@ -54,11 +55,9 @@ def _document(drawing: Drawing, attributes: str, name: str, head: str = "") -> s
 def _written(shape: Shape) -> str:
     match shape:
         case Stroke():
-            start, *rest = (f"{_number(x)} {_number(y)}" for x, y in shape.points)
             width = f' stroke-width="{_number(shape.width)}"' if shape.width != 1 else ""
             dash = f' stroke-dasharray="{shape.dash}"' if shape.dash else ""
-            path = f"M{start}L" + " ".join(rest) if rest else f"M{start}h0"
-            return f'<path class="s-{shape.colour}"{width}{dash} d="{path}"/>'
+            return f'<path class="s-{shape.colour}"{width}{dash} d="{_path(shape.points)}"/>'
         case Box():
             place = f'x="{_number(shape.x)}" y="{_number(shape.y)}"'
             size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
@@ -72,6 +71,14 @@ def _written(shape: Shape) -> str:
             turn = f' transform="rotate(-90 {x} {y})"' if shape.upright else ""
             start = f'<text class="{" ".join(words)}" x="{x}" y="{y}"{anchor}{turn}>'
             return f"{start}{_text(shape.text)}</text>"
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    """All numbers at once, as `_number` writes each."""
+    more = len(points) - 1
+    written = "M%.1f %.1f " + ("L" + "%.1f %.1f " * more if more else "h0 ")
+    text = written % tuple(chain.from_iterable(points))
+    return text.replace(".0 ", " ").replace(" L", "L").replace(" h", "h").rstrip()
 
 
 def _classes(text: Text) -> Iterator[str]:

@@ -13,6 +13,7 @@ import string
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import openpyxl
@@ -34,8 +35,19 @@ from typer.testing import CliRunner
 
 from dlperf_runner.cli import app
 from dlperf_runner.errors import UserError
-from dlperf_runner.report import svg
-from dlperf_runner.report.charts import Chart, Line, Point, Text, draw, text_width
+from dlperf_runner.report import png, svg
+from dlperf_runner.report.charts import (
+    COLOURS,
+    Box,
+    Chart,
+    Drawing,
+    Line,
+    Point,
+    Shape,
+    Text,
+    draw,
+    text_width,
+)
 from dlperf_runner.report.document_markdown import code, text
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import LANGUAGES, load_labels
@@ -361,12 +373,34 @@ def test_pictures_are_pictures(several: tuple[Report, Path]) -> None:
         assert ElementTree.fromstring(path.read_bytes()).tag.endswith("svg")  # noqa: S314
 
 
+def pixels_of(*shapes: Shape, fonts: tuple[str, ...] = ("DejaVu Sans",)) -> Any:
+    import matplotlib.image
+
+    picture = png.render(Drawing(200, 40, "", "", shapes), fonts)
+    return matplotlib.image.imread(BytesIO(picture))
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_pictures_have_the_colours_of_the_drawing(colour: str) -> None:
+    pixels = (pixels_of(Box(10, 10, 20, 20, colour)) * 255).round().astype(int)
+    assert bytes(pixels[30, 30, :3].tolist()).hex() == COLOURS[colour][0].removeprefix("#")
+    assert pixels[5, 5].min() == 255
+
+
+def test_letters_that_a_font_lacks_are_of_the_next() -> None:
+    text = Text(10, 20, "samples/s × 3")
+    # It has signs alone.
+    fonts = ("DejaVu Sans Display", "DejaVu Sans")
+    assert (pixels_of(text, fonts=fonts) == pixels_of(text)).all()
+    assert pixels_of(text).min() < 0.3
+
+
 def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
     campaign = mxnet_campaign(tmp_path / "mxnet")
     first = make_report([campaign], tmp_path / "a").paths
     make_report([campaign], tmp_path / "b")
-    names = [path.relative_to(tmp_path / "a") for path in first if path.suffix != ".xlsx"]
-    assert len(names) == 8
+    names = [path.relative_to(tmp_path / "a") for path in first]
+    assert len(names) == 9
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -408,8 +442,6 @@ def test_titles_are_those_of_the_summary(several: tuple[Report, Path]) -> None:
 def test_without_a_chinese_font_pictures_speak_english(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dlperf_runner.report import png
-
     drawn: list[str] = []
     render = png.render
     monkeypatch.setattr(png, "chinese_font", lambda: None)
