@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from .case import Topology
 from .errors import UserError
@@ -51,8 +51,7 @@ class Expected:
     batch_size_per_device: int
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """A number, never without its unit and its estimator."""
 
     metric: str
@@ -121,8 +120,9 @@ def _estimates(
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
     # From the line of the first step that counts to that of the last.
-    times = list(zip(found.steps, found.unix_times, strict=True))
-    counted = in_window(found.steps, times, rule)[rule.drop_first_values :]
+    times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
+    window = range(rule.warmup_steps + 1, rule.total_steps + 1)
+    counted = [(step, time) for step, time in times if step in window][rule.drop_first_values :]
     stamps = [(step, time) for step, time in counted if time]
     if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         samples = expected.batch_size_per_device * expected.topology.world_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from functools import cached_property
 from pathlib import Path
 
@@ -25,8 +26,10 @@ class Log:
     def data(self) -> bytes | None:
         """All of it; None where that is much."""
         with self._file() as file:
-            data = file.read(SMALL + 1)
-        return data if len(data) <= SMALL else None
+            size = os.fstat(file.fileno()).st_size
+            # A byte more, because it may grow; not as many as may be, because memory is touched.
+            data = file.read(size + 1) if size <= SMALL else None
+        return data if data is None or len(data) <= size else None
 
     @cached_property
     def form(self) -> logs.Format:

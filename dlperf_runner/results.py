@@ -173,8 +173,7 @@ def _rows(
     at = COLUMNS.index("metric")
     before, behind = row[:at], row[at + 4 :]
     for item in (*measured.measurements, *_memory(run)):
-        number = (item.metric, item.value, item.unit, item.estimator)
-        yield Row._make((*before, *number, *behind))
+        yield Row._make((*before, *item, *behind))  # which has the columns from the metric on
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

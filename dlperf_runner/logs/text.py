@@ -15,7 +15,7 @@ _TIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \
 _RANK = r"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rf"(?:(?:{_TIME})?{_RANK}|{_TIME})<std(?:out|err|diag)>:(?(job) ?)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)", re.ASCII)
-_PLAIN = re.compile(r"\d+\.?\d*(?: \d+\.?\d*)*", re.ASCII)
+_PLAIN = frozenset("0123456789.")
 
 
 def by_rank(lines: Iterable[Line]) -> Iterator[tuple[int, str, int | None]]:
@@ -74,7 +74,10 @@ def transposed(entries: Sequence[tuple[str, ...]], width: int) -> Sequence[tuple
 
 def numbers(printed: Sequence[str]) -> list[float] | None:
     """The printed numbers; None unless each is nothing but digits, with or without a point."""
-    return list(map(float, printed)) if _PLAIN.fullmatch(" ".join(printed)) else None
+    try:
+        return list(map(float, printed)) if _PLAIN.issuperset("".join(printed)) else None
+    except ValueError:
+        return None
 
 
 def optional_numbers(printed: Sequence[str]) -> Sequence[float | None] | None:

@@ -26,13 +26,13 @@ def take(form: Format, data: bytes) -> tuple[list[Header], Columns] | None:
     if not lines:
         return None
     heads = _with_one_of(form.head_markers, whole[: whole.index(lines[0])])
-    steps = "\n".join(lines)
-    if max(map(len, lines + heads)) > CONTEXT or any("\r" in part for part in (*heads, steps)):
+    steps, head = "\n".join(lines), "\n".join(heads)
+    if max(map(len, lines + heads)) > CONTEXT or "\r" in steps or "\r" in head:
         return None
     if any(marker in steps for marker in form.head_markers):
         return None
-    untagged = _untagged(lines) if "<std" in steps else steps
-    headers = _headers(form, heads)
+    untagged = _untagged(steps) if "<std" in steps else steps
+    headers = _headers(form, head)
     if untagged is None or headers is None:
         return None
     columns = form.columns(untagged)
@@ -41,7 +41,7 @@ def take(form: Format, data: bytes) -> tuple[list[Header], Columns] | None:
 
 def _with_one_of(markers: tuple[str, ...], whole: str) -> list[str]:
     """The lines that have one of the markers."""
-    present = [marker for marker in markers if marker in whole]
+    present = [m for m in markers if m in whole] if len(markers) > 1 else list(markers)
     lines = whole.split("\n") if present else []
     match present:
         case [only]:
@@ -51,18 +51,18 @@ def _with_one_of(markers: tuple[str, ...], whole: str) -> list[str]:
     return [line for line in lines if any(marker in line for marker in present)]
 
 
-def _untagged(lines: list[str]) -> str | None:
+def _untagged(lines: str) -> str | None:
     """The lines without mpirun's tags; None where several ranks wrote them."""
     texts, ranks = [], set()
-    for _, line, rank in text.by_rank((_NO_LINE, line) for line in lines):
+    for _, line, rank in text.by_rank((_NO_LINE, line) for line in lines.split("\n")):
         texts.append(line)
         ranks.add(rank)
     return "\n".join(texts) if len(ranks) == 1 else None
 
 
-def _headers(form: Format, heads: list[str]) -> list[Header] | None:
+def _headers(form: Format, head: str) -> list[Header] | None:
     try:
-        records = list(form.parse((_NO_LINE, line) for line in heads))
+        records = list(form.parse((_NO_LINE, line) for line in head.split("\n")))
     except LineError:
         return None
     headers = [record for record in records if not isinstance(record, Step)]
