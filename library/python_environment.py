@@ -276,8 +276,9 @@ class Environment(object):
         if not self.module.params["dependencies"]:
             argv += ["--no-deps"]
         handle, name = tempfile.mkstemp(suffix=".txt", dir=self.module.tmpdir)
-        with io.open(handle, "w", encoding="utf-8") as stream:
-            stream.write(requirements)
+        with io.open(handle, "wb") as stream:
+            # Python 2 has it as bytes already.
+            stream.write(requirements if isinstance(requirements, bytes) else requirements.encode("utf-8"))
         mark = os.path.join(self.path, UNFINISHED)
         with open(mark, "w"):
             pass

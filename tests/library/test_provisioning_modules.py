@@ -23,6 +23,9 @@ ansible.module_utils.__path__.append(sys.argv[1])
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# test_old_interpreters.py says another one, and an Ansible that has modules for it.
+PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")}
 ME = getpass.getuser()
 HAVE_RUNUSER = os.geteuid() == 0
 
@@ -33,8 +36,9 @@ def call(
     """One execution of a module; returns what it returns."""
     given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
     finished = subprocess.run(
-        [*prefix, sys.executable, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
+        [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
         input=json.dumps(given),
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,77 @@
+"""The modules under every Python that a node may have."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from standins import LIBRARY, MODULE_UTILS, PROJECT, ansible_standin, interpreter
+
+VERSIONS = ("2.7", "3.6", "3.12")
+
+
+def python(version: str) -> str:
+    found = interpreter(version)
+    if found is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    return found
+
+
+def run(*argv: object, path: Path) -> None:
+    done = subprocess.run(
+        [str(part) for part in argv],
+        env={**os.environ, "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_module_can_be_read(tmp_path: Path, version: str) -> None:
+    """With a stand-in for Ansible's own part; nothing of theirs is run."""
+    code = "import runpy, sys\nfor p in sys.argv[1:]: runpy.run_path(p)"
+    modules = [*sorted(LIBRARY.glob("*.py")), *sorted(MODULE_UTILS.glob("*.py"))]
+    assert len(modules) > 20
+    utils = ansible_standin(tmp_path) / "ansible/module_utils"
+    (utils / "common/text").mkdir(parents=True)
+    for name, content in {
+        "urls.py": "fetch_url = None",
+        "common/__init__.py": "",
+        "common/text/__init__.py": "",
+        "common/text/converters.py": "to_bytes = to_native = to_text = None",
+    }.items():
+        (utils / name).write_text(content)
+    run(python(version), "-c", code, *modules, path=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def oldest_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ansible-core of the oldest release that is supported, which has modules for old Pythons."""
+    folder = tmp_path_factory.mktemp("oldest")
+    locked = (PROJECT / "requirements/ansible-2.16.txt").read_text()
+    pinned = re.search(r"^ansible-core==.*(\n +--hash.*)+", locked, re.MULTILINE)
+    assert pinned
+    (folder / "requirements.txt").write_text(pinned[0] + "\n")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
+    argv = [*pip, "--target", folder / "site", "-r", folder / "requirements.txt"]
+    subprocess.run(argv, check=True, timeout=600)
+    return folder / "site"
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: str) -> None:
+    """Their own tests again, each execution of a module in that Python."""
+    tests = Path(__file__).with_name("test_provisioning_modules.py")
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    given = {"MODULES_PYTHON": python(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
+    done = subprocess.run(
+        argv, cwd=PROJECT, env={**os.environ, **given}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
