@@ -52,7 +52,7 @@ def launch(name: str, program: Program, hosts: tuple[Node, ...]) -> tuple[Comman
 def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """One `mpirun` on the first host, one process per device of every host.
 
-    Works with OpenMPI 4: `--host` takes slots, `-x` exports a variable that the command's own
+    Works with OpenMPI 4 and 5: `--host` takes slots, `-x` exports a variable that the command's own
     environment holds. One device on one node is started the same way, as the published runs were.
     """
     first = hosts[0]
