@@ -132,13 +132,20 @@ def _repeat_notes(results: Results) -> Iterator[str]:
     which are there more than once."""
     repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
+    # Of a run that failed it is not always known what it ran on. Its repeat is there, and said.
+    failed: dict[str, list[int]] = {}
     for run in results.runs:
+        if run.why_not is not None:
+            failed.setdefault(str(run), []).append(run.repeat)
+    with_log = [run for run in results.runs if run.why_not is None]
+    for run in with_log:
         repeats.setdefault(run.case, []).append(run.repeat)
         most[run.settings] = max(most.get(run.settings, 0), run.repeat)
     missing: dict[tuple[str, int, str], list[str]] = {}
-    for run in {run.case: run for run in results.runs}.values():
-        numbers, wanted = repeats[run.case], most[run.settings]
-        absent = sorted(set(range(1, min(wanted, 1000) + 1)) - set(numbers))
+    for run in {run.case: run for run in with_log}.values():
+        numbers, others = repeats[run.case], failed.get(str(run), [])
+        wanted = max(most[run.settings], *others, 0)
+        absent = sorted({*range(1, min(wanted, 1000) + 1)}.difference(numbers, others))
         if absent:
             key = (run.setting, wanted, _listed(absent))
             missing.setdefault(key, []).append(str(run.topology))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -192,6 +193,18 @@ def test_a_log_that_lies_deep_and_one_in_the_directory_itself(tmp_path: Path) ->
 
 def _summary(directory: Path) -> Path:
     return summarize(directory).paths[0]
+
+
+def test_a_failed_run_of_which_little_is_known_is_no_case_of_its_own(tmp_path: Path) -> None:
+    done = {"status": "done", "hosts": {"node1": {"driver": "440.1"}}, "versions": {"mxnet": "1"}}
+    failed = {"status": "failed", "message": "no route to host", "hosts": {}, "versions": {}}
+    for repeat in (1, 2, 3, 5):
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(380.0), outcome=done)
+        campaign_run(tmp_path, "1n4g", repeat, gluoncv(1380.0), outcome=done)
+    campaign_run(tmp_path, "1n1g", 4, None, outcome=failed)
+    text = " ".join(summarize(tmp_path).text.split())
+    assert "1n1g r4: failed: no route to host" in text
+    assert re.findall(r"b128: (no repeat [^-]*) -", text) == ["no repeat 4 of 5 for 1n4g"]
 
 
 def test_same_log_twice_is_said(tmp_path: Path) -> None:
