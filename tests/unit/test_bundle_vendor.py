@@ -195,3 +195,55 @@ def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
     assert (error.value.expected, error.value.found) == ("xenial or bionic", "noble")
     assert error.value.hint
     assert "the nearest that is: the driver 580.105.08" in error.value.hint
+
+
+TABLES = {
+    "nvidia_driver": ("releases", "runfiles"),
+    "cuda": ("releases",),
+    "cudnn": ("releases",),
+    "nccl": ("releases",),
+    "container_runtime": ("engines", "toolkits"),
+    "infiniband": ("ofeds",),
+    "openmpi": ("releases",),
+}
+
+
+def entries() -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (role, str(version), entry)
+        for role, names in TABLES.items()
+        for name in names
+        for version, entry in variables(role)[f"__{role}_{name}"].items()
+    ]
+
+
+def test_every_table_of_releases_is_among_those() -> None:
+    for role in (*ROLES, *FILE_ROLES):
+        tables = {
+            name.removeprefix(f"__{role}_")
+            for name, value in variables(role).items()
+            if isinstance(value, dict) and any(re.match(r"\d+\.\d", str(key)) for key in value)
+        }
+        assert tables == set(TABLES[role])
+
+
+@pytest.mark.parametrize(("role", "version", "entry"), entries(), ids=str)
+def test_no_version_can_be_selected_that_nothing_verifies(
+    role: str, version: str, entry: dict[str, Any]
+) -> None:
+    """By the key that signs its repository, by its own checksum, or by the operator's."""
+    repositories = variables(role).get(f"__{role}_repositories", {})
+    if "repository" in entry:
+        assert repositories[entry["repository"]]["key"]["fingerprints"]
+        systems = entry["systems"]
+        parts = [entry, *(systems.values() if isinstance(systems, dict) else [])]
+        exact = [text for part in parts for text in part.get("packages", {}).values()]
+        assert exact and not any(re.search(r"[*?<>]", text) for text in exact)
+    else:
+        file = entry.get("archive", entry)
+        assert file["url"].startswith("https://")
+        variable = {"nvidia_driver": "nvidia_driver_sha256", "openmpi": "openmpi_sha256"}.get(
+            role, f"{role}_archive_sha256"
+        )
+        defaults = yaml.safe_load((PROJECT / f"roles/{role}/defaults/main.yml").read_text())
+        assert re.fullmatch("[0-9a-f]{64}", file.get("sha256", "")) or defaults[variable] == ""
