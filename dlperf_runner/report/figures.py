@@ -108,12 +108,23 @@ def _published(
     name: str, look: int, published: Sequence[Record], column: str, t: Labels
 ) -> list[Line]:
     """The published points of a line, all under one name: there may be many publications."""
-    points = tuple(
-        Point(point["world_size"], value, hint=_cited(value, point))
+    mine = [
+        (point, value)
         for point in published
         if point["line"] == name and (value := point.get(column)) is not None and value > 0
-    )
-    return [Line(t("published_line", name=name), points, look, "published")] if points else []
+    ]
+    if not mine:
+        return []
+    points = tuple(Point(p["world_size"], value, hint=_cited(value, p)) for p, value in mine)
+    # On paper nothing else says that an A100 is no V100.
+    on = sorted({_product(str(point.get("factors") or "")) for point, _ in mine} - {""})
+    label = t("published_line", name=name)
+    return [Line(f"{label} ({', '.join(on)})" if on else label, points, look, "published")]
+
+
+def _product(factors: str) -> str:
+    """V100 of `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real data`."""
+    return factors.split(",")[0].split("-")[0]
 
 
 def _cited(value: float, point: Record) -> str:

@@ -222,7 +222,9 @@ def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Repor
     hints = [text for text in page.texts["title"] if text.startswith("mxnet:")]
     assert "mxnet: 24.93 times on 32 devices (24.86 to 25.07)" in hints
     assert sum("samples/s on" in hint for hint in hints) == len(TOPOLOGIES)
-    published = [text for text in page.texts["title"] if text.startswith("mxnet, published:")]
+    published = [
+        text for text in page.texts["title"] if text.startswith("mxnet, published (V100):")
+    ]
     assert any("9,579.74" in text for text in published)
     described = "".join(page.texts["desc"])
     assert "9,579.74 samples/s on 32 devices (9,568.30 to 9,631.67)" in described
@@ -558,6 +560,15 @@ def test_large_rates_keep_clear_of_the_name_of_their_axis() -> None:
     assert any(tick.text == "100,000" for tick in ticks)
     # Of upright letters of 13 pixels, 3 are below the line that they stand on.
     assert all(tick.x - text_width(tick.text, 13) > name.x + 3 for tick in ticks)
+
+
+def test_published_points_of_another_accelerator_are_said_to_be(
+    several: tuple[Report, Path],
+) -> None:
+    """975 images/s on an A100 stand above 415 on a V100."""
+    page = (several[1] / "report.html").read_text(encoding="utf-8")
+    assert "tensorflow, published (A100, V100)</text>" in page
+    assert "paddle, published (V100)</text>" in page
 
 
 def test_text_in_a_drawing_is_text() -> None:
