@@ -42,7 +42,7 @@ def release(
     if system not in systems:
         others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
         nearest = (
-            f"the nearest that is: {what} {others[0]}" if others else f"no other {what} here is"
+            f"the nearest that is: {what} {others[0]}" if others else "none that is known here is"
         )
         where = listed([title(name) for name in systems])
         why = f" ({entry['why']})" if entry.get("why") else ""

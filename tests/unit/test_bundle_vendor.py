@@ -106,7 +106,7 @@ def test_the_run_file_is_a_file() -> None:
             "2.7.3",
             "centos7",
             "NCCL 2.7.3 is not for centos 7 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for centos 7, no other NCCL here is (nccl.version)",
+            " Ubuntu 18.04; for centos 7, none that is known here is (nccl.version)",
         ),
         ("2.7.3", "ubuntu18.04", ""),
     ],
