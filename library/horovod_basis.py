@@ -43,6 +43,11 @@ missing:
   returned: always
   type: list
   elements: str
+files:
+  description: Paths, with wildcards, that all of this was read from. While none of them changes, neither does the answer.
+  returned: always
+  type: list
+  elements: str
 installed_key:
   description: Key of the wheel that the environment has; null where it has none of ours.
   returned: always
@@ -100,6 +105,18 @@ def key_of(have):
         return os.path.basename(os.path.dirname(json.load(stream).get("url", "")))
 
 
+def files_of(given, have):
+    site = os.path.join(given["environment"], "lib", "python3*", "site-packages")
+    framework = have.get(normalised(given["distribution"]))
+    return [
+        given["mpirun"],
+        "/lib*/libc.so.6",
+        "/lib/*/libc.so.6",
+        os.path.join(given["environment"], "pyvenv.cfg"),
+        os.path.join(site, "horovod-*.dist-info", "direct_url.json"),
+    ] + ([os.path.join(framework[1], "METADATA")] if framework else [])
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -150,6 +167,7 @@ def main():
         key=key,
         basis=basis,
         missing=missing,
+        files=files_of(given, have),
         installed_key=installed_key,
     )
 

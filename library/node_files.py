@@ -69,47 +69,8 @@ import pwd
 import shutil
 import tempfile
 
-try:
-    import resource
-except ImportError:  # python3-minimal has none: the limits are then written as they are wanted
-    resource = None
-
 from ansible.module_utils.basic import AnsibleModule
-
-
-# Name in limits.conf: (constant of the resource module, bytes per unit)
-LIMITS = {
-    "core": ("RLIMIT_CORE", 1024),
-    "memlock": ("RLIMIT_MEMLOCK", 1024),
-    "nofile": ("RLIMIT_NOFILE", 1),
-    "nproc": ("RLIMIT_NPROC", 1),
-    "stack": ("RLIMIT_STACK", 1024),
-}
-
-
-def can_set(kind, value):
-    """Whether a process of this node can raise the limit so far; tried in a child, so that nothing stays."""
-    child = os.fork()
-    if child == 0:
-        try:
-            resource.setrlimit(kind, (value, value))
-        except (OSError, ValueError):
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == 0
-
-
-def reachable(name, wanted):
-    """The wanted limit, or the hard limit that this node has, in the units of limits.conf."""
-    if resource is None:
-        return wanted
-    constant, unit = LIMITS[name]
-    kind = getattr(resource, constant)
-    value = resource.RLIM_INFINITY if wanted == "unlimited" else int(wanted) * unit
-    if can_set(kind, value):
-        return wanted
-    hard = resource.getrlimit(kind)[1]
-    return "unlimited" if hard == resource.RLIM_INFINITY else str(hard // unit)
+from ansible.module_utils.user_limits import LIMITS, reachable
 
 
 def read(path):

@@ -13,6 +13,7 @@ options:
   packages: {description: Packages whose versions are asked for., type: list, elements: str, default: []}
   user: {description: A user who is asked about., type: str}
   environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
+  limits: {description: Limits as C(node_files) takes them., type: dict, default: {}}
   interpreter: {description: The interpreter that environments are made with., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
 attributes:
@@ -36,13 +37,14 @@ python_version: {description: Its version; null where it cannot be started., ret
 interpreters: {description: Other interpreters that the node has., returned: always, type: list, elements: str}
 packages: {description: Version of each package that is installed., returned: always, type: dict}
 user: {description: C(home) and C(shell) of the user; empty where there is none., returned: always, type: dict}
+limits: {description: Each of the limits as high as the node allows it., returned: always, type: dict}
 environments:
   description: >-
     By path, for each that exists: C(python), the version that made it, and C(distributions), with C(version) and C(url) (null for what came
     from an index) of each by its normalised name.
   returned: always
   type: dict
-stamps: {description: The inputs of each proof by its name., returned: always, type: dict}
+stamps: {description: The inputs of each proof by its name, where the files that it stands on are as they were., returned: always, type: dict}
 """
 
 import glob
@@ -53,6 +55,8 @@ import pwd
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.stamps import standing
+from ansible.module_utils.user_limits import LIMITS, reachable
 
 VERSION = "import sys; print('.'.join(str(part) for part in sys.version_info[:3]))"
 
@@ -62,19 +66,6 @@ def os_release(path="/etc/os-release"):
     with io.open(path, encoding="utf-8") as stream:
         pairs = (line.strip().partition("=") for line in stream if "=" in line)
         return dict((key, value.strip("\"'")) for key, _equals, value in pairs)
-
-
-def proven(folder):
-    """The inputs of each proof; a stamp that cannot be read proves nothing."""
-    found = {}
-    for path in glob.glob(os.path.join(folder, "*.json")):
-        try:
-            with io.open(path, encoding="utf-8") as stream:
-                stamp = json.load(stream)
-            found[stamp["proven"]] = stamp["inputs"]
-        except (IOError, OSError, ValueError, KeyError, TypeError):
-            continue
-    return found
 
 
 def packages_of(module, names):
@@ -124,6 +115,7 @@ def main():
             "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
             "packages": {"type": "list", "elements": "str", "default": []},
             "user": {"type": "str"},
+            "limits": {"type": "dict", "default": {}},
             "environments": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -150,8 +142,13 @@ def main():
         ),
         packages=packages_of(module, module.params["packages"]),
         user=user_of(module.params["user"]) if module.params["user"] else {},
+        limits=dict(
+            (name, reachable(name, str(wanted)))
+            for name, wanted in module.params["limits"].items()
+            if name in LIMITS
+        ),
         environments=dict((path, found) for path, found in environments.items() if found),
-        stamps=proven(module.params["stamps"]),
+        stamps=standing(module.params["stamps"]),
     )
 
 

@@ -9,8 +9,8 @@ short_description: Prove something on a node by commands whose output is checked
 description:
   - Runs the commands as a user and looks in the output of each for what it must say; an exit status of 0 is needed, but not
     enough.
-  - A stamp, which only root can write, records what was proven for which inputs. Where it stands for the same
-    inputs, nothing is run.
+  - A stamp, which only root can write, records what was proven for which inputs, and how the files are that it stands on. Where it
+    stands for the same inputs, nothing is run.
 options:
   name: {description: What is proven; names the stamp., type: str, required: true}
   commands:
@@ -26,6 +26,13 @@ options:
     description: What the proof depends on. The commands are no part of it, so that another partner among the nodes proves nothing anew.
     type: dict
     default: {}
+  files:
+    description: >-
+      Paths, with wildcards, that the proof stands on. Once one of them was changed, is gone or new, the proof counts no more; to prove it
+      again for the same inputs is no change of the node.
+    type: list
+    elements: path
+    default: []
   user: {description: Who runs them., type: str, required: true}
   environment: {description: Variables to add., type: dict, default: {}}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
@@ -69,6 +76,7 @@ import subprocess
 import tempfile
 import threading
 
+from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -141,6 +149,7 @@ def main():
                 },
             },
             "inputs": {"type": "dict", "default": {}},
+            "files": {"type": "list", "elements": "path", "default": []},
             "user": {"type": "str", "required": True},
             "environment": {"type": "dict", "default": {}},
             "stamps": {"type": "path", "default": "/opt/dlperf/stamps"},
@@ -151,18 +160,16 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    content = json.dumps(
-        {"proven": given["name"], "inputs": given["inputs"]}, sort_keys=True, indent=1
-    )
+    after = {"proven": given["name"], "inputs": given["inputs"]}
+    if given["files"]:
+        after["files"] = stamps.fingerprints(given["files"])
     stamp = os.path.join(given["stamps"], given["name"] + ".json")
-    before = ""
-    if os.path.exists(stamp):
-        with io.open(stamp, encoding="utf-8") as stream:
-            before = stream.read()
-    if before == content and not given["force"]:
+    before = stamps.read(stamp)
+    changed = before.get("inputs") != given["inputs"]
+    if before == after and not given["force"]:
         module.exit_json(changed=False, proven="before", outputs={})
     if module.check_mode:
-        module.exit_json(changed=before != content, proven="no", outputs={})
+        module.exit_json(changed=changed, proven="no", outputs={})
     try:
         user = pwd.getpwnam(given["user"])
     except KeyError:
@@ -196,21 +203,21 @@ def main():
     ]
     complaints = [line for line in complaints if line]
     if complaints:
-        if before:
+        if os.path.exists(stamp):
             os.unlink(stamp)  # what stood there is no longer so
         module.fail_json(
             msg="%s is not proven: %s" % (given["name"], "\n".join(complaints)), proven="no"
         )
-    if before != content:
+    if before != after:
         if not os.path.isdir(given["stamps"]):
             os.makedirs(given["stamps"], 0o755)
         handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
         with io.open(handle, "w", encoding="utf-8") as stream:
-            stream.write(u"%s" % content)
+            stream.write(u"%s" % json.dumps(after, sort_keys=True, indent=1))
         os.chmod(temporary, 0o644)
         module.atomic_move(temporary, stamp)
     module.exit_json(
-        changed=before != content,
+        changed=changed,
         proven="now",
         outputs=dict((name, result[1]) for name, result in results.items()),
     )

@@ -1,4 +1,4 @@
-"""provision.yml on four fresh nodes of the lab: check, converge, again, verify, and a dead node.
+"""provision.yml on three fresh nodes: check, converge, again, drift, verify, and a dead node.
 
 The tests build on each other, in the order in which they stand.
 """
@@ -15,15 +15,15 @@ from lab_under_test import Lab
 
 pytestmark = pytest.mark.lab
 
-NODES = ("node1", "node2", "node3", "node4")
+NODES = ("node1", "node2", "node3")
 RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    """Four bare nodes of this module's own."""
+    """Three bare nodes of this module's own."""
     made = Lab(tmp_path_factory.mktemp("provision") / "lab")
-    made.up()
+    made.up(lab_nodes=len(NODES))
     yield made
     made.down()
 
@@ -62,6 +62,19 @@ def test_the_second_run_changes_nothing(fresh: Lab) -> None:
     status, output, counts = provision(fresh, "--diff")
     assert status == 0, output
     assert of("changed", counts) == everywhere(0), output
+    assert "Check the role's arguments" not in output  # no role had anything to do
+
+
+def test_what_was_changed_by_hand_is_found_and_mended(fresh: Lab) -> None:
+    fresh.said("node1", "sed -i /10.11.0.3/d /etc/hosts")
+    fresh.said("node2", "chmod 0700 /opt/dlperf")
+    fresh.said("node3", "rm ~dlperf/.ssh/authorized_keys")
+    status, output, counts = provision(fresh, "--tags", "node_base,ssh_mesh")
+    assert status == 0, output
+    assert of("changed", counts) == everywhere(1), output
+    assert "10.11.0.3 node2" in fresh.said("node1", "cat /etc/hosts")
+    assert fresh.said("node2", "stat -c %a /opt/dlperf") == "755"
+    assert fresh.said("node3", "stat -c '%U %a' ~dlperf/.ssh/authorized_keys") == "dlperf 600"
 
 
 def test_the_benchmarks_user_is_an_ordinary_one(fresh: Lab) -> None:
@@ -130,10 +143,10 @@ def test_the_all_reduce_is_proven_again_on_request(fresh: Lab) -> None:
 
 def test_an_interface_that_is_not_there_is_no_proof(fresh: Lab) -> None:
     status, output, counts = provision(
-        fresh, "--tags", "openmpi", "--limit", "node3,node4", "-e", "dlperf_interface=ib0"
+        fresh, "--tags", "openmpi", "--limit", "node2,node3", "-e", "dlperf_interface=ib0"
     )
     assert status == 2
-    assert of("failed", counts) == {"node3": 1, "node4": 1}
+    assert of("failed", counts) == {"node2": 1, "node3": 1}
     assert "openmpi is not proven" in output
 
 
@@ -141,18 +154,18 @@ def test_a_python_that_no_environment_takes_is_refused_before_anything_changes(
     fresh: Lab,
 ) -> None:
     old = "#!/bin/sh\necho 3.13.5\n"
-    fresh.said("node4", f"printf '{old}' > /usr/local/bin/other && chmod +x /usr/local/bin/other")
+    fresh.said("node3", f"printf '{old}' > /usr/local/bin/other && chmod +x /usr/local/bin/other")
     status, output, counts = provision(
-        fresh, "--limit", "node4", "-e", "python_env_interpreter=/usr/local/bin/other"
+        fresh, "--limit", "node3", "-e", "python_env_interpreter=/usr/local/bin/other"
     )
     assert status == 2
-    assert counts["node4"]["changed"] == 0
+    assert counts["node3"]["changed"] == 0
     assert "/usr/local/bin/other is 3.13.5" in output
     assert "this node also has /usr/bin/python3.11" in output
 
 
 def test_a_dead_node_is_reported_and_the_others_go_on(fresh: Lab) -> None:
-    fresh.said("node2", "rm /etc/ssh/ssh_known_hosts /opt/dlperf/stamps/openmpi.json")
+    fresh.said("node2", "rm -f /etc/ssh/ssh_known_hosts /opt/dlperf/stamps/openmpi.json")
     fresh.ssh("node1", "kill 1")
     status, output, counts = provision(fresh)
     assert status == 4, output
@@ -161,7 +174,7 @@ def test_a_dead_node_is_reported_and_the_others_go_on(fresh: Lab) -> None:
     assert of("unreachable", counts) == everywhere(0) | {"node1": 1}
     assert counts["node2"]["changed"] > 0
     known = fresh.said("node2", "cat /etc/ssh/ssh_known_hosts")
-    assert "node4,10.11.0.5 ssh-ed25519 " in known
+    assert "node3,10.11.0.4 ssh-ed25519 " in known
     # The others keep what they know of the node that is down, until it leaves the inventory.
     known = fresh.said("node3", "cat /etc/ssh/ssh_known_hosts")
     assert "node1,10.11.0.2 ssh-ed25519 " in known

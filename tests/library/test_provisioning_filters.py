@@ -24,6 +24,8 @@ provision = load("playbooks/filter_plugins/provision.py")
 base = load("roles/node_base/filter_plugins/node_base.py")
 python_env = load("roles/python_env/filter_plugins/python_env.py")
 mesh = load("roles/ssh_mesh/filter_plugins/ssh_mesh.py")
+framework = load("roles/framework/filter_plugins/framework.py")
+horovod = load("roles/horovod/filter_plugins/horovod.py")
 
 FRAMEWORK = """
 name: net
@@ -245,3 +247,43 @@ def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: 
     assert provision.environments(["net"], "big", root) == []
     assert provision.images(["net"], "big", root) == [image]
     assert provision.images(["net"], "cpu", root) == []
+
+
+def test_the_mesh_stands_where_every_node_has_proven_the_same() -> None:
+    wanted = {"user": "dlperf", "members": {"node1": ["10.11.0.2"], "node2": ["10.11.0.3"]}}
+    proven = {"ssh_mesh": {**wanted, "trust": "a" * 64}}
+    other_key = {"ssh_mesh": {**wanted, "trust": "b" * 64}}
+    assert mesh.agree([proven, proven], wanted)
+    assert not mesh.agree([], wanted)  # a role that is run alone knows of no proof
+    assert not mesh.agree([proven, {}], wanted)  # a new node, or somebody's edit on one
+    assert not mesh.agree([proven, other_key], wanted)
+    assert not mesh.agree([proven, proven], {**wanted, "members": {"node1": ["10.11.0.2"]}})
+    assert not mesh.agree([proven, proven], {**wanted, "user": "other"})
+
+
+def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_path: Path) -> None:
+    pins = tmp_path / "net.txt"
+    pins.write_text("net==1.0\n")
+    net = {"name": "net", "requirements": str(pins)}
+    proven = {"framework-net": framework.inputs(net)}
+    assert framework.stand([net], ["net"], proven)
+    assert framework.stand([], [], {})
+    assert not framework.stand([net], [], proven)
+    assert not framework.stand([net], ["net"], {})
+    assert not framework.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["net"], proven)
+    pins.write_text("net==2.0\n")
+    assert not framework.stand([net], ["net"], proven)
+
+
+def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> None:
+    pins = tmp_path / "horovod.txt"
+    pins.write_text("horovod==1\n")
+    build = {"version": "1", "requirements": str(pins), "build_environment": {"A": "1"}}
+    environment = {"horovod": build}
+    wanted = horovod.wanted(environment, "/usr/bin/mpirun", "eth0", [])
+    proven = {**wanted, "wheel": "horovod-1_net-1.0"}
+    assert horovod.stands(proven, wanted)
+    assert not horovod.stands({}, wanted)
+    assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "ib0", []))
+    build["build_environment"] = {"A": "2"}
+    assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "eth0", []))

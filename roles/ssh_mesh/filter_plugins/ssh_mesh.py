@@ -26,6 +26,12 @@ def members(
     return found
 
 
+def agree(proven: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
+    """Whether the stamps of all nodes say the wanted mesh, and all of them the same keys."""
+    found = [stamps.get("ssh_mesh", {}) for stamps in proven]
+    return bool(found) and all(one == {**wanted, "trust": found[0].get("trust")} for one in found)
+
+
 def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
     """Whom a node calls: all others in a small mesh and from the first node, else the next."""
     others = [name for name in hosts if name != host]
@@ -43,6 +49,7 @@ def call(name: str, user: str) -> dict[str, Any]:
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
+            "ssh_mesh_agree": agree,
             "ssh_mesh_call": call,
             "ssh_mesh_members": members,
             "ssh_mesh_partners": partners,
