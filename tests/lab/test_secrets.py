@@ -1,0 +1,96 @@
+"""A become password, planted: encrypted in the inventory's variables, and nowhere else afterwards.
+
+The registry's token is looked for in test_gpu_stack.py.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy]
+
+SECRET = "planted-5e5a8d1c0f"  # noqa: S105
+ADMIN = f"""
+set -e
+useradd --create-home --shell /bin/sh admin
+echo 'admin:{SECRET}' | chpasswd
+echo 'admin ALL=(ALL) ALL' > /etc/sudoers.d/admin
+cp -r /root/.ssh ~admin/ && chown -R admin: ~admin
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    """A node whose administrator is asked for a password; sudo is there since node_base."""
+    with Lab(tmp_path_factory.mktemp("secrets") / "lab").running(nodes=1, mirror=mirror) as made:
+        made.play("provision.yml", "--tags", "node_base")
+        made.said("node1", ADMIN)
+        yield made
+
+
+@contextmanager
+def command_lines() -> Iterator[set[str]]:
+    """All that are seen on this machine meanwhile; the lab's processes are among them."""
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.01):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
+def files_with(secret: str, *folders: Path) -> list[Path]:
+    found = []
+    for folder in folders:
+        for path in folder.rglob("*"):
+            with suppress(OSError):
+                if path.is_file() and secret.encode() in path.read_bytes():
+                    found.append(path)
+    return found
+
+
+def test_a_become_password_is_in_no_argv_log_or_file(lab: Lab, tmp_path: Path) -> None:
+    vault, password = tmp_path / "vault.yml", tmp_path / "password"
+    password.write_text("open sesame\n")
+    vault.write_text(json.dumps({"ansible_user": "admin", "ansible_become_password": SECRET}))
+    sealed = ["ansible-vault", "encrypt", "--vault-password-file", str(password), str(vault)]
+    assert lab.command(*sealed).returncode == 0
+    given = ("-e", f"@{vault}", "--vault-password-file", str(password))
+    # Something to do: what is written as root, and a proof as the ordinary user.
+    lab.said("node1", "rm -f /etc/security/limits.d/*; rm -rf /opt/dlperf/stamps")
+
+    def play(*options: str) -> str:
+        book = ("provision.yml", "--tags", "node_base,openmpi", "--diff", "-vvv")
+        return lab.command("ansible-playbook", *book, *options).stdout
+
+    assert "Missing sudo password" in play("-e", "ansible_user=admin")
+    with command_lines() as seen:
+        output = play(*given)
+        checked = lab.command("ansible-playbook", "playbooks/preflight.yml", "-vvv", *given).stdout
+    assert "failed=0" in output and "unreachable=0" in output, output[-3000:]
+    assert "node1  " in checked
+    assert any("ansible-playbook" in line for line in seen)
+    assert [line for line in seen if SECRET in line] == []
+    assert SECRET not in output + checked
+    places = (tmp_path, lab.directory / "..", PROJECT / ".cache/ansible")
+    assert files_with(SECRET, *(place for place in places if place.is_dir())) == []
+    where = "/etc /root /home /tmp /var/log /var/tmp /var/lib/dlperf"
+    found = lab.ssh("node1", f"grep -rlF -D skip {SECRET} {where}")
+    assert found.stdout == ""
