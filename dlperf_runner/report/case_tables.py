@@ -245,35 +245,39 @@ def verdict_text(verdict: str, t: Labels) -> str:
     return t.optional(f"verdict_{verdict.replace(' ', '_')}", verdict)
 
 
-def comparisons(rows: Sequence[Case], t: Labels) -> Iterator[Table]:
-    """What compare_published found, a table per group; its longest texts stand below it."""
-    groups: dict[tuple[Any, ...], list[Case]] = {}
-    for row in rows:
-        groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(row)
-    for number, own in enumerate(groups.values(), start=1):
-        table = comparison(f"published-{number}", own, group_title(own[0], t), t)
-        kept = [n for n in range(1, len(table.columns)) if n not in _BELOW]
-        lines = [tuple(row[n] for n in kept) for row in table.rows]
-        columns, shown = without_empty([table.columns[n] for n in kept], lines, 3)
-        notes = tuple(note for n in _BELOW for note in _said_below(table, own, n))
-        yield Table(table.name, table.title, columns, shown, notes)
+def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table]:
+    """What compare_published found, a table per group; its longest texts stand below it. `whole`
+    is the comparison of all rows."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(place)
+    kept = [n for n in range(1, len(whole.columns)) if n not in _BELOW]
+    for number, places in enumerate(groups.values(), start=1):
+        own, cells = [rows[place] for place in places], [whole.rows[place] for place in places]
+        lines = [tuple(row[n] for n in kept) for row in cells]
+        columns, shown = without_empty([whole.columns[n] for n in kept], lines, 3)
+        notes = tuple(
+            f"{whole.columns[n].label}{text}" for n in _BELOW for text in _said_below(cells, own, n)
+        )
+        yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
 _BELOW = range(9, 13)  # columns of a comparison that are long: conditions, the publication
 
 
-def _said_below(table: Table, rows: Sequence[Case], place: int) -> Iterator[str]:
+def _said_below(
+    lines: Sequence[tuple[Cell, ...]], rows: Sequence[Case], place: int
+) -> Iterator[str]:
     """Each text of a column once, with the cases that it is about where it is not about all."""
     about: dict[str, list[str]] = {}
-    for cells, row in zip(table.rows, rows, strict=True):
+    for cells, row in zip(lines, rows, strict=True):
         if cells[place].value is not None:
             about.setdefault(cells[place].text, []).append(
                 f"{row['nodes']}n{row['gpus_per_node']}g"
             )
     for text, cases in about.items():
-        label = table.columns[place].label
         which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
-        yield f"{label}{which}: {text}"
+        yield f"{which}: {text}"
 
 
 def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Table:

@@ -126,6 +126,7 @@ def make_document(
     ]
     drawer = _SeriesDrawer(campaigns, series, several, t)
     sections = tuple(drawer.section(n, group) for n, group in enumerate(_groups(cases), start=1))
+    compared = case_tables.comparison("published", verdicts, t("comparison"), t)
     return Document(
         labels=t,
         title=t("title"),
@@ -134,8 +135,8 @@ def make_document(
         figures=figures,
         sections=sections,
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
-        comparison=tuple(case_tables.comparisons(verdicts, t)),
-        compared=case_tables.comparison("published", verdicts, t("comparison"), t),
+        comparison=tuple(case_tables.comparisons(verdicts, compared, t)),
+        compared=compared,
         not_counted=_not_counted_table(lost, several, t) if lost else None,
         series_not_counted=drawer.others(),
         environment=tuple(_environment(campaigns, t)),

@@ -33,20 +33,24 @@ class Labels:
     def conditions(self, text: str | None) -> str | None:
         """`data (synthetic, real), XLA (unknown, yes)` in this language: names of conditions and
         plain words; what a log or a publication says is left as it is."""
-        if text is None:
-            return None
-        english = load_labels("en").texts
-        own = {english[key]: self.texts[key] for key in english if key.startswith("factor_")}
-        said = {english[key]: self.texts[key] for key in english if key.startswith("word_")}
-        text = re.sub(rf"(?:^|(?<=, ))({_any(own)})(?= \(|, |$)", lambda match: own[match[1]], text)
-        text = re.sub(rf"(?<= \()({_any(said)})(?=, )", lambda match: said[match[1]], text)
-        return re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
+        return None if text is None else _conditions(text, self.language)
 
     def place(self, nodes: int, devices: int) -> str:
         """How many devices on how many nodes, in words."""
         if devices == 1:
             return self("on_one_device")
         return self("on_one_node" if nodes == 1 else "on_devices", nodes=nodes, devices=devices)
+
+
+@cache
+def _conditions(text: str, language: str) -> str:
+    """Kept: many cases of a report are of the same conditions."""
+    english, texts = load_labels("en").texts, load_labels(language).texts
+    own = {english[key]: texts[key] for key in english if key.startswith("factor_")}
+    said = {english[key]: texts[key] for key in english if key.startswith("word_")}
+    text = re.sub(rf"(?:^|(?<=, ))({_any(own)})(?= \(|, |$)", lambda match: own[match[1]], text)
+    text = re.sub(rf"(?<= \()({_any(said)})(?=, )", lambda match: said[match[1]], text)
+    return re.sub(rf"(?<=, )({_any(said)})(?=\))", lambda match: said[match[1]], text)
 
 
 def _any(names: Iterable[str]) -> str:
