@@ -107,8 +107,16 @@ def image_for(
                 expected=f"{digests[0]}, as on {hosts[0].name}",
                 found=digest,
             )
+    if len({host.registry for host in hosts}) > 1:
+        raise UserError(
+            "nodes of one run have their images of different registries",
+            where=", ".join(f"host {host.name}" for host in hosts) + ": dlperf_registry",
+            found=", ".join(host.registry or "none" for host in hosts),
+        )
     # A tag says nothing more than the digest, and not every engine takes both.
     bare = re.sub(r":[^:/]*$", "", image)
+    if declared and hosts[0].registry:
+        bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
     return Image(
         engine=engine,
         reference=f"{bare}@{digests[0]}",

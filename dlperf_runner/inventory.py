@@ -34,8 +34,8 @@ class Node:
 
     `address` is the node's address on `interface`, the network that the benchmark uses;
     `interface` is empty where the inventory names none. `env` is exported to every rank.
-    `container_images` is digests by the images' names, `container_data` directories that
-    containers see, read-only.
+    `container_images` is digests by the images' names, `registry` the site's own that has them,
+    if any, and `container_data` directories that containers see, read-only.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Node:
     mpirun_args: tuple[str, ...] = ()
     container_engine: str = ""
     container_images: dict[str, str] = field(default_factory=dict)
+    registry: str = ""
     container_data: tuple[str, ...] = ()
     container_args: tuple[str, ...] = ()
 
@@ -209,6 +210,11 @@ def _address(value: Any) -> str | None:
     return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value) else None
 
 
+def _registry(value: Any) -> str | None:
+    name = r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*"
+    return value if isinstance(value, str) and re.fullmatch(name, value) else None
+
+
 def _printable(text: str) -> bool:
     return not any(ord(character) < 32 or ord(character) == 127 for character in text)
 
@@ -228,6 +234,7 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
     "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
     "dlperf_container_images": ("container_images", _digests, "digests by the images' names"),
+    "dlperf_registry": ("registry", _registry, "a registry, like registry.example:5000/ngc"),
     "dlperf_container_data": ("container_data", _absolute_paths, "a list of absolute paths"),
     "dlperf_container_args": ("container_args", _texts, "a list of options of the engine"),
 }

@@ -178,6 +178,20 @@ def test_nodes_with_different_images_are_refused() -> None:
         planned((first, other), nodes=(2,), gpus_per_node=(8,))
 
 
+@pytest.mark.parametrize("registry", ["registry.example:5000", "harbor.example/mirror/ngc"])
+def test_the_image_of_a_sites_own_registry(registry: str) -> None:
+    run = make_plan(
+        Choice(framework=("tensorflow",)), load_catalog(), v100_nodes(registry=registry)
+    )[0]
+    assert run.container == f"docker {registry}/nvidia/tensorflow@{DIGEST}"
+
+
+def test_nodes_with_different_registries_are_refused() -> None:
+    first, second, *_ = v100_nodes()
+    with pytest.raises(UserError, match=r"dlperf_registry: nodes of one run.*none, other:5000"):
+        planned((first, replace(second, registry="other:5000")), nodes=(2,), gpus_per_node=(8,))
+
+
 # ---- an environment in an image made of a node, podman
 
 
