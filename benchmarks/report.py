@@ -4,7 +4,7 @@
 
 The logs are made in a temporary directory, as GluonCV prints them, and removed at the end. Shown
 are the time on the wall, processor time (user and system), the peak of memory, and the size of
-report.html; the floor beside them is `summarize` of the same logs.
+report.html; beside them stand `summarize` of the same logs and, the floor, the imports alone.
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ import tempfile
 from pathlib import Path
 
 from summarize import STEPS, cost_of_many, many
+
+IMPORTS = """
+import dlperf_runner.cli, dlperf_runner.results, dlperf_runner.report.make
+import jinja2, matplotlib.backends.backend_agg, pandas, xlsxwriter
+"""
 
 
 def main() -> None:
@@ -29,15 +34,16 @@ def main() -> None:
         logs, output = directory / "logs", directory / "out"
         number = options.cases * options.runs
         many(logs, number, 0, STEPS, batches=options.cases // 10)
+        package, into = ["-m", "dlperf_runner"], ["--output-dir", str(output)]
         ways = {
-            "summarize": ["summarize", str(logs), "--output-dir", str(output)],
-            "report": ["report", str(logs), "--output-dir", str(output)],
+            "imports": ["-c", IMPORTS],
+            "summarize": [*package, "summarize", str(logs), *into],
+            "report": [*package, "report", str(logs), *into],
         }
         print(f"{options.cases} cases, {number} runs of {STEPS} steps")
         print(f"{'':12}{'wall s':>8}{'CPU s':>8}{'peak MB':>9}")
         for name, arguments in ways.items():
-            argv = [sys.executable, "-m", "dlperf_runner", *arguments]
-            costs = [cost_of_many(argv) for _ in range(options.repeats)]
+            costs = [cost_of_many([sys.executable, *arguments]) for _ in range(options.repeats)]
             cpu, wall, memory = min(costs, key=lambda cost: cost[1])
             print(f"{name:12}{wall:8.1f}{cpu:8.1f}{memory:9.0f}")
         print(f"report.html: {(output / 'report.html').stat().st_size / 1e6:.1f} MB")
