@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -69,7 +70,10 @@ def make_report(
         files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
         painted = followed(pngs, len(pictures), "painting plots")
         files |= {f"plots/{name}.png": data for name, data in painted}
+    former = _former_plots(output_dir)
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
+    for path in former - set(paths):
+        path.unlink(missing_ok=True)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     return Report(tuple(map(str, document.answers)), paths, notes, problems)
 
@@ -183,11 +187,22 @@ def results_json(document: Document) -> str:
             commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
             for commands in document.commands
         },
+        "plots": [name for figure in document.figures for name, _ in figure.drawings],
         "methods": document.methods,
         "notes": document.notes,
         "problems": document.problems,
     }
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _former_plots(output_dir: Path) -> set[Path]:
+    """The plots of an older report there, as far as it says which are its own."""
+    try:
+        names = list(json.loads((output_dir / "results.json").read_bytes())["plots"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]
+    return {output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png")}
 
 
 def _svg(drawing: Drawing) -> bytes:

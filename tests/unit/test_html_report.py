@@ -357,6 +357,17 @@ def test_csv_json_and_page_agree(several: tuple[Report, Path]) -> None:
     assert document["answers"] == list(several[0].answers)
 
 
+def test_plots_of_an_older_report_go_and_files_of_others_stay(tmp_path: Path) -> None:
+    both = [mxnet_campaign(tmp_path / "mxnet"), paddle_campaign(tmp_path / "paddle")]
+    make_report(both, tmp_path / "report")
+    (tmp_path / "report" / "plots" / "mine.svg").write_text("")
+    report = make_report(both[:1], tmp_path / "report")
+    (of_others,) = set((tmp_path / "report").rglob("*.*")) - set(report.paths)
+    assert of_others.name == "mine.svg"
+    (tmp_path / "report" / "results.json").write_text('{"plots": ["../../x", 3]}')
+    make_report(both[:1], tmp_path / "report")
+
+
 def test_sheets_have_names_that_spreadsheets_take() -> None:
     used: set[str] = set()
     names = [sheet_name(title, used) for title in ("a/b*c?", "x" * 40, "X" * 40, "'", "")]
