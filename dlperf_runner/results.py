@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from .frame import COLUMNS, Row, make_frame
 from .reading import Reading, RunSeries, read
 from .recorded import FoundRun, Known
 from .stats import GPU_MEMORY
+from .validity import catalogued_rules
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,7 @@ class Results:
     empty unless it was asked for."""
 
     directory: Path
-    frame: pd.DataFrame
+    frame: pd.DataFrame = field(init=False)
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
@@ -68,12 +70,14 @@ def load_results(
         raise UserError("there is no such directory", where=str(directory), found=found)
     problems: list[UserError] = []
     where = places(directory, problems)
-    results = Results(directory, frame=make_frame(()), problems=problems)
+    results = Results(directory, problems=problems)
     rows: list[Row] = []
     digests: dict[tuple[object, str], Path] = {}
-    readings = _readings(where, known, with_series, jobs)
-    for reading in progress(readings, len(where)) if progress else readings:
-        rows += _rows(reading, results, digests) if reading else ()
+    with _readings(where, known, with_series, jobs) as readings:
+        import pandas as pd  # noqa: F401  it takes its time, in which others read
+
+        for reading in progress(readings, len(where)) if progress else readings:
+            rows += _rows(reading, results, digests) if reading else ()
     if not results.runs and not problems:
         raise UserError(
             "there are no logs here",
@@ -115,18 +119,25 @@ def catalogued() -> Iterator[Known]:
             )
 
 
+@contextmanager
 def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
-) -> Iterator[Reading | None]:
-    """What each place came to, in their order."""
+) -> Iterator[Iterator[Reading | None]]:
+    """What each place comes to, in their order; where it pays, other processes begin to read."""
     read_there = partial(read, known=known, with_series=with_series)
     jobs = _jobs(found) if jobs is None else jobs
     if jobs == 1 or len(found) < 2:
-        yield from map(read_there, found)
+        yield map(read_there, found)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        chunk = max(1, min(64, len(found) // (4 * jobs)))
-        yield from pool.map(read_there, found, chunksize=chunk)
+    # What each of them needs, they need not find for themselves.
+    logs.formats()
+    catalogued_rules()
+    chunk = max(1, min(64, len(found) // (4 * jobs)))
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield pool.map(read_there, found, chunksize=chunk)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _jobs(found: Sequence[Place]) -> int:

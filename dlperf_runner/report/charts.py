@@ -217,9 +217,11 @@ class _Axis:
 
     def all_at(self, values: Iterable[float]) -> list[float]:
         low, high, start, length = self.low, self.high, self.start, self.end - self.start
-        values = [low if value < low else high if value > high else value for value in values]
+        values = list(values)
+        if values and (min(values) < low or max(values) > high):
+            values = [min(max(value, low), high) for value in values]
         if self.log:
-            low, high, values = math.log(low), math.log(high), map(math.log, values)
+            low, high, values = math.log(low), math.log(high), list(map(math.log, values))
         return [start + length * (value - low) / (high - low) for value in values]
 
 

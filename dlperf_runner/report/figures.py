@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, starmap
 from typing import Any
@@ -153,7 +154,7 @@ def over_iterations(
         repeat = one.run.repeat
         warmup = max(warmup, float(one.warmup_steps))
         everything += one.samples_per_second
-        window += [rate for step, rate in pairs if step > one.warmup_steps]
+        window += one.samples_per_second[bisect_right(one.steps, one.warmup_steps) :]
         name = t("repeat_not_counted" if repeat in left_out else "repeat", repeat=repeat)
         points = tuple(starmap(Point, thinned(pairs, budget)))
         lines.append(Line(name, points, len(lines), "series"))
@@ -181,8 +182,11 @@ def thinned(pairs: Sequence[tuple[int, float]], most: int) -> Sequence[tuple[int
     stretches = max(1, most // 2)
     rates = [rate for _, rate in pairs]
     ends = [number * len(pairs) // stretches for number in range(stretches + 1)]
-    kept: set[int] = set()
+    kept: list[tuple[int, float]] = []
     for start, end in pairwise(ends):
         stretch = rates[start:end]
-        kept |= {start + stretch.index(min(stretch)), start + stretch.index(max(stretch))}
-    return [pairs[place] for place in sorted(kept)]
+        low, high = stretch.index(min(stretch)), stretch.index(max(stretch))
+        kept.append(pairs[start + min(low, high)])
+        if low != high:
+            kept.append(pairs[start + max(low, high)])
+    return kept
