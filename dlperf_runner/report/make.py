@@ -7,10 +7,10 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,13 +63,17 @@ def make_report(
     figures = tuple(make_figures(cases, published, t))
     drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
     pictures, fonts, notes = _for_pictures(figures, cases, published, t)
-    with _pngs(pictures, fonts) as pngs:
+    with _helper(len(pictures)) as helper:
+        pngs = _painted(pictures, fonts, helper)
         comparison = list(_compared(campaigns, stated))
         document = make_document(campaigns, cases, figures, comparison, t)
+        workbook = _workbook(document, helper)
         files: dict[str, bytes] = dict(_documents(document))
+        files["results.xlsx"] = b""  # its place among the others
         files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
         painted = followed(pngs, len(pictures), "painting plots")
         files |= {f"plots/{name}.png": data for name, data in painted}
+        files["results.xlsx"] = workbook()
     former = _former_plots(output_dir)
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
     for path in former - set(paths):
@@ -139,14 +143,13 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 
 
 def _documents(document: Document) -> Iterator[tuple[str, bytes]]:
-    from . import document_markdown, html, xlsx
+    from . import document_markdown, html
 
     data = ("report.md", "results.csv", "results.json", "results.xlsx")
     yield "report.html", html.render(document, data).encode()
     yield "report.md", document_markdown.render(document).encode()
     yield "results.csv", results_csv(document.cases).encode()
     yield "results.json", results_json(document).encode()
-    yield "results.xlsx", xlsx.render(document)
 
 
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
@@ -235,20 +238,36 @@ def _for_pictures(
 
 
 @contextmanager
-def _pngs(
-    drawings: Mapping[str, Drawing], fonts: tuple[str, ...]
-) -> Iterator[Iterable[tuple[str, bytes]]]:
-    """The pictures; many are drawn by other processes, while this one writes the documents. What
-    they need of Matplotlib they import themselves, meanwhile."""
-    from . import png
-
+def _helper(pictures: int) -> Iterator[ProcessPoolExecutor | None]:
+    """Other processes that work while this one writes the page, where so many pictures are worth
+    it. What they need of Matplotlib they import themselves, meanwhile."""
     processors = len(os.sched_getaffinity(0))
-    if len(drawings) <= _FEW_PICTURES or processors == 1:
-        yield ((name, png.render(drawing, fonts)) for name, drawing in drawings.items())
+    if pictures <= _FEW_PICTURES or processors == 1:
+        yield None
         return
     with ProcessPoolExecutor(min(processors - 1, 8), mp_context=get_context("fork")) as pool:
-        made = pool.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=8)
-        yield zip(drawings, made, strict=True)
+        yield pool
+
+
+def _painted(
+    drawings: Mapping[str, Drawing], fonts: tuple[str, ...], helper: ProcessPoolExecutor | None
+) -> Iterable[tuple[str, bytes]]:
+    from . import png
+
+    if helper is None:
+        return ((name, png.render(drawing, fonts)) for name, drawing in drawings.items())
+    made = helper.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=8)
+    return zip(drawings, made, strict=True)
+
+
+def _workbook(document: Document, helper: ProcessPoolExecutor | None) -> Callable[[], bytes]:
+    from . import xlsx
+
+    if helper is None:
+        return lambda: xlsx.render(document)
+    # Drawings take long to be handed over, and no sheet has one.
+    tables = replace(document, figures=(), sections=(), series_not_counted=())
+    return helper.submit(xlsx.render, tables).result
 
 
 def _write(path: Path, content: bytes) -> Path:

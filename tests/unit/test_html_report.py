@@ -357,6 +357,20 @@ def test_csv_json_and_page_agree(several: tuple[Report, Path]) -> None:
     assert document["answers"] == list(several[0].answers)
 
 
+def test_a_helper_makes_the_same_pictures_and_workbook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = mxnet_campaign(tmp_path / "mxnet")
+    files = []
+    for few, folder in ((1000, tmp_path / "alone"), (0, tmp_path / "helped")):
+        monkeypatch.setattr("dlperf_runner.report.make._FEW_PICTURES", few)
+        monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+        paths = make_report([campaign], folder).paths
+        files.append({path.relative_to(folder): path.read_bytes() for path in paths})
+    assert files[0] == files[1]
+    assert list(files[0]) == list(files[1])
+
+
 def test_plots_of_an_older_report_go_and_files_of_others_stay(tmp_path: Path) -> None:
     both = [mxnet_campaign(tmp_path / "mxnet"), paddle_campaign(tmp_path / "paddle")]
     make_report(both, tmp_path / "report")
