@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,17 @@ def mirror() -> Path:
     done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return PROJECT / ".cache/mirror/cpu-bookworm"
+
+
+@pytest.fixture(scope="session")
+def old_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs of the oldest ansible-core are that is supported, 2.16 with ansible 9."""
+    made = tmp_path_factory.mktemp("ansible-2.16") / "venv"
+    venv.create(made, with_pip=True)
+    locked = PROJECT / "requirements/ansible-2.16.txt"
+    pip = [made / "bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
+    subprocess.run([*pip, "-r", locked], check=True, timeout=600)
+    return made / "bin"
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ class Lab:
     def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the project, with this lab as the default inventory's."""
         return subprocess.run(
-            argv, cwd=PROJECT, env=self.environment, text=True, check=False, timeout=1500,
+            argv, cwd=PROJECT, env=self.environment, text=True, check=False, timeout=3000,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

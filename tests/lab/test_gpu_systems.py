@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import pytest
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
-from lab_under_test import Lab
+from lab_under_test import BIN, Lab
 
 from dlperf_runner.bundle.vendor import vendor_items
 from dlperf_runner.catalog import load_catalog
@@ -120,10 +120,14 @@ def packages_of(state: list[str]) -> dict[str, str]:
     return {line[0].partition(":")[0]: line[1] for line in lines}
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+@pytest.fixture(scope="module", params=["current", "2.16"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """By the controller's own Ansible, and by the oldest that is supported."""
     scratch = tmp_path_factory.mktemp("systems")
-    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
+    programs = BIN if request.param == "current" else request.getfixturevalue("old_ansible")
+    mirror, lab = scratch / "mirror", Lab(scratch / "lab", programs)
     vendors = make_vendors(mirror, scratch, dict.fromkeys(pair.suite for pair in PAIRS))
     lab.up(lab_nodes=len(PAIRS), lab_mirror_dir=mirror)
     try:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab
+from lab_under_test import Lab
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # an Ansible of its own is half a gigabyte
@@ -18,13 +16,8 @@ RECAP = re.compile(r"^(node\d+) +: .*changed=(\d+) .*failed=(\d+)", re.MULTILINE
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    made = tmp_path_factory.mktemp("old")
-    venv.create(made / "venv", with_pip=True)
-    locked = PROJECT / "requirements/ansible-2.16.txt"
-    pip = [made / "venv/bin/python", "-m", "pip", "install", "--quiet", "--require-hashes"]
-    subprocess.run([*pip, "-r", locked], check=True, timeout=600)
-    lab = Lab(made / "lab", made / "venv/bin")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, old_ansible: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("old") / "lab", old_ansible)
     lab.up(lab_nodes=2)
     yield lab
     lab.down()

@@ -23,6 +23,10 @@ ROLES = {
         "/opt/dlperf/envs/arrays/bin/python -c 'print(__import__(\"numpy\").pi)'",
         "3.14",
     ),
+    "container": (
+        "cd / && runuser -u dlperf -- podman images --format '{{.Names}}'",
+        "[localhost/dlperf-",
+    ),
 }
 
 
@@ -60,6 +64,10 @@ def play(lab: Lab, role: str, part: str = "main") -> list[str]:
     variables: dict[str, object] = {"role": role, "part": part}
     if role == "framework":
         variables["framework_environments"] = [arrays(lab)]
+    if role == "container":
+        environment = arrays(lab)
+        del environment["requirements"]
+        variables["container_environments"] = [environment]
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
         r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE

@@ -448,13 +448,13 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(logs.formats())), st.lists(WORDS, max_size=30))
 def test_parsers_only_ever_refuse_a_line(form: str, words: list[str]) -> None:
     _survives(form, "".join(words).encode())
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(logs.formats())), st.binary(max_size=300))
 def test_parsers_survive_any_bytes(form: str, data: bytes) -> None:
     _survives(form, data)
