@@ -120,10 +120,9 @@ def _estimates(
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
     # From the line of the first step that counts to that of the last.
-    times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
-    window = range(rule.warmup_steps + 1, rule.total_steps + 1)
-    counted = [(step, time) for step, time in times if step in window][rule.drop_first_values :]
-    stamps = [(step, time) for step, time in counted if time]
+    times = list(zip(found.steps, found.unix_times, strict=True))
+    counted = in_window(found.steps, times, rule) if any(found.unix_times) else []
+    stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
     if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         samples = expected.batch_size_per_device * expected.topology.world_size
         number = stamps[-1][0] - stamps[0][0]

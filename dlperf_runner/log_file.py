@@ -9,7 +9,7 @@ from pathlib import Path
 
 from . import logs
 from .errors import UserError
-from .measure import nothing_found
+from .measure import located, nothing_found
 
 # Of larger ones no more than a piece is in memory at any time.
 SMALL = 8 * 2**20
@@ -40,12 +40,7 @@ class Log:
             with self.stream() as stream:
                 form = logs.detect(stream)
         except logs.LineError as error:
-            raise UserError(
-                error.problem,
-                where=f"{self.path}:{error.line}",
-                expected=error.expected,
-                found=error.found,
-            ) from None
+            raise located(error, str(self.path)) from None
         if form is None:
             raise nothing_found(list(logs.formats().values()), str(self.path), self._lines())
         return form

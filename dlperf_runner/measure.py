@@ -101,12 +101,13 @@ def _located(records: Iterable[Step | Header], name: str) -> Iterator[Step | Hea
     try:
         yield from records
     except LineError as error:
-        raise UserError(
-            error.problem,
-            where=f"{name}:{error.line}",
-            expected=error.expected,
-            found=error.found,
-        ) from None
+        raise located(error, name) from None
+
+
+def located(error: LineError, name: str) -> UserError:
+    """What is wrong with a line, with the log that it stands in."""
+    where = f"{name}:{error.line}"
+    return UserError(error.problem, where=where, expected=error.expected, found=error.found)
 
 
 def confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[str]:
