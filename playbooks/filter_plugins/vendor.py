@@ -41,8 +41,12 @@ def release(
     systems = entry.pop("systems")
     if system not in systems:
         others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
+        # The next newer one; where there is none, the newest.
+        newer = [v for v in others if numbers(v) > numbers(version)]
         nearest = (
-            f"the nearest that is: {what} {others[0]}" if others else "none that is known here is"
+            f"the nearest that is: {what} {(newer or others[:1])[-1]}"
+            if others
+            else "none that is known here is"
         )
         where = listed([title(name) for name in systems])
         why = f" ({entry['why']})" if entry.get("why") else ""
