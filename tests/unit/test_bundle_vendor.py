@@ -83,6 +83,37 @@ def test_what_the_published_cluster_needs() -> None:
     assert nccl.known_by == "sha256 in nccl_archive_sha256"
 
 
+def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
+    items = vendor.vendor_items(load_catalog().stack("a100-cuda11.8"), "focal")
+    assert [(item.wanted_by, *item.name.split(" ")) for item in items] == [
+        ("nvidia_driver", "nvidia-driver-535=535.183.01-0ubuntu1"),
+        ("cuda", "cuda-toolkit-11-8=11.8.0-1"),
+        ("cudnn", "libcudnn8=8.9.6.50-1+cuda11.8", "libcudnn8-dev=8.9.6.50-1+cuda11.8"),
+        ("nccl", "libnccl2=2.15.5-1+cuda11.8", "libnccl-dev=2.15.5-1+cuda11.8"),
+        (
+            "container_runtime",
+            "docker-ce=5:28.1.1-1~ubuntu.20.04~focal",
+            "docker-ce-cli=5:28.1.1-1~ubuntu.20.04~focal",
+            "containerd.io=1.7.27-1",
+        ),
+        (
+            "container_runtime",
+            "nvidia-container-toolkit=1.18.2-1",
+            "nvidia-container-toolkit-base=1.18.2-1",
+            "libnvidia-container-tools=1.18.2-1",
+            "libnvidia-container1=1.18.2-1",
+        ),
+        ("openmpi", "openmpi-4.1.6.tar.bz2"),
+    ]
+    # NVIDIA's repository for CUDA has all of its own, under the newer key.
+    assert {item.source for item in items if item.wanted_by in ROLES[:4]} == {
+        "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2004/x86_64/ /"
+    }
+    assert {item.known_by for item in items if item.wanted_by in ROLES[:4]} == {
+        "key EB693B3035CD5710E231E123A4B469963BF863CC"
+    }
+
+
 def test_the_run_file_is_a_file() -> None:
     driver = Driver(version="580.105.08", method="runfile")
     stack = Stack(name="x", title="x", accelerator="gpu", driver=driver)
@@ -95,12 +126,23 @@ def test_the_run_file_is_a_file() -> None:
 @pytest.mark.parametrize(
     ("version", "system", "said"),
     [
-        ("9.9", "ubuntu18.04", "NCCL 9.9 is not known (nccl.version); known is 2.29.7 or 2.7.3"),
+        (
+            "9.9",
+            "ubuntu18.04",
+            "NCCL 9.9 is not known (nccl.version); known is 2.29.7, 2.15.5 or 2.7.3",
+        ),
         (
             "2.7.3",
             "ubuntu22.04",
             "NCCL 2.7.3 is not for Ubuntu 22.04 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.29.7 (nccl.version)",
+            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.15.5 (nccl.version)",
+        ),
+        (
+            "2.29.7",
+            "ubuntu20.04",
+            "NCCL 2.29.7 is not for Ubuntu 20.04 (built for CUDA 12.9): it is for Debian 12, Ubuntu"
+            " 22.04 or Ubuntu 24.04; for Ubuntu 20.04, the nearest that is: NCCL 2.15.5"
+            " (nccl.version)",
         ),
         (
             "2.7.3",

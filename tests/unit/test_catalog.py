@@ -177,7 +177,8 @@ def test_values_are_frozen() -> None:
             "  v100:",
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
-            " (expected one of cpu-published, cpu, h100-cuda12.9, v100-cuda10.2, v100)",
+            " (expected one of a100-cuda11.8, cpu-published, cpu, h100-cuda12.9, v100-cuda10.2,"
+            " v100)",
         ),
         (
             "stacks/v100.yml",
