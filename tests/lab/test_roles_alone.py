@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
+from test_provisioning_filters import provision
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 
@@ -20,13 +21,24 @@ ROLES = {
     "openmpi": ("mpirun --version", "mpirun (Open MPI)"),
     "python_env": ("/opt/dlperf/uv/bin/uv --version", "uv "),
     "framework": (
-        "/opt/dlperf/envs/arrays/bin/python -c 'print(__import__(\"numpy\").pi)'",
-        "3.14",
+        "/opt/dlperf/envs/mxnet/bin/python -c 'print(__import__(\"mxnet\").nd.array([3]))'",
+        "[3.]",
+    ),
+    "horovod": (
+        "/opt/dlperf/envs/mxnet/bin/python -c"
+        " 'import horovod.mxnet as hvd; hvd.init(); print(\"ranks:\", hvd.size())'",
+        "ranks: 1",
     ),
     "container": (
         "cd / && runuser -u dlperf -- podman images --format '{{.Names}}'",
         "[localhost/dlperf-",
     ),
+}
+# What the roles want to know of an environment, as provision.yml tells them.
+ENVIRONMENT = {
+    "framework": ["name", "path", "requirements", "import_name", "tensor"],
+    "horovod": ["name", "path", "distribution", "tensor", "requirements", "horovod"],
+    "container": ["name", "path", "import_name", "tensor", "horovod"],
 }
 
 
@@ -43,31 +55,12 @@ def before(lab: Lab) -> list[str]:
     return node_state(lab, "node2")
 
 
-def arrays(lab: Lab) -> dict[str, str]:
-    """An environment that the wheelhouse has, smaller than any framework's."""
-    locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text()
-    numpy = re.search(r"^numpy==.*(\n +--hash.*)+", locked, re.MULTILINE)
-    assert numpy
-    requirements = lab.directory.with_name("arrays.txt")
-    requirements.write_text(numpy[0] + "\n")
-    return {
-        "name": "arrays",
-        "path": "/opt/dlperf/envs/arrays",
-        "requirements": str(requirements),
-        "import_name": "numpy",
-        "tensor": "numpy.array",
-    }
-
-
 def play(lab: Lab, role: str, part: str = "main") -> list[str]:
     """Run a part of the role alone; how many tasks changed something on each node."""
     variables: dict[str, object] = {"role": role, "part": part}
-    if role == "framework":
-        variables["framework_environments"] = [arrays(lab)]
-    if role == "container":
-        environment = arrays(lab)
-        del environment["requirements"]
-        variables["container_environments"] = [environment]
+    if role in ENVIRONMENT:
+        environments = provision.environments(["mxnet"], "cpu", str(PROJECT))
+        variables[f"{role}_environments"] = provision.only(environments, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
         r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE
