@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +67,17 @@ def driver_440(version: str) -> list[Standin]:
     ]
 
 
-def driver_580(version: str) -> list[Standin]:
+def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
+    """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
     exact = f"{version}-0ubuntu1"
-    parts = ("libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580")
+    parts = (
+        f"libnvidia-compute-{branch}",
+        f"nvidia-dkms-{branch}{modules}",
+        f"nvidia-utils-{branch}",
+    )
     return [
         one(
-            "nvidia-driver-580-open",
+            f"nvidia-driver-{branch}{modules}",
             exact,
             ", ".join(f"{part} (= {exact})" for part in parts) + ", nvidia-modprobe",
             conflicts="nvidia-driver-440",
@@ -116,16 +122,21 @@ def cublas(version: str) -> list[Standin]:
     return [one("libcublas10", version), one("libcublas-dev", version, "libcublas10")]
 
 
-def cublas_12(version: str) -> list[Standin]:
-    return [one("libcublas-12-9", version), one("libcublas-dev-12-9", version)]
+def cublas_of(dashed: str, version: str) -> list[Standin]:
+    return [one(f"libcublas-{dashed}", version), one(f"libcublas-dev-{dashed}", version)]
 
 
-def cudnn_7(version: str) -> list[Standin]:
-    library = {f"{LIBRARY}/libcudnn.so.7": version}
+def cudnn(major: int, version: str) -> list[Standin]:
+    """As it was called until cuDNN 9."""
+    name = f"libcudnn{major}"
+    library = {f"{LIBRARY}/libcudnn.so.{major}": version}
     return [
-        one("libcudnn7", version, files=library),
-        one("libcudnn7-dev", version, f"libcudnn7 (= {version})"),
+        one(name, version, files=library),
+        one(f"{name}-dev", version, f"{name} (= {version})"),
     ]
+
+
+cudnn_7 = partial(cudnn, 7)
 
 
 def cudnn_9(version: str) -> list[Standin]:
@@ -193,24 +204,66 @@ class Vendors:
 # The generations, by the suites that have them: the driver's packages are others in each.
 Driver = Callable[[str], list[Standin]]
 CUDA_10: Mapping[str, Driver] = {"xenial": driver_440_of_16_04, "bionic": driver_440}
-CUDA_12: Mapping[str, Driver] = {
-    "jammy": driver_580,
-    "noble": driver_580,
-    "bookworm": driver_580_of_debian,
-}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One whose repositories are NVIDIA's for CUDA, Docker's, and that of all toolkits."""
+
+    drivers: Mapping[str, Driver]
+    packages: Callable[[Driver], list[Standin]]
+    docker: str
+
+
+def cuda_11_packages(driver: Driver) -> list[Standin]:
+    """There is no newer 11.8: that trap is made up. Those of cuDNN and NCCL are for CUDA 12."""
+    return [
+        *driver("535.183.01"),
+        *driver("535.230.02"),
+        *cuda("11.8", "11.8.0-1", "11.8.89-1", cublas_of("11-8", "11.11.3.6-1"), "libcublas-11-8"),
+        *cuda("11.8", "11.8.1-1", "11.8.99-1", cublas_of("11-8", "11.11.4.1-1"), "libcublas-11-8"),
+        *cudnn(8, "8.9.6.50-1+cuda11.8"),
+        *cudnn(8, "8.9.7.29-1+cuda12.2"),
+        *nccl("2.15.5-1+cuda11.8"),
+        *nccl("2.18.3-1+cuda12.2"),
+    ]
+
+
+def cuda_12_packages(driver: Driver) -> list[Standin]:
+    return [
+        *driver("580.105.08"),
+        *driver("580.178.04"),
+        *cuda("12.9", "12.9.1-1", "12.9.86-1", cublas_of("12-9", "12.9.1.4-1"), "libcublas-12-9"),
+        *cuda("12.9", "12.9.2-1", "12.9.92-1", cublas_of("12-9", "12.9.2.10-1"), "libcublas-12-9"),
+        *cudnn_9("9.10.2.21-1"),
+        *cudnn_9("9.15.0.57-1"),
+        *nccl("2.29.7-1+cuda12.9"),
+        *nccl("2.30.0-1+cuda13.0"),
+    ]
+
+
+DRIVER_535 = partial(driver_of_branch, "535", "")
+DRIVER_580 = partial(driver_of_branch, "580", "-open")
+CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_packages, "28.1.1")
+CUDA_12 = Generation(
+    {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},
+    cuda_12_packages,
+    "28.2.2",
+)
 
 
 def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
     keys: dict[str, str] = {}
     archives = {}
     for suite in suites:
+        of_suite = [each for each in (CUDA_11, CUDA_12) if suite in each.drivers]
         if suite in CUDA_10:
             keys |= cuda_10_repositories(mirror, scratch, suite)
             archives[suite], keys["nccl-2.7.3"] = nccl_archive(mirror, scratch, suite)
-        elif suite in CUDA_12:
-            keys |= cuda_12_repositories(mirror, scratch, suite)
+        elif of_suite:
+            keys |= repositories(mirror, scratch, suite, of_suite)
         else:
-            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10 or CUDA_12")
+            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10, _11 or _12")
     variables = {
         "dlperf_mirror": "http://10.11.0.1:8010",
         "dlperf_vendor_keys": {name: [key] for name, key in keys.items()},
@@ -262,23 +315,20 @@ def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, s
     }
 
 
-def cuda_12_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
+def repositories(
+    mirror: Path, scratch: Path, suite: str, generations: Sequence[Generation]
+) -> dict[str, str]:
+    """A suite's repositories hold all generations that it can have, as the vendors' do."""
     system = SYSTEMS[suite]
-    driver = CUDA_12[suite]
     toolkits = [*toolkit("1.18.2-1"), *toolkit("1.98.2-1")]
+    build = f"{dotted(system)}~{suite}"
+    engines = docker(f"5:29.0.0-1~{build}", "9.9.9-1")
+    for each in generations:
+        engines += docker(f"5:{each.docker}-1~{build}", "1.7.27-1")
     return {
         "nvidia-cuda": flat_repository(
             mirror / CUDA / system.replace(".", "") / "x86_64",
-            [
-                *driver("580.105.08"),
-                *driver("580.178.04"),
-                *cuda("12.9", "12.9.1-1", "12.9.86-1", cublas_12("12.9.1.4-1"), "libcublas-12-9"),
-                *cuda("12.9", "12.9.2-1", "12.9.92-1", cublas_12("12.9.2.10-1"), "libcublas-12-9"),
-                *cudnn_9("9.10.2.21-1"),
-                *cudnn_9("9.15.0.57-1"),
-                *nccl("2.29.7-1+cuda12.9"),
-                *nccl("2.30.0-1+cuda13.0"),
-            ],
+            [made for each in generations for made in each.packages(each.drivers[suite])],
             scratch / "cuda-key",
             "3bf863cc.pub",
         ),
@@ -287,10 +337,8 @@ def cuda_12_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, s
             mirror / "vendor/download.docker.com/linux" / dotted(system).partition(".")[0],
             suite,
             "stable",
-            [
-                *docker(f"5:28.2.2-1~{dotted(system)}~{suite}", "1.7.27-1"),
-                *docker(f"5:29.0.0-1~{dotted(system)}~{suite}", "9.9.9-1"),
-            ],
+            # Both generations have the same containerd.
+            {made.filename: made for made in engines}.values(),
             scratch / "docker-key",
             "gpg",
         ),
