@@ -47,7 +47,8 @@ def bundle(
         str,
         typer.Option(
             "--python",
-            help="Version of the nodes' python_env_interpreter; default: of the release's Python.",
+            help="Version of the nodes' python_env_interpreter; default: of the stack's Python, or"
+            " the release's.",
             metavar="X.Y",
             show_default=False,
         ),
@@ -129,7 +130,8 @@ def bundle(
     chosen = catalog.stack(stack, "--stack")
     suite = suite or next(iter(chosen.suites), "")
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
-    if chosen.accelerator != "gpu":
+    has_vendors = chosen.accelerator == "gpu" or bool(vendor.wanted(chosen, suite))
+    if not has_vendors:
         _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
     elif list_only:
         rows = vendor.listing(catalog, chosen, suite)
@@ -145,8 +147,10 @@ def bundle(
             _say(f"left out: {skipped}")
         return needs, settings
 
-    if chosen.accelerator == "gpu":
-        _gpu(catalog, chosen, suite, folder, vendor_mirror, given, refresh, choose, as_json)
+    if has_vendors:
+        _with_vendors(
+            catalog, chosen, suite, folder, vendor_mirror, given, refresh, choose, as_json
+        )
         return
     needs, settings = choose()
     if list_only:
@@ -160,7 +164,7 @@ def bundle(
         print(_sentence(folder, made))
 
 
-def _gpu(
+def _with_vendors(
     catalog: Catalog,
     stack: Stack,
     suite: str,
@@ -230,7 +234,9 @@ def _gpu(
 def _refuse(given: Mapping[str, object], stack: str) -> None:
     for option, value in given.items():
         if value:
-            raise UserError("only stacks with GPUs take this", where=option, found=f"stack {stack}")
+            raise UserError(
+                "this stack has nothing of a vendor", where=option, found=f"stack {stack}"
+            )
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -102,6 +102,8 @@ class Stack(Entry):
     cudnn: Release | None = None
     nccl: Release | None = None
     openmpi: OpenMpi | None = None
+    # Built of its source, where the suites have none that the frameworks take.
+    python: Release | None = None
     infiniband: InfiniBand | None = None
     container_runtime: ContainerRuntime | None = None
     tuning: Tuning | None = None

@@ -55,6 +55,8 @@ TAG = "node"
 LABEL = "dlperf.contents"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+# An interpreter that the stack brings, which environments need.
+INTERPRETER = "/opt/dlperf/python"
 # What is the node's own. Mounts (/proc, /run, ...) are left out by --one-file-system.
 OWN = [
     "./boot", "./home/*", "./lost+found", "./media/*", "./mnt/*", "./root/*", "./root/.[!.]*", "./run/*", "./srv/*", "./tmp/*",
@@ -70,7 +72,8 @@ def others(path):
     found, folder = [], "/"
     for part in path.strip("/").split("/"):
         if folder != "/":
-            found += ["." + os.path.join(folder, name) for name in os.listdir(folder) if name != part]
+            beside = [os.path.join(folder, name) for name in os.listdir(folder) if name != part]
+            found += ["." + name for name in beside if name != INTERPRETER]
         folder = os.path.join(folder, part)
     return sorted(found)
 

@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 python_version:
-  description: Full version of the interpreter.
+  description: Full version of the interpreter; null in check mode where it is not there yet.
   returned: always
   type: str
 packages:
@@ -240,6 +240,9 @@ class Environment(object):
         """The marker variables of the interpreter."""
         interpreter = self.module.params["interpreter"]
         if not os.access(interpreter, os.X_OK):
+            if self.module.check_mode:
+                # The play would have brought it by now, or has refused the node.
+                self.module.exit_json(changed=True, python_version=None, packages={})
             self.module.fail_json(
                 msg="%s: there is no interpreter %s on this node" % (self.label, interpreter)
             )

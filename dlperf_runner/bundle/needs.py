@@ -82,10 +82,12 @@ def of_stack(
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one; those whose Python the suite does not have are left out, and the reason is
-    kept. `python`: version of the nodes' interpreter (3.7) where it is not the suite's own."""
+    kept. `python`: version of the nodes' interpreter (3.7) where it is neither the stack's nor the
+    suite's own."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     suite = suite_named(suite_name, stack.suites)
-    suite = replace(suite, python=python or suite.python)
+    own = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
+    suite = replace(suite, python=python or own)
     packages = dict(stack.apt_packages)
     packages |= {role: tuple(names) for role, names in of_distribution(stack)}
     requirements = [UV]

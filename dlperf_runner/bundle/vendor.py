@@ -127,23 +127,32 @@ def wanted(
 
 def _sources(stack: Stack, root: Path) -> Iterator[VendorFile]:
     """What is built on a node, whatever its system."""
-    if stack.openmpi and stack.openmpi.method == "source":
-        version = stack.openmpi.version
-        releases = _variables(root / "roles/openmpi/vars/main.yml")["__openmpi_releases"]
+    for role, version in _built(stack).items():
+        releases = _variables(root / f"roles/{role}/vars/main.yml")[f"__{role}_releases"]
         # A version that is not there comes with the operator's archive.
         entry = releases.get(version, {})
         url = entry.get("url", "")
         yield VendorFile(
-            url.rpartition("/")[2] or f"openmpi-{version}",
-            "openmpi",
+            url.rpartition("/")[2] or f"{role}-{version}",
+            role,
             url,
             entry.get("sha256", ""),
-            "openmpi_archive",
-            "openmpi_sha256",
+            f"{role}_archive",
+            f"{role}_sha256",
         )
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
         variables = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
         yield VendorFile("nv_peer_mem", "infiniband", "", "", *variables)
+
+
+def _built(stack: Stack) -> dict[str, str]:
+    """Versions of what is built from source, by role."""
+    built = {}
+    if stack.openmpi and stack.openmpi.method == "source" and stack.openmpi.version:
+        built["openmpi"] = stack.openmpi.version
+    if stack.python:
+        built["python"] = stack.python.version
+    return built
 
 
 def of_distribution(stack: Stack, root: Path = ROOT) -> Iterator[tuple[str, list[str]]]:
@@ -151,9 +160,9 @@ def of_distribution(stack: Stack, root: Path = ROOT) -> Iterator[tuple[str, list
     if stack.infiniband and stack.infiniband.method == "inbox":
         defaults = _variables(root / "roles/infiniband/defaults/main.yml")
         yield "infiniband", defaults["infiniband_packages"]
-    if stack.openmpi and stack.openmpi.method == "source":
-        defaults = _variables(root / "roles/openmpi/defaults/main.yml")
-        yield "openmpi (building node)", defaults["openmpi_build_packages"]
+    for role in _built(stack):
+        defaults = _variables(root / f"roles/{role}/defaults/main.yml")
+        yield f"{role} (building node)", defaults[f"{role}_build_packages"]
 
 
 COLUMNS = ("kind", "name", "wanted by", "source", "known by")
@@ -175,7 +184,8 @@ def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]
     for framework in catalog.frameworks.values():
         for name, environment in framework.environments_on(stack.name).items():
             rows += _of_environment(name, environment)
-            if environment.python:
+            # One that the stack builds is among the files.
+            if environment.python and not stack.python:
                 interpreters.setdefault(environment.python, []).append(name)
     source = "python_env_interpreter of the operator, where the distribution has none"
     rows += [

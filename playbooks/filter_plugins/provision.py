@@ -157,8 +157,9 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
     return True
 
 
-def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> list[str]:
-    """Names of the environments that are what their requirements files pin, on a node."""
+def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any], python: str) -> list[str]:
+    """Names of the environments that are what their requirements files pin, on a node whose
+    environments are made with that version of Python."""
     return [
         item["name"]
         for item in items
@@ -169,7 +170,7 @@ def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> lis
                 for wheel in item.get("operator_wheels", [])
             ),
             node["environments"].get(item["path"]),
-            node["python_version"],
+            python,
         )
     ]
 

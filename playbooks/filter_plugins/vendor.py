@@ -109,6 +109,56 @@ def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
     return ""
 
 
+def source_refusal(
+    version: str,
+    releases: Mapping[str, Mapping[str, str]],
+    archive: str,
+    sha256: str,
+    role: str,
+    name: str,
+) -> str:
+    """Why a version cannot be built from source as it is asked for; empty where it can.
+
+    A version that the role's release table lacks, and a file of the operator's, need the operator's
+    checksum: the table's is that of the project's own file.
+    """
+    known = listed(newest_first(list(releases)))
+    if not version:
+        return f"to build {name} from its source needs {role}_version; known is {known}"
+    if version not in releases and not archive:
+        return (
+            f"{name} {version} is not known here; known is {known}. For another one give its"
+            f" source in {role}_archive (a path or an address) and its checksum in {role}_sha256."
+        )
+    if not (sha256 or releases.get(version, {}).get("sha256")):
+        return (
+            f"The source of {name} {version} has no known checksum, and nothing is built without"
+            " one. Give its sha256 (64 hexadecimal digits, as sha256sum says it of a file that you"
+            f" trust) in {role}_sha256."
+        )
+    if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        return f"{role}_sha256: 64 hexadecimal digits were expected, found {sha256}"
+    return ""
+
+
+def source(
+    version: str,
+    releases: Mapping[str, Mapping[str, str]],
+    archive: str,
+    sha256: str,
+    mirror: str | None,
+) -> dict[str, str]:
+    """Where the source of a version comes from, its name as a file, and its checksum: what the
+    operator gives, or the release table."""
+    known = releases.get(version, {})
+    url = archive or known.get("url", "")
+    return {
+        "source": archive or address(url, mirror),
+        "file": url.rpartition("/")[2],
+        "sha256": sha256 or known.get("sha256", ""),
+    }
+
+
 def numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
@@ -180,5 +230,7 @@ class FilterModule:
             "vendor_refusal": refusal,
             "vendor_release": release,
             "vendor_repository": repository,
+            "vendor_source": source,
+            "vendor_source_refusal": source_refusal,
             "vendor_too_old": too_old,
         }

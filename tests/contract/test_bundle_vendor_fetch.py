@@ -46,6 +46,7 @@ OFED = (
     "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz"
 )
 OPENMPI = "vendor/download.open-mpi.org/release/open-mpi/v4.0/openmpi-4.0.0.tar.gz"
+PYTHON = "vendor/www.python.org/ftp/python/3.7.17/Python-3.7.17.tgz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +93,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     ]
     where = folder / "vendor/download.docker.com/linux/ubuntu"
     suite_repository(where, "bionic", "stable", packages, key, "gpg")
-    for path in (NCCL, OFED, OPENMPI):
+    for path in (NCCL, OFED, OPENMPI, PYTHON):
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_bytes(path.encode() * 1000)
     (scratch / "nv_peer_mem-1.0.tar.gz").write_bytes(b"source")
@@ -100,6 +101,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         "nccl_archive_sha256": digest(folder / NCCL),
         "infiniband_archive_sha256": digest(folder / OFED),
         "openmpi_sha256": digest(folder / OPENMPI),
+        "python_sha256": digest(folder / PYTHON),
         "infiniband_peer_memory_sha256": digest(scratch / "nv_peer_mem-1.0.tar.gz"),
     }
     names = ("nvidia-cuda", "nvidia-machine-learning", "nvidia-container-legacy", "docker")
@@ -127,7 +129,7 @@ def test_all_of_a_stack_is_there_and_no_newer_version(
 ) -> None:
     output, made = whole
     assert made.missing == ()
-    for path in (NCCL, OFED, OPENMPI):
+    for path in (NCCL, OFED, OPENMPI, PYTHON):
         assert (output / path).read_bytes() == (site.folder / path).read_bytes()
     debs = [item for item in made.manifest.files if item.kind == "deb"]
     assert len(debs) == len({item.name for item in debs}) == 20
@@ -206,7 +208,7 @@ def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Si
             mirror=str(output / "nowhere"),
             keys=site.keys,
             # The table has the vendor's.
-            checksums={"openmpi_sha256": site.checksums["openmpi_sha256"]},
+            checksums={name: site.checksums[name] for name in ("openmpi_sha256", "python_sha256")},
         ),
     )
     assert (again.missing, again.fetched, again.repaired) == ((), (), ())
@@ -525,7 +527,7 @@ def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(output: Path, si
     [
         (("--stack", "v100-cuda10.2", "--checksum", "unknown=1"), "--checksum"),
         (("--stack", "v100-cuda10.2", "--file", "nccl_archive"), "expected NAME=VALUE"),
-        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "only stacks with GPUs take this"),
+        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "this stack has nothing of a vendor"),
     ],
 )
 def test_bad_options_are_exit_status_2(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -36,7 +36,15 @@ install: all
 	cp ompi_info mpirun \$(DESTDIR)$prefix/bin
 END
 """
-OMPI_INFO = '#include <stdio.h>\nint main(void) { puts("stand-in " OPTIONS); return 0; }\n'
+OMPI_INFO = r"""
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+  puts("stand-in " OPTIONS);
+  const char *cuda = strstr(OPTIONS, "--with-cuda=") ? "true" : "false";
+  printf("mpi_built_with_cuda_support:value:%s\n", cuda);
+}
+"""
 MPIRUN = """#!/bin/sh
 # stand-in
 test "$1" = --version && exec echo "mpirun (Open MPI) 4.0.0"

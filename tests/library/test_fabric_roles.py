@@ -25,24 +25,40 @@ PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
 
 
 @pytest.mark.parametrize(
-    ("version", "archive", "sha256", "mpirun", "said"),
+    ("version", "archive", "sha256", "said"),
     [
-        ("4.0.0", "", "", BUILT, ""),
-        ("4.0.0", "/srv/o.tar.gz", "2" * 64, BUILT, ""),
-        ("4.9.9", "/srv/o.tar.gz", "2" * 64, BUILT, ""),
-        ("", "", "", BUILT, "needs openmpi_version; known is 4.0.0"),
-        ("4.9.9", "", "2" * 64, BUILT, "4.9.9 is not known here; known is 4.0.0"),
-        ("4.9.9", "/srv/o.tar.gz", "", BUILT, "in openmpi_sha256"),
-        ("4.0.0", "", "abc", BUILT, "64 hexadecimal digits were expected, found abc"),
-        ("4.0.0", "", "", "/usr/bin/mpirun", "Remove dlperf_mpirun from the inventory"),
+        ("4.0.0", "", "", ""),
+        ("4.0.0", "/srv/o.tar.gz", "2" * 64, ""),
+        ("4.9.9", "/srv/o.tar.gz", "2" * 64, ""),
+        ("", "", "", "needs openmpi_version; known is 4.0.0"),
+        ("4.9.9", "", "2" * 64, "4.9.9 is not known here; known is 4.0.0"),
+        ("4.9.9", "/srv/o.tar.gz", "", "in openmpi_sha256"),
+        ("4.0.0", "", "abc", "64 hexadecimal digits were expected, found abc"),
     ],
 )
 def test_a_source_without_a_checksum_cannot_be_built(
-    version: str, archive: str, sha256: str, mpirun: str, said: str
+    version: str, archive: str, sha256: str, said: str
 ) -> None:
-    refused = openmpi.refusal(version, RELEASES, archive, sha256, PREFIX, mpirun)
+    refused = vendor.source_refusal(version, RELEASES, archive, sha256, "openmpi", "OpenMPI")
     assert said in refused
     assert bool(refused) == bool(said)
+
+
+def test_a_source_is_the_operators_or_lies_behind_the_mirror() -> None:
+    behind = vendor.source("4.0.0", RELEASES, "", "", "http://m.example/vendor/")
+    assert behind == {
+        "source": "http://m.example/vendor/v.example/o.tar.gz",
+        "file": "o.tar.gz",
+        "sha256": "1" * 64,
+    }
+    given = vendor.source("4.9.9", RELEASES, "/srv/mine.tar.gz", "2" * 64, "http://m.example")
+    assert given == {"source": "/srv/mine.tar.gz", "file": "mine.tar.gz", "sha256": "2" * 64}
+
+
+def test_the_mpirun_of_a_build_is_its_own() -> None:
+    assert openmpi.refusal("4.0.0", PREFIX, BUILT) == ""
+    refused = openmpi.refusal("4.0.0", PREFIX, "/usr/bin/mpirun")
+    assert "Remove dlperf_mpirun from the inventory" in refused
 
 
 def test_everybody_says_the_same_of_where_mpirun_is() -> None:
@@ -64,10 +80,16 @@ def test_of_a_failed_step_the_end_is_shown() -> None:
     assert vendor.last_words({"msg": "Timed out after 3 s"}) == "Timed out after 3 s"
 
 
-class TestOpenmpiBasis:
+class TestBuildBasis:
     def basis(self, prefix: Path, check: bool = False, **more: Any) -> dict[str, Any]:
-        given = {"version": "4.0.0", "sha256": "A" * 64, "path": str(prefix), **more}
-        return call("openmpi_basis", check, **given)
+        given = {
+            "name": "openmpi",
+            "version": "4.0.0",
+            "sha256": "A" * 64,
+            "path": str(prefix),
+            **more,
+        }
+        return call("build_basis", check, **given)
 
     def test_whatever_a_build_depends_on_is_in_its_key(self, tmp_path: Path) -> None:
         one = self.basis(tmp_path / "o")
@@ -78,8 +100,9 @@ class TestOpenmpiBasis:
             self.basis(tmp_path / "o", sha256="b" * 64),
             self.basis(tmp_path / "p"),
             self.basis(tmp_path / "o", version="4.0.1"),
+            self.basis(tmp_path / "o", name="python"),
         ]
-        assert len({one["key"], *(other["key"] for other in others)}) == 5
+        assert len({one["key"], *(other["key"] for other in others)}) == 6
 
     def test_what_is_there_and_not_ours_is_foreign(self, tmp_path: Path) -> None:
         prefix = tmp_path / "openmpi"

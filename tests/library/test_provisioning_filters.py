@@ -122,8 +122,8 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
         environment = {"python": "3.7.16", "distributions": distributions}
         return {"environments": {"/e": environment}, "python_version": "3.7.16"}
 
-    assert provision.complete([item], node(numpy="1.21.6", net="0.1.8")) == ["net-old"]
-    assert provision.complete([item], node(numpy="1.21.6")) == []
+    assert provision.complete([item], node(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["net-old"]
+    assert provision.complete([item], node(numpy="1.21.6"), "3.7.9") == []
 
 
 def test_an_environment_names_its_files_on_the_controller(root: str) -> None:

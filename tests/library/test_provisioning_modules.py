@@ -207,14 +207,13 @@ class TestPythonEnvironment:
     UV = str(Path(sys.executable).parent / "uv")
 
     def environment(self, folder: Path, requirements: str = "", **more: Any) -> dict[str, Any]:
+        given = {"interpreter": os.path.realpath(sys.executable), "uv": self.UV, **more}
         return call(
             "python_environment",
             path=str(folder / "env"),
-            interpreter=os.path.realpath(sys.executable),
             requirements=requirements,
-            uv=self.UV,
             find_links=str(folder),
-            **more,
+            **given,
         )
 
     def test_it_is_made_once_and_follows_its_pins(self, tmp_path: Path) -> None:
@@ -230,6 +229,16 @@ class TestPythonEnvironment:
         assert not self.environment(tmp_path, first)["changed"]
         assert self.environment(tmp_path, second)["packages"] == {"alpha": "2.0"}
         assert not self.environment(tmp_path, second, check=True)["changed"]
+
+    def test_an_interpreter_that_is_not_there_will_be_there_after_check_mode(
+        self, tmp_path: Path
+    ) -> None:
+        """What built it has only said that it would."""
+        absent = str(tmp_path / "python/bin/python3")
+        assert self.environment(tmp_path, interpreter=absent, check=True)["changed"]
+        result = self.environment(tmp_path, interpreter=absent)
+        assert result["failed"]
+        assert f"there is no interpreter {absent}" in result["msg"]
 
     def test_an_environment_whose_filling_was_cut_off_is_made_anew(self, tmp_path: Path) -> None:
         _path, digest = wheel(tmp_path, "alpha", "1.0")

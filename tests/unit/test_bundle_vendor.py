@@ -60,7 +60,8 @@ def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -
             for role, of_files in FILE_ROLES.items()
             if (entry := methods[role]) and entry.method == of_files
         }
-        assert {item.wanted_by for item in items} == {*ROLES, *files}
+        built = {"python"} if stack.python else set()
+        assert {item.wanted_by for item in items} == {*ROLES, *files, *built}
         for item in items:
             assert "{" not in item.name + item.source
             assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
@@ -76,6 +77,7 @@ def test_what_the_published_cluster_needs() -> None:
         "container_runtime": "docker-ce=5:20.10.7~3-0~ubuntu-bionic",
         "infiniband": "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz",
         "openmpi": "openmpi-4.0.0.tar.gz",
+        "python": "Python-3.7.17.tgz",
     }
     (openmpi,) = (item for item in items if item.wanted_by == "openmpi")
     assert openmpi.known_by.startswith("sha256 36f10daa3f1b1d37")
@@ -212,16 +214,20 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
 
 def test_the_listing_names_what_comes_with_the_frameworks() -> None:
     catalog = load_catalog()
-    rows = vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "bionic")
+    stack = catalog.stack("v100-cuda10.2")
+    rows = vendor.listing(catalog, stack, "bionic")
     named = {row[:3] for row in rows}
     assert {
+        ("file", "Python-3.7.17.tgz", "python"),
         ("requirements", "requirements/uv.txt", "python_env"),
         ("requirements", "requirements/horovod-0.19.5.txt", "horovod (mxnet)"),
         ("requirements", "requirements/horovod-build-py37.txt", "horovod (mxnet), its build"),
         ("deb", "g++ make", "horovod (mxnet), its build"),
         ("wheel", "oneflow 0.1.8", "oneflow"),
     } <= named
-    (interpreter,) = (row for row in rows if row[0] == "interpreter")
+    assert "interpreter" not in {row[0] for row in rows}
+    without = vendor.listing(catalog, stack.model_copy(update={"python": None}), "bionic")
+    (interpreter,) = (row for row in without if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
         "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2",
@@ -247,6 +253,7 @@ TABLES = {
     "container_runtime": ("engines", "toolkits"),
     "infiniband": ("ofeds",),
     "openmpi": ("releases",),
+    "python": ("releases",),
 }
 
 
@@ -260,7 +267,7 @@ def entries() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def test_every_table_of_releases_is_among_those() -> None:
-    for role in (*ROLES, *FILE_ROLES):
+    for role in (*ROLES, *FILE_ROLES, "python"):
         tables = {
             name.removeprefix(f"__{role}_")
             for name, value in variables(role).items()
@@ -284,8 +291,7 @@ def test_no_version_can_be_selected_that_nothing_verifies(
     else:
         file = entry.get("archive", entry)
         assert file["url"].startswith("https://")
-        variable = {"nvidia_driver": "nvidia_driver_sha256", "openmpi": "openmpi_sha256"}.get(
-            role, f"{role}_archive_sha256"
-        )
+        has_no_archive = role in ("nvidia_driver", "openmpi", "python")
+        variable = f"{role}_sha256" if has_no_archive else f"{role}_archive_sha256"
         defaults = yaml.safe_load((PROJECT / f"roles/{role}/defaults/main.yml").read_text())
         assert re.fullmatch("[0-9a-f]{64}", file.get("sha256", "")) or defaults[variable] == ""

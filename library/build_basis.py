@@ -4,13 +4,14 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: openmpi_basis
-short_description: What a build of OpenMPI for this node depends on, and which one is installed
+module: build_basis
+short_description: What a build from source for this node depends on, and which one is installed
 description:
   - A build fits where its source, its options, its place, the C library and the machine are the same. These make one key.
   - In check mode it says C(changed) where the build of that key is not installed.
 options:
-  version: {description: Version of OpenMPI., type: str, required: true}
+  name: {description: "What is built, in small letters; the key begins with it.", type: str, required: true}
+  version: {description: Its version., type: str, required: true}
   sha256: {description: Checksum of its source., type: str, required: true}
   options: {description: "Options of its configure.", type: list, elements: str, default: []}
   path: {description: Where it is installed., type: path, required: true}
@@ -21,7 +22,8 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: See which build of OpenMPI this node needs
-  openmpi_basis:
+  build_basis:
+    name: openmpi
     version: 4.0.0
     sha256: 36f10daa3f1b1d37530f686bf7f70966b2a13c0bc6e2e05aebc7e85e3d21b10d
     path: /usr/local/openmpi
@@ -49,6 +51,7 @@ STAMP = ".dlperf-build"  # within the build itself, so that it is there when all
 def main():
     module = AnsibleModule(
         argument_spec={
+            "name": {"type": "str", "required": True},
             "version": {"type": "str", "required": True},
             "sha256": {"type": "str", "required": True},
             "options": {"type": "list", "elements": "str", "default": []},
@@ -58,7 +61,8 @@ def main():
     )
     given = module.params
     basis = {
-        "openmpi": given["version"],
+        "name": given["name"],
+        "version": given["version"],
         "libc": "-".join(part for part in platform.libc_ver() if part),
         "machine": platform.machine(),
         "options": given["options"],
@@ -66,7 +70,7 @@ def main():
         "sha256": given["sha256"].lower(),
     }
     rest = json.dumps([basis["options"], basis["path"], basis["sha256"]]).encode("utf-8")
-    key = "openmpi-{openmpi}_{libc}_{machine}_".format(**basis)
+    key = "{name}-{version}_{libc}_{machine}_".format(**basis)
     key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(rest).hexdigest()[:8]
     installed_key = None
     stamp = os.path.join(given["path"], STAMP)
