@@ -13,6 +13,7 @@ options:
   packages: {description: Packages whose versions are asked for., type: list, elements: str, default: []}
   user: {description: A user who is asked about., type: str}
   environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
+  builds: {description: Places of builds from source., type: list, elements: path, default: []}
   limits: {description: Limits as C(node_files) takes them., type: dict, default: {}}
   interpreter: {description: The interpreter that environments are made with., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
@@ -44,6 +45,7 @@ environments:
     from an index) of each by its normalised name.
   returned: always
   type: dict
+builds: {description: Key of each build of ours that is there by its place., returned: always, type: dict}
 stamps: {description: The inputs of each proof by its name, where the files that it stands on are as they were., returned: always, type: dict}
 """
 
@@ -108,6 +110,15 @@ def environment_of(path):
     return {"python": match.group(1), "distributions": found}
 
 
+def build_of(path):
+    """The key that the role source_build has put into a build; None where there is none."""
+    try:
+        with io.open(os.path.join(path, ".dlperf-build"), encoding="utf-8") as stream:
+            return stream.read().strip()
+    except (IOError, OSError):
+        return None
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -117,6 +128,7 @@ def main():
             "user": {"type": "str"},
             "limits": {"type": "dict", "default": {}},
             "environments": {"type": "list", "elements": "path", "default": []},
+            "builds": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -127,6 +139,7 @@ def main():
         version = output.strip() if code == 0 else None
     release = os_release()
     environments = dict((path, environment_of(path)) for path in module.params["environments"])
+    builds = dict((path, build_of(path)) for path in module.params["builds"])
     others = glob.glob("/usr/bin/python3.*[0-9]") + glob.glob("/usr/local/bin/python3.*[0-9]")
     module.exit_json(
         changed=False,
@@ -148,6 +161,7 @@ def main():
             if name in LIMITS
         ),
         environments=dict((path, found) for path, found in environments.items() if found),
+        builds=dict((path, key) for path, key in builds.items() if key),
         stamps=standing(module.params["stamps"]),
     )
 

@@ -64,6 +64,8 @@ def driver_440(version: str) -> list[Standin]:
         one("nvidia-driver-440", exact, ", ".join(f"{part} (= {exact})" for part in parts)),
         *(one(part, exact) for part in parts),
         one("nvidia-modprobe", exact),
+        # Of which the distribution has another one, that hwloc's plugins bring.
+        one("libxnvctrl0", exact),
     ]
 
 

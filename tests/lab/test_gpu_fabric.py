@@ -226,6 +226,14 @@ def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
         assert re.search(rf"{node} : ok=\d+ changed=0 ", output), output
 
 
+def test_the_role_infiniband_alone_finds_its_own_and_changes_nothing(cluster: Cluster) -> None:
+    stack = {"method": "mlnx_ofed", "version": "5.0-2.1.8.0", "peer_memory": "nv_peer_mem"}
+    given = {f"infiniband_{name}": value for name, value in stack.items()}
+    status, output = cluster.play("tests/lab/plays/role.yml", role="infiniband", **given)
+    assert status == 0, output
+    assert re.findall(r"node\d : ok=\d+ changed=(\d+)", output) == ["0", "0"]
+
+
 def test_a_link_below_its_rate_is_an_error_that_names_the_node(cluster: Cluster) -> None:
     cluster.place("node2", recorded_card(rate="56 Gb/sec (4X FDR)"))
     cluster.refused("node2: mlx5_0 port 1 has trained at 56 Gb/s, not at 100", tags="infiniband")

@@ -37,8 +37,16 @@ SMI = NVIDIA_SMI.replace("for gpu in 0 1;", f"for gpu in {' '.join(map(str, GPUS
     '  "-q -x") cat /srv/smi/xml ;;\n  "topo -m") cat /srv/smi/topology ;;\n'
     '  "--query-gpu=index,uuid "*) cat /srv/smi/index ;;\n  *) exit 16',
 )
+# What the lab's mirror has of the stack's packages, and the mpirun that the stand-in hands on to.
+PACKAGES = {
+    "provision_packages": [
+        *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
+        *("libnuma1", "openmpi-bin", "python3-venv"),
+    ],
+    "python_env_packages": ["python3-venv"],
+}
 # A second network beside eth0, on the same wire, in place of InfiniBand's.
-IB0 = "ip link add link eth0 name ib0 type vlan id 12"
+IB0 = "ip link add link eth0 name ib0 type macvlan mode bridge"
 
 
 class PublishedCluster(Cluster):
@@ -47,7 +55,8 @@ class PublishedCluster(Cluster):
         return ["-i", "inventory/lab", "-i", str(self.inventory.parent)]
 
     def run(self, book: str, *options: str) -> str:
-        done = self.lab.command("ansible-playbook", book, *self.inventories, *options)
+        given = ("-e", json.dumps(PACKAGES))
+        done = self.lab.command("ansible-playbook", book, *self.inventories, *given, *options)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -97,11 +106,6 @@ def variables(mirror: Path, scratch: Path, vendors: dict[str, Any]) -> dict[str,
         # Of the lab and its stand-ins.
         "openmpi_cache": str(scratch / "cache"),
         "openmpi_build_packages": ["gcc", "libc6-dev", "make"],
-        "provision_packages": [
-            *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
-            *("openssh-server", "libnuma1", "openmpi-bin", "python3-venv"),
-        ],
-        "python_env_packages": ["python3-venv"],
         "python_env_interpreter": "/usr/bin/python3",
         "node_base_mirror_suite": "bookworm",
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
@@ -122,14 +126,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
     lab.up(lab_nodes=len(NODES), lab_mirror_dir=served)
     try:
         made = PublishedCluster(lab, vendors, scratch, {})
-        made.inventory = scratch / "inventory/site.json"
-        example = PROJECT / "inventory/example/group_vars"
-        shutil.copytree(example, made.inventory.parent / "group_vars")
+        made.inventory = scratch / "inventory/hosts.json"
+        group = made.inventory.parent / "group_vars/nodes"
+        group.mkdir(parents=True)
+        shutil.copy(PROJECT / "inventory/example/group_vars/nodes.yml", group / "example.yml")
+        (group / "site.yml").write_text(json.dumps(site))
         hosts = {
             node: {"dlperf_interface_address": f"10.12.0.{number}/24"}
             for number, node in enumerate(NODES, 1)
         }
-        made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts, "vars": site}}))
+        made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
         for node in NODES:
             prepare(lab, node)
         yield made

@@ -109,6 +109,13 @@ def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
     assert re.findall(r"node\d : ok=\d+ changed=(\d+)", output) == ["0", "0"]
 
 
+def test_the_role_alone_finds_its_own_and_changes_nothing(cluster: Cluster) -> None:
+    given: dict[str, object] = {"role": "python", "python_version": VERSION}
+    status, output = cluster.play("tests/lab/plays/role.yml", **given)
+    assert status == 0, output
+    assert re.findall(r"node\d : ok=\d+ changed=(\d+)", output) == ["0", "0"]
+
+
 def test_one_that_lacks_a_module_is_not_proven(cluster: Cluster) -> None:
     status, output = cluster.play(
         "provision.yml", "--limit", "node2", python_modules=["zlib", "tkinter"]

@@ -439,6 +439,14 @@ class TestNodeState:
         codename = f"VERSION_CODENAME={result['ansible_facts']['distribution_release']}\n"
         assert codename in Path("/etc/os-release").read_text()
 
+    def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
+        (tmp_path / "ours").mkdir()
+        (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
+        (tmp_path / "foreign").mkdir()
+        paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
+        result = call("node_state", builds=paths, stamps=str(tmp_path))
+        assert result["builds"] == {paths[0]: "python-3.7.17_1"}
+
     def test_an_interpreter_that_is_not_there_has_no_version(self, tmp_path: Path) -> None:
         result = call("node_state", interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
         assert result["python_version"] is None
