@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from .doctor_fabric import fabric_findings
@@ -205,9 +207,9 @@ def _clock(name: str, time: float, asked: float | None, answered: float | None) 
     return judged(name, "clock", least <= MAX_SKEW_S, expected, found, hint)
 
 
-def _each(facts: Facts, key: str) -> Any:
-    """One value where all GPUs of a node have the same; all of them where not."""
-    values = [gpu[key] for gpu in facts["gpu"]["gpus"]]
+def _each(facts: Facts, *path: str) -> Any:
+    """One value where all GPUs of a node have the same, however many; all of them where not."""
+    values = [reduce(getitem, path, gpu) for gpu in facts["gpu"]["gpus"]]
     return values[0] if values and all(value == values[0] for value in values) else values
 
 
@@ -238,10 +240,10 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("gpu model", "failed", lambda facts: _each(facts, "model")),
     ("gpu memory", "failed", lambda facts: _each(facts, "memory_mib")),
     ("gpu bios", "warning", lambda facts: _each(facts, "vbios")),
-    ("ecc mode", "failed", lambda facts: _each(facts, "ecc") and _modes(facts)),
+    ("ecc mode", "failed", lambda facts: _each(facts, "ecc", "enabled")),
     ("power limit", "failed", lambda facts: _each(facts, "power_limit_w")),
-    ("application clocks", "failed", lambda facts: _clocks(facts, "application")),
-    ("max clocks", "failed", lambda facts: _clocks(facts, "max")),
+    ("application clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "application")),
+    ("max clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "max")),
     ("driver", "failed", lambda facts: facts["gpu"]["driver"]),
     ("cuda", "failed", lambda facts: facts["gpu"]["cuda"]),
     ("cudnn", "failed", lambda facts: facts["gpu"]["cudnn"]),
@@ -252,14 +254,6 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("rdma firmware", "warning", lambda facts: [d["firmware"] for d in facts["fabric"]["devices"]]),
     ("ofed", "failed", lambda facts: facts["fabric"]["ofed"]),
 )
-
-
-def _modes(facts: Facts) -> list[Any]:
-    return [gpu["ecc"]["enabled"] for gpu in facts["gpu"]["gpus"]]
-
-
-def _clocks(facts: Facts, kind: str) -> list[Any]:
-    return [gpu["clocks_mhz"][kind] for gpu in facts["gpu"]["gpus"]]
 
 
 def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:

@@ -292,6 +292,14 @@ def test_a_node_unlike_the_others_is_named(
     assert "node1, node2, node4: " in found[0].found
 
 
+def test_a_missing_gpu_is_told_of_as_a_count_and_not_as_other_clocks_or_modes() -> None:
+    told = document()
+    told["nodes"]["node2"]["gpu"]["gpus"].pop()
+    failed = {(finding.node, finding.check) for finding in trouble(told)}
+    assert failed >= {("node2", "gpu count"), ("", "gpu count")}
+    assert {check for node, check in failed if not node} == {"gpu count"}
+
+
 def test_other_names_of_the_cards_are_no_other_topology() -> None:
     told = document()
     for row in told["nodes"]["node4"]["gpu"]["topology"]["links"].values():
