@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +15,10 @@ from .cli_options import AsJson
 from .errors import UserError
 
 if TYPE_CHECKING:
-    from .bundle import mirror
     from .bundle.mirror import Outcome
     from .bundle.needs import Needs
+    from .bundle.settings import Settings
     from .bundle.vendor_fetch import Outcome as Vendors
-    from .catalog import Catalog
     from .entry_stack import Stack
 
 
@@ -63,7 +62,8 @@ def bundle(
         str,
         typer.Option(
             "--debian-mirror",
-            help="Where packages come from; default: where this machine has its own.",
+            help="A mirror of the distribution, Debian or Ubuntu; default: where this machine has"
+            " its own packages, if it has the same one, else the official archive.",
             metavar="URL",
             show_default=False,
         ),
@@ -72,11 +72,20 @@ def bundle(
         str,
         typer.Option(
             "--debian-security-mirror",
-            help="Their security updates; default: beside --debian-mirror.",
+            help="Its security updates; default: where --debian-mirror should have them.",
             metavar="URL",
             show_default=False,
         ),
     ] = "",
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            help="A further package of the distribution, as the linux-headers-VERSION of the"
+            " nodes' kernel; may be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
     vendor_mirror: Annotated[
         str,
         typer.Option(
@@ -126,6 +135,7 @@ def bundle(
     from .choice import parse_choice
     from .report.text import table
 
+    further = tuple(package or ())
     catalog = load_catalog()
     chosen = catalog.stack(stack, "--stack")
     suite = suite or next(iter(chosen.suites), "")
@@ -134,25 +144,22 @@ def bundle(
     if not has_vendors:
         _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
     elif list_only:
-        rows = vendor.listing(catalog, chosen, suite)
+        rows = vendor.listing(catalog, chosen, suite, further)
         _print_listing(vendor.COLUMNS, rows, vendor.as_text(rows), as_json)
         return
     folder = output or mirror.default_output(stack, suite)
     frameworks = parse_choice({"framework": framework}).framework
-
-    def choose() -> tuple[Needs, mirror.Settings]:
-        sources = (debian_mirror or None, debian_security_mirror or None)
-        needs, settings = mirror.choose(stack, suite, folder, *sources, refresh, frameworks, python)
-        for skipped in needs.skipped:
-            _say(f"left out: {skipped}")
-        return needs, settings
-
     if has_vendors:
-        _with_vendors(
-            catalog, chosen, suite, folder, vendor_mirror, given, refresh, choose, as_json
-        )
+        vendor.require_suite(chosen, suite)
+    sources = (debian_mirror or None, debian_security_mirror or None)
+    needs, settings = mirror.choose(
+        stack, suite, folder, *sources, refresh, frameworks, python, further
+    )
+    for skipped in needs.skipped:
+        _say(f"left out: {skipped}")
+    if has_vendors:
+        _with_vendors(chosen, needs, settings, vendor_mirror, given, as_json)
         return
-    needs, settings = choose()
     if list_only:
         columns, names = ("kind", "name", "wanted by"), mirror.listing(needs)
         _print_listing(columns, names, table(f"{stack} on {suite}", columns, names), as_json)
@@ -165,24 +172,22 @@ def bundle(
 
 
 def _with_vendors(
-    catalog: Catalog,
     stack: Stack,
-    suite: str,
-    folder: Path,
+    needs: Needs,
+    settings: Settings,
     vendor_mirror: str,
     given: Mapping[str, list[str] | None],
-    refresh: bool,
-    choose: Callable[[], tuple[Needs, mirror.Settings]],
     as_json: bool,
 ) -> None:
-    """The vendors' part, then the ordinary one where this project has that; what could not be had
-    is said last."""
+    """The vendors' part, then the ordinary one, with what the vendors' packages depend on; what
+    could not be had is said last."""
     import yaml
 
-    from .bundle import mirror, vendor, vendor_fetch
-    from .bundle.needs import SUITES
+    from .bundle import mirror, vendor, vendor_fetch, vendor_sources
 
     pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
+    keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
+    suite, folder = needs.suite.name, settings.output
     outcome = vendor_fetch.fetch(
         stack,
         suite,
@@ -191,34 +196,27 @@ def _with_vendors(
             mirror=vendor_mirror,
             checksums=pairs["--checksum"],
             files=pairs["--file"],
-            keys={name: [key] for name, key in pairs["--vendor-key"].items()},
-            refresh=refresh,
+            keys=keys,
+            refresh=settings.refresh,
         ),
         say=_say,
     )
     missing, made = list(outcome.missing), None
+    theirs = folder / vendor.FOLDER
     try:
-        if suite in SUITES:
-            made = mirror.make(*choose(), say=_say)
+        vendors = vendor_sources.of_stack(
+            stack, suite, theirs, outcome.manifest, vendor_mirror, keys
+        )
+        made = mirror.make(needs, replace(settings, vendors=vendors), say=_say)
     except UserError as error:
         missing.append(
             vendor_fetch.Missing("apt/ and wheels/", stack.name, suite, f"fails: {error}")
         )
-    # With apt/ and wheels/, what these are of is in the folder.
-    elsewhere = (
-        "image",
-        "interpreter",
-        "wheel",
-        *(() if suite in SUITES else ("deb", "requirements")),
-    )
-    for kind, name, by, source, known_by in vendor.listing(catalog, stack, suite):
-        if kind in elsewhere:
-            _say(f"left out: {kind} {name}, for {by}: nodes have it of {source} ({known_by})")
     if as_json:
         document = {**outcome.to_json(), "missing": [asdict(one) for one in missing]}
         _print_json({**document, "ordinary": made.manifest.to_json() if made else None})
     else:
-        print(_sentence(folder / vendor_fetch.FOLDER, outcome))
+        print(_sentence(theirs, outcome))
         if made:
             print(_sentence(folder, made))
         if outcome.variables:

@@ -2,16 +2,18 @@
 dependency closure, a wheelhouse, and a manifest that says why each file is there.
 
 `needs` says what a stack wants, `archives` where packages come from, `apt` and `wheels` fetch (by
-apt and pip, which verify what they fetch), `repository` makes and signs the index, `manifest`
-proves a folder whole, and `mirror` puts it together. Of stacks with GPUs, `vendor` says what comes
-from vendors, `vendor_fetch` has it fetched as they have it: `vendor_repository` and
-`debian_version` choose out of their signed indexes, `fetch` brings files.
+apt and pip, which verify what they fetch), `debs` brings what packages depend on, `repository`
+makes and signs the index, `manifest` proves a folder whole, and `mirror` puts it together. Of
+stacks with GPUs, `vendor` says what comes from vendors, `vendor_fetch` has it fetched as they have
+it: `vendor_repository` and `debian_version` choose out of their signed indexes, `fetch` brings
+files; `vendor_sources` is what of it the distribution's part has to fit.
 """
 
 from dlperf_runner.bundle.archives import Source
 from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
-from dlperf_runner.bundle.mirror import Outcome, Settings, choose, listing, make
+from dlperf_runner.bundle.mirror import Outcome, choose, listing, make
 from dlperf_runner.bundle.needs import Needs, RequirementsFile
+from dlperf_runner.bundle.settings import Settings
 
 __all__ = [
     "Item",

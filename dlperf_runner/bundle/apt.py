@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dlperf_runner.bundle.archives import KEYRING, Source
+from dlperf_runner.bundle.archives import DEBIAN, UBUNTU, Source
 from dlperf_runner.errors import UserError
 
 # What every node has before provisioning, and what may have to move with what is installed.
@@ -55,14 +55,16 @@ class Root:
     architecture: str
 
 
-def prepare(root: Root, sources: Sequence[Source]) -> None:
-    """Write the private apt's configuration; existing package lists are kept for a quick update."""
+def prepare(root: Root, sources: Sequence[Source], preferences: str = "") -> None:
+    """Write the private apt's configuration; existing package lists are kept for a quick update.
+    `preferences`: as apt_preferences(5) has them."""
+    packages = {str(one.keyring): one.keyring_package for one in (DEBIAN, UBUNTU)}
     for source in sources:
         if not Path(source.signed_by).is_file():
             raise UserError(
                 f"the keyring {source.signed_by} that verifies {source.uri} is missing",
-                hint="install the package debian-archive-keyring"
-                if source.signed_by == str(KEYRING)
+                hint=f"install the package {packages[source.signed_by]}"
+                if source.signed_by in packages
                 else None,
             )
     base = root.directory
@@ -70,6 +72,7 @@ def prepare(root: Root, sources: Sequence[Source]) -> None:
         (base / part).mkdir(parents=True, exist_ok=True)
     (base / "status").write_text("")
     (base / "etc/sources.sources").write_text("\n".join(s.stanza() for s in sources))
+    (base / "etc/preferences").write_text(preferences)
     host = subprocess.run(
         ["apt-config", "dump"], capture_output=True, text=True, check=False, env=_environment(None)
     ).stdout
@@ -89,7 +92,7 @@ def configuration(root: Root, host_dump: str) -> str:
             f'Dir::Etc::main "{base}/etc/none";',
             f'Dir::Etc::sourcelist "{base}/etc/sources.sources";',
             f'Dir::Etc::sourceparts "{base}/etc/empty";',
-            f'Dir::Etc::preferences "{base}/etc/none";',
+            f'Dir::Etc::preferences "{base}/etc/preferences";',
             f'Dir::Etc::preferencesparts "{base}/etc/empty";',
             f'Dir::Etc::trusted "{base}/etc/none";',
             f'Dir::Etc::trustedparts "{base}/etc/empty";',
@@ -137,8 +140,21 @@ def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice,
     """What `packages` and all that they depend on are, in the versions that apt prefers."""
     result = _run(root, ["apt-get", "-qq", "-y", "--print-uris", "install", *packages])
     if result.returncode:
-        raise UserError("apt finds no complete set of packages", where=where, found=_errors(result))
+        # Only in more words it says what is wanting.
+        wordy = _run(root, ["apt-get", "-q", "-y", "--print-uris", "install", *packages]).stdout
+        raise UserError(
+            "apt finds no complete set of packages",
+            where=where,
+            found="; ".join([_errors(result), *unmet(wordy)]),
+        )
     return parse_uris(result.stdout)
+
+
+def unmet(output: str) -> list[str]:
+    """The dependencies that apt-get says are not met, as `dkms : Depends: gcc but ...`."""
+    _, _, after = output.partition("unmet dependencies:\n")
+    lines = [line for line in after.splitlines() if line.startswith(" ")]
+    return [" ".join(line.split()) for line in lines[:5]]
 
 
 # 'http://host/debian/pool/main/g/gcc-12/gcc-12-base_12.2.0-14%2bdeb12u1_amd64.deb' gcc-12-base_12.2.0-14+deb12u1_amd64.deb 37596 SHA256:1896...  # noqa: E501

@@ -1,4 +1,4 @@
-"""Where packages come from: Debian's archives, as this machine is told to reach them."""
+"""Where packages come from: the distributions' archives, as this machine is told to reach them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,108 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-DEBIAN = "http://deb.debian.org/debian"
+
+@dataclass(frozen=True)
+class Distribution:
+    """Who publishes suites. `name` is that of os-release; security updates lie where `security`
+    follows the archive's address; `gpu_components` are what NVIDIA's packages ask for besides."""
+
+    name: str
+    archive: str
+    security: str
+    components: tuple[str, ...]
+    gpu_components: tuple[str, ...]
+    keyring: Path
+    keyring_package: str
+
+
+DEBIAN = Distribution(
+    name="debian",
+    archive="http://deb.debian.org/debian",
+    security="-security",
+    components=("main",),
+    gpu_components=("contrib",),
+    keyring=Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    keyring_package="debian-archive-keyring",
+)
+UBUNTU = Distribution(
+    name="ubuntu",
+    archive="http://archive.ubuntu.com/ubuntu",
+    security="",
+    components=("main", "universe"),
+    gpu_components=(),
+    keyring=Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
+    keyring_package="ubuntu-archive-keyring (of Debian 13) or ubuntu-keyring (of Ubuntu)",
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One archive: its address, its suites, and the keyring that its signature must match."""
+    """One archive: its address, its suites (without components where it is flat), and the keyring
+    that its signature must match."""
 
     uri: str
     suites: tuple[str, ...]
     components: tuple[str, ...] = ("main",)
-    signed_by: str = str(KEYRING)
+    signed_by: str = str(DEBIAN.keyring)
 
     def stanza(self) -> str:
+        components = f"Components: {' '.join(self.components)}\n" if self.components else ""
         return (
             f"Types: deb\nURIs: {self.uri}\nSuites: {' '.join(self.suites)}\n"
-            f"Components: {' '.join(self.components)}\nSigned-By: {self.signed_by}\n"
+            f"{components}Signed-By: {self.signed_by}\n"
         )
 
 
-def debian_sources(suite: str, archive: str, security: str, signed_by: str) -> tuple[Source, ...]:
-    """The suite with its updates and security updates, so that versions agree with a new base."""
+def sources_of(
+    distribution: Distribution,
+    suite: str,
+    archive: str = "",
+    security: str = "",
+    *,
+    signed_by: str = "",
+    has_gpus: bool = False,
+) -> tuple[Source, ...]:
+    """The suite with its updates and security updates, so that versions agree with a new base; of
+    the distribution's own archive, or of a mirror of it."""
+    archive = (archive or distribution.archive).rstrip("/")
+    security = (security or f"{archive}{distribution.security}").rstrip("/")
+    components = distribution.components + (distribution.gpu_components if has_gpus else ())
+    key = signed_by or str(distribution.keyring)
     return (
-        Source(archive, (suite, f"{suite}-updates"), signed_by=signed_by),
-        Source(security, (f"{suite}-security",), signed_by=signed_by),
+        Source(archive, (suite, f"{suite}-updates"), components, key),
+        Source(security, (f"{suite}-security",), components, key),
     )
 
 
-def host_sources(suite: str, etc: Path = Path("/etc")) -> tuple[Source, ...]:
-    """Debian's archive as this machine is told to reach it, else deb.debian.org.
+def host_sources(
+    suite: str,
+    etc: Path = Path("/etc"),
+    distribution: Distribution = DEBIAN,
+    *,
+    has_gpus: bool = False,
+) -> tuple[Source, ...]:
+    """The archive as this machine is told to reach it, if it has that distribution; else the
+    official one.
 
     A site's own mirror carries all suites under one address, so it serves for another suite than
     the machine's own as well.
     """
-    entries = _host_entries(etc) if _is_debian(etc) else []
-    archive, security, signed_by = DEBIAN, None, str(KEYRING)
-    codename = _codename(etc)
-    for source in entries:
-        if codename in source.suites:
-            archive, signed_by = source.uri, source.signed_by
-        if f"{codename}-security" in source.suites:
-            security = source.uri
-    return debian_sources(suite, archive, security or f"{archive}-security", signed_by)
+    release = _release(etc)
+    archive, security, signed_by = "", "", ""
+    codename = release.get("VERSION_CODENAME", "")
+    if release.get("ID") == distribution.name:
+        for source in _host_entries(etc, str(distribution.keyring)):
+            if codename in source.suites:
+                archive, signed_by = source.uri, source.signed_by
+            if f"{codename}-security" in source.suites:
+                security = source.uri
+    return sources_of(
+        distribution, suite, archive, security, signed_by=signed_by, has_gpus=has_gpus
+    )
 
 
-def _host_entries(etc: Path) -> list[Source]:
+def _host_entries(etc: Path, keyring: str) -> list[Source]:
     apt = etc / "apt"
     entries: list[Source] = []
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
@@ -60,14 +116,15 @@ def _host_entries(etc: Path) -> list[Source]:
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         if path.suffix == ".list":
-            entries += parse_one_line_sources(text)
+            entries += parse_one_line_sources(text, keyring)
         elif path.suffix == ".sources":
-            entries += parse_deb822_sources(text)
+            entries += parse_deb822_sources(text, keyring)
     return [entry for entry in entries if "main" in entry.components]
 
 
-def parse_one_line_sources(text: str) -> list[Source]:
-    """`deb [options] URI suite component...` lines of a sources.list."""
+def parse_one_line_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
+    """`deb [options] URI suite component...` lines of a sources.list; `keyring` is that of what
+    names none."""
     sources = []
     for raw in text.splitlines():
         match = re.match(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>.+)", raw.split("#")[0])
@@ -75,12 +132,12 @@ def parse_one_line_sources(text: str) -> list[Source]:
         if match is None or len(words) < 3:
             continue
         options = dict(o.split("=", 1) for o in shlex.split(match["options"] or "") if "=" in o)
-        signed_by = options.get("signed-by", str(KEYRING))
+        signed_by = options.get("signed-by", keyring)
         sources.append(Source(words[0].rstrip("/"), (words[1],), tuple(words[2:]), signed_by))
     return sources
 
 
-def parse_deb822_sources(text: str) -> list[Source]:
+def parse_deb822_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
     """The stanzas of a .sources file; a key that stands in the file itself is not taken over."""
     sources = []
     for stanza in re.split(r"\n\s*\n", text):
@@ -98,7 +155,7 @@ def parse_deb822_sources(text: str) -> list[Source]:
                     uri.rstrip("/"),
                     tuple(fields.get("suites", "").split()),
                     tuple(fields.get("components", "").split()),
-                    signed_by if signed_by.startswith("/") else str(KEYRING),
+                    signed_by if signed_by.startswith("/") else keyring,
                 )
             )
     return sources
@@ -110,11 +167,3 @@ def _release(etc: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {k: v.strip('"') for k, _, v in (line.partition("=") for line in lines)}
-
-
-def _is_debian(etc: Path) -> bool:
-    return _release(etc).get("ID") == "debian"
-
-
-def _codename(etc: Path) -> str:
-    return _release(etc).get("VERSION_CODENAME", "")

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dlperf_runner.errors import UserError
+
 FORMAT = 1
 NAME = "manifest.json"
 
@@ -34,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Skipped:
-    """An environment that this suite cannot have, and the reason."""
+    """What the folder lacks, as an environment that the suite cannot have, and the reason."""
 
     environment: str
     reason: str
@@ -94,6 +96,22 @@ def write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def move_verified(source: Path, target: Path, sha256: str) -> None:
+    """Put what was fetched at its place, if it is what was promised."""
+    found = digest(source) if source.is_file() else "no file"
+    if found != sha256:
+        source.unlink(missing_ok=True)
+        raise UserError(
+            f"{target.name} is not what was promised",
+            expected=f"sha256 {sha256}",
+            found=found,
+            hint="run it again: it will be fetched anew",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.chmod(0o644)
+    source.replace(target)
 
 
 def digest(path: Path) -> str:

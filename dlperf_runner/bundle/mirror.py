@@ -7,39 +7,27 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf_runner.bundle import apt, archives, repository, wheels
+from dlperf_runner.bundle import archives, debs, wheels
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import Item, Manifest
 from dlperf_runner.bundle.needs import Needs, RequirementsFile, marker_environment, of_stack
 from dlperf_runner.bundle.requirements import Pinned, parse
+from dlperf_runner.bundle.settings import Say, Settings
 from dlperf_runner.catalog import load_catalog
 from dlperf_runner.errors import UserError
 
 ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache"
 # Program -> the package that brings it.
 PROGRAMS = {"apt-get": "apt", "gpgv": "gpgv", "gpg": "gpg", "gpg-agent": "gpg-agent"}
 _PARTIAL = ".partial"
 _LOCK = ".lock"
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Where a mirror goes and where it comes from. `cache` keeps the signing key and apt's lists,
-    never inside the folder that is served."""
-
-    output: Path
-    cache: Path
-    sources: tuple[archives.Source, ...]
-    refresh: bool = False
-    base: tuple[str, ...] = apt.BASE
 
 
 @dataclass(frozen=True)
@@ -65,25 +53,27 @@ def choose(
     refresh: bool = False,
     frameworks: tuple[str, ...] = (),
     python: str = "",
+    further: tuple[str, ...] = (),
 ) -> tuple[Needs, Settings]:
     """The command line's choice: what is needed, out of the catalogue, and where from and to.
 
     Without `frameworks`, those of the catalogue that have an environment for the stack. Without
-    `debian_mirror`, packages come from where this machine has its own, if it is a Debian.
+    `debian_mirror`, packages come from where this machine has its own, if it has the same
+    distribution, else from the official archive.
     """
-    needs = of_stack(load_catalog(), stack, suite, ROOT, frameworks, python)
-    cache = ROOT / ".cache"
+    catalog = load_catalog()
+    needs = of_stack(catalog, stack, suite, ROOT, frameworks, python, further)
+    distribution, has_gpus = needs.suite.distribution, catalog.stack(stack).accelerator == "gpu"
     if debian_mirror:
-        archive = debian_mirror.rstrip("/")
-        security = (debian_security_mirror or f"{archive}-security").rstrip("/")
-        sources = archives.debian_sources(suite, archive, security, str(archives.KEYRING))
+        addresses = (debian_mirror, debian_security_mirror or "")
+        sources = archives.sources_of(distribution, suite, *addresses, has_gpus=has_gpus)
     else:
-        sources = archives.host_sources(suite)
-    return needs, Settings(output or default_output(stack, suite), cache, sources, refresh)
+        sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
+    return needs, Settings(output or default_output(stack, suite), CACHE, sources, refresh)
 
 
 def default_output(stack: str, suite: str) -> Path:
-    return ROOT / ".cache/mirror" / f"{stack}-{suite}"
+    return CACHE / "mirror" / f"{stack}-{suite}"
 
 
 def listing(needs: Needs) -> list[tuple[str, str, str]]:
@@ -141,9 +131,10 @@ def _make(
     output, partial = settings.output, settings.output / _PARTIAL
     partial.mkdir(exist_ok=True)
     fetched: list[str] = []
+    # What is small first: where it cannot be had, that is said at once.
+    packages, deb_items = debs.bring(needs, settings, partial, fetched, say)
     wheel_items = _wheels(needs, output, partial, requirements, fetched, say)
-    packages, deb_items = _packages(needs, settings, partial, fetched, say)
-    index, fingerprint = _index(needs, settings, packages)
+    index, fingerprint = debs.index(needs, settings, packages)
     after = Manifest(
         stack=needs.stack,
         suite=needs.suite.name,
@@ -165,60 +156,6 @@ def _make(
     known = {item.path for item in before.files} if before else set()
     repaired = tuple(path for path in broken if path in fetched and path in known)
     return Outcome(after, tuple(fetched), repaired, removed)
-
-
-def _packages(
-    needs: Needs, settings: Settings, partial: Path, fetched: list[str], say: Say
-) -> tuple[list[repository.Package], list[Item]]:
-    names = tuple(dict.fromkeys(name for names in needs.packages.values() for name in names))
-    if not names:
-        return [], []
-    # One folder of lists per choice of sources, so that two mirrors do not spoil each other's.
-    key = hashlib.sha256(repr((settings.sources, needs.architecture)).encode()).hexdigest()[:12]
-    root = apt.Root(settings.cache / "apt" / f"{needs.suite.name}-{key}", needs.architecture)
-    say(f"reading the package lists of {needs.suite.name}")
-    apt.prepare(root, settings.sources)
-    apt.update(root)
-    where = f"stack {needs.stack}, apt_packages"
-    choices = apt.resolve(root, (*settings.base, *names), where=where)
-    stanzas = apt.stanzas(root, choices)
-    packages = [repository.parse(stanzas[choice.sha256]) for choice in choices]
-
-    output = settings.output
-    paths = {package.filename: f"apt/{package.filename}" for package in packages}
-    present = manifests.digests(output, paths.values())
-    missing = [
-        (choice, package)
-        for choice, package in zip(choices, packages, strict=True)
-        if present.get(paths[package.filename]) != package.sha256
-    ]
-    ready = manifests.digests(partial, (choice.filename for choice, _ in missing))
-    to_fetch = [choice for choice, _ in missing if ready.get(choice.filename) != choice.sha256]
-    if to_fetch:
-        megabytes = sum(choice.size for choice in to_fetch) / 1e6
-        say(f"fetching {len(to_fetch)} of {len(packages)} packages, {megabytes:.0f} MB")
-        for choice in to_fetch:
-            (partial / choice.filename).unlink(missing_ok=True)
-        apt.download(root, to_fetch, partial)
-    for choice, package in missing:
-        path = paths[package.filename]
-        _move_verified(partial / choice.filename, output / path, package.sha256)
-        fetched.append(path)
-
-    why = repository.reasons(packages, needs.packages)
-    return packages, [
-        Item(
-            path=paths[package.filename],
-            kind="deb",
-            name=package.name,
-            version=package.version,
-            sha256=package.sha256,
-            size=package.size,
-            wanted_by=why[package.name].wanted_by,
-            why=why[package.name].why,
-        )
-        for package in packages
-    ]
 
 
 def _wheels(
@@ -249,7 +186,7 @@ def _wheels(
                 name = wheels.file_for(pin, arrived, kinds[pin])
                 if name is None:
                     raise UserError(f"pip fetched no {kinds[pin]} of {pin}", where=wanted.path)
-                _move_verified(partial / "wheels" / name, house / name, arrived[name])
+                manifests.move_verified(partial / "wheels" / name, house / name, arrived[name])
                 fetched.append(f"wheels/{name}")
                 digests[name] = arrived[name]
         for pin in pins:
@@ -270,32 +207,6 @@ def _wheels(
         )
         for name, (pin, wanted, wanters) in sorted(chosen.items())
     ]
-
-
-def _index(
-    needs: Needs, settings: Settings, packages: list[repository.Package]
-) -> tuple[list[Item], str]:
-    suite, folder = needs.suite.name, settings.output / "apt"
-    files = repository.index_files(packages, suite, needs.architecture, datetime.now(UTC))
-    signed = repository.sign(files[f"dists/{suite}/Release"], settings.cache / "mirror-key")
-    repository.write_index(folder, files, signed, suite)
-    paths = [*files, *(f"dists/{suite}/{name}" for name in ("Release.gpg", "InRelease"))]
-    paths += ["dlperf-mirror.asc", "dlperf-mirror.gpg"]
-    digests = manifests.digests(folder, paths)
-    items = [
-        Item(
-            path=f"apt/{path}",
-            kind="index" if path.startswith("dists/") else "key",
-            name=Path(path).name,
-            version="",
-            sha256=digests[path],
-            size=(folder / path).stat().st_size,
-            wanted_by=("apt",),
-            why="the signed index of the packages, and the key that it is verified with",
-        )
-        for path in paths
-    ]
-    return items, signed.fingerprint
 
 
 def _requirements(needs: Needs) -> dict[RequirementsFile, tuple[Pinned, ...]]:
@@ -334,23 +245,11 @@ def _inputs(needs: Needs, settings: Settings) -> str:
         ],
         "skipped": [repr(entry) for entry in needs.skipped],
         "sources": [source.stanza() for source in settings.sources],
+        "vendors": [
+            repr(one) for one in (*settings.vendors.repositories, settings.vendors.packages)
+        ],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _move_verified(source: Path, target: Path, sha256: str) -> None:
-    found = manifests.digest(source) if source.is_file() else "no file"
-    if found != sha256:
-        source.unlink(missing_ok=True)
-        raise UserError(
-            f"{target.name} is not what was promised",
-            expected=f"sha256 {sha256}",
-            found=found,
-            hint="run it again: it will be fetched anew",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.chmod(0o644)
-    source.replace(target)
 
 
 def _strays(output: Path, manifest: Manifest | None) -> tuple[str, ...]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 
+from dlperf_runner.bundle.archives import DEBIAN, UBUNTU, Distribution
 from dlperf_runner.bundle.manifest import Skipped
 from dlperf_runner.bundle.vendor import of_distribution
 from dlperf_runner.catalog import Catalog, lookup
-from dlperf_runner.entries import Environment
+from dlperf_runner.entries import Environment, Stack
 from dlperf_runner.errors import UserError
 
 Kind = Literal["wheel", "sdist"]
@@ -21,11 +22,13 @@ Kind = Literal["wheel", "sdist"]
 
 @dataclass(frozen=True)
 class Suite:
-    """A Debian release: its Python, and its C library, which decides which wheels can run."""
+    """A release of a distribution: its Python, and its C library, which decides which wheels can
+    run."""
 
     name: str
     python: str
     glibc: str
+    distribution: Distribution = DEBIAN
 
 
 SUITES = {
@@ -34,6 +37,11 @@ SUITES = {
         Suite("bullseye", python="3.9", glibc="2.31"),
         Suite("bookworm", python="3.11", glibc="2.36"),
         Suite("trixie", python="3.13", glibc="2.41"),
+        Suite("xenial", python="3.5", glibc="2.23", distribution=UBUNTU),
+        Suite("bionic", python="3.6", glibc="2.27", distribution=UBUNTU),
+        Suite("focal", python="3.8", glibc="2.31", distribution=UBUNTU),
+        Suite("jammy", python="3.10", glibc="2.35", distribution=UBUNTU),
+        Suite("noble", python="3.12", glibc="2.39", distribution=UBUNTU),
     )
 }
 
@@ -68,6 +76,8 @@ class Needs:
     root: Path = Path()
 
 
+# The option by which the operator names packages, which are said to be wanted by it.
+FURTHER = "--package"
 # uv is installed on the nodes before any environment, and makes them.
 UV = RequirementsFile("requirements/uv.txt", "uv")
 
@@ -79,27 +89,35 @@ def of_stack(
     root: Path,
     frameworks: tuple[str, ...] = (),
     python: str = "",
+    further: tuple[str, ...] = (),
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one; those whose Python the suite does not have are left out, and the reason is
     kept. `python`: version of the nodes' interpreter (3.7) where it is neither the stack's nor the
-    suite's own."""
+    suite's own. `further`: packages of the distribution that only the operator knows of."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
     suite = suite_named(suite_name, stack.suites)
     own = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
     suite = replace(suite, python=python or own)
     packages = dict(stack.apt_packages)
     packages |= {role: tuple(names) for role, names in of_distribution(stack)}
+    if further:
+        packages[FURTHER] = further
     requirements = [UV]
-    skipped = []
+    skipped = list(_of_the_operator(stack, further))
     for name, environment in _environments(catalog, stack.name, frameworks).items():
         if environment.python is None or environment.requirements is None:
-            skipped.append(Skipped(name, "it is an image, which nodes pull from its registry"))
+            image = environment.container.image if environment.container else "its image"
+            skipped.append(Skipped(name, f"it is {image}, which nodes pull from its registry"))
             continue
         if not SpecifierSet(environment.python).contains(suite.python):
             reason = f"it takes Python {environment.python}, and {suite.name} has {suite.python}"
             skipped.append(Skipped(name, reason))
             continue
+        skipped += [
+            Skipped(name, f"its {w.distribution} {w.version} is the operator's: {w.reason}")
+            for w in environment.operator_wheels
+        ]
         requirements.append(
             RequirementsFile(environment.requirements, name, sdists=environment.sdists)
         )
@@ -112,12 +130,29 @@ def of_stack(
     return Needs(
         stack=stack.name,
         suite=suite,
-        architecture=host_architecture(),
+        # Vendors have nothing else.
+        architecture="amd64" if stack.accelerator == "gpu" else host_architecture(),
         packages=packages,
         requirements=tuple(requirements),
         skipped=tuple(skipped),
         root=root,
     )
+
+
+def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[Skipped]:
+    """Packages of the distribution that nodes need, and that nothing here can name."""
+    if stack.driver and not any(name.startswith("linux-headers-") for name in further):
+        yield Skipped(
+            "the kernel's headers",
+            f"the driver is built with them on nodes that have them not yet; {FURTHER}"
+            " linux-headers-VERSION, with the VERSION that uname -r says there",
+        )
+    if stack.infiniband and stack.infiniband.method == "mlnx_ofed":
+        yield Skipped(
+            "MLNX_OFED",
+            "what its installer takes of the distribution is known to it alone; what it says on a"
+            f" node that it lacks is for {FURTHER}",
+        )
 
 
 def _environments(catalog: Catalog, stack: str, names: tuple[str, ...]) -> dict[str, Environment]:

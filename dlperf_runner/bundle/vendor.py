@@ -7,7 +7,7 @@ A mirror has it at `vendor/<host>/<path>`, as the vendor has it at `https://<hos
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from dlperf_runner.entry_stack import Stack
 from dlperf_runner.errors import UserError
 
 ROOT = Path(__file__).parents[2]
+FOLDER = "vendor"
 # Systems by the code names that stacks have, as the roles call them.
 SYSTEMS = {
     "xenial": "ubuntu16.04",
@@ -156,7 +157,16 @@ def _built(stack: Stack) -> dict[str, str]:
 
 
 def of_distribution(stack: Stack, root: Path = ROOT) -> Iterator[tuple[str, list[str]]]:
-    """Packages of the distribution that only some nodes or methods need, by role."""
+    """Packages of the distribution that only some nodes or methods need, by role; the headers of
+    the nodes' kernel, which only nodes know, are not among them."""
+    if stack.driver and stack.driver.method == "runfile":
+        yield "nvidia_driver", ["gcc", "make"]
+    if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
+        yield "infiniband (nv_peer_mem)", ["dkms", "gcc", "make"]
+    if (runtime := stack.container_runtime) and not runtime.version:
+        variables = _variables(root / "roles/container_runtime/vars/main.yml")
+        engines = variables["__container_runtime_distribution_packages"]
+        yield f"container_runtime ({runtime.engine})", engines[runtime.engine]
     if stack.infiniband and stack.infiniband.method == "inbox":
         defaults = _variables(root / "roles/infiniband/defaults/main.yml")
         yield "infiniband", defaults["infiniband_packages"]
@@ -168,16 +178,24 @@ def of_distribution(stack: Stack, root: Path = ROOT) -> Iterator[tuple[str, list
 COLUMNS = ("kind", "name", "wanted by", "source", "known by")
 
 
-def listing(catalog: Catalog, stack: Stack, suite: str) -> list[tuple[str, ...]]:
-    """Everything that the stack needs on a system, in COLUMNS: from vendors, from the distribution,
-    from the index of Python packages, from the operator."""
+def listing(
+    catalog: Catalog, stack: Stack, suite: str, further: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
+    """Everything that the stack needs on a system, in COLUMNS: from vendors, from the distribution
+    (`further`: what the operator asks for besides), from the index of Python packages, from the
+    operator. What packages depend on is known to the archives only."""
     require_suite(stack, suite)
     items = vendor_items(stack, suite)
     rows: list[tuple[str, ...]]
     rows = [(i.kind, i.name, i.wanted_by, i.source, i.known_by) for i in items]
     rows += [
         ("deb", " ".join(names), role, "the distribution", "its own key")
-        for role, names in [*stack.apt_packages.items(), *of_distribution(stack)]
+        for role, names in [
+            *stack.apt_packages.items(),
+            *of_distribution(stack),
+            ("--package", further),
+        ]
+        if names
     ]
     rows.append(_requirements("requirements/uv.txt", "python_env"))
     interpreters: dict[str, list[str]] = {}
@@ -319,11 +337,16 @@ def _variables(path: Path) -> dict[str, Any]:
     return loaded
 
 
-@cache
 def _rules() -> ModuleType:
     """The filters by which the roles themselves read their tables."""
-    path = ROOT / "playbooks/filter_plugins/vendor.py"
-    spec = importlib.util.spec_from_file_location("dlperf_vendor_rules", path)
+    return of_the_roles("playbooks/filter_plugins/vendor.py")
+
+
+@cache
+def of_the_roles(name: str) -> ModuleType:
+    """A module that Ansible has for nodes or roles, by its path in the project."""
+    path = ROOT / name
+    spec = importlib.util.spec_from_file_location(f"dlperf_roles_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be loaded")
     module = importlib.util.module_from_spec(spec)

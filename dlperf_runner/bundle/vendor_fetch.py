@@ -17,11 +17,10 @@ from dlperf_runner.bundle import vendor, vendor_repository
 from dlperf_runner.bundle.fetch import Fetcher, FetchError
 from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
 from dlperf_runner.bundle.mirror import alone
-from dlperf_runner.bundle.vendor import VendorFile, VendorRepository
+from dlperf_runner.bundle.vendor import FOLDER, VendorFile, VendorRepository
 from dlperf_runner.entry_stack import Stack
 from dlperf_runner.errors import UserError
 
-FOLDER = "vendor"
 # Below vendor/, of what has no address at a vendor.
 OWN = "operator"
 

@@ -8,7 +8,6 @@ import bz2
 import fnmatch
 import gzip
 import hashlib
-import importlib.util
 import lzma
 import re
 import subprocess
@@ -16,17 +15,17 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 from dlperf_runner.bundle import repository
 from dlperf_runner.bundle.debian_version import Relation, alternatives, key
 from dlperf_runner.bundle.fetch import Fetcher, FetchError, NotThereError, quoted
 from dlperf_runner.bundle.repository import Package
-from dlperf_runner.bundle.vendor import ROOT, VendorRepository
+from dlperf_runner.bundle.vendor import VendorRepository, of_the_roles
 from dlperf_runner.errors import UserError
 
+# What reads keys on nodes, too.
+OPENPGP = "module_utils/openpgp_key.py"
 _ARCHITECTURES = ("amd64", "all")
 _UNPACKED: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.decompress,
@@ -175,7 +174,7 @@ def _key(one: VendorRepository, fetcher: Fetcher) -> tuple[bytes, str]:
         if problem := _key_problem(one, content):
             raise FetchError(f"has another key than it should ({one.key}): {problem}")
         fetcher.put(path, content)
-    binary: bytes = _openpgp().dearmored(content)
+    binary: bytes = of_the_roles(OPENPGP).dearmored(content)
     return binary, path
 
 
@@ -183,19 +182,7 @@ def _key_problem(one: VendorRepository, content: bytes) -> str:
     found = hashlib.sha256(content).hexdigest()
     if one.key_sha256 and found != one.key_sha256:
         return f"sha256 {one.key_sha256} was expected, found {found}"
-    return _openpgp().key_problem(content, one.fingerprints) or ""
-
-
-@cache
-def _openpgp() -> ModuleType:
-    """What reads keys on nodes, too."""
-    path = ROOT / "module_utils/openpgp_key.py"
-    spec = importlib.util.spec_from_file_location("dlperf_openpgp_key", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return of_the_roles(OPENPGP).key_problem(content, one.fingerprints) or ""
 
 
 # ---- the signature

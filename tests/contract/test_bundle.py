@@ -7,20 +7,18 @@ errors are real. Nothing here uses the network.
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import hashlib
-import os
 import shutil
 import subprocess
 import tarfile
-import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from tiny_index import only_this_index, wheel
 
 from dlperf_runner.bundle import (
     Needs,
@@ -77,26 +75,6 @@ def publish(folder: Path, debs: list[Path], key: Path) -> None:
     files = repository.index_files(packages, "tiny", "amd64", datetime.now(UTC))
     signed = repository.sign(files["dists/tiny/Release"], key)
     repository.write_index(folder, files, signed, "tiny")
-
-
-def wheel(folder: Path, name: str, version: str) -> str:
-    info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.py": "",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: cp311-cp311-"
-        "manylinux_2_28_x86_64\n",
-    }
-    record = "".join(
-        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(t.encode()).digest()).decode()},"
-        f"{len(t)}\n"
-        for path, t in files.items()
-    )
-    path = folder / f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for entry, text in {**files, f"{info}/RECORD": record}.items():
-            archive.writestr(zipfile.ZipInfo(entry, (2020, 1, 1, 0, 0, 0)), text)
-    return f"{name}=={version} --hash=sha256:{manifests.digest(path)}\n"
 
 
 @dataclasses.dataclass
@@ -157,15 +135,6 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
         site_in(work).make()
     work.rename(folder / "made")
     return folder
-
-
-def only_this_index(patch: pytest.MonkeyPatch, index: Path) -> None:
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        patch.delenv(name)
-    patch.setenv("PIP_CONFIG_FILE", os.devnull)
-    patch.setenv("PIP_NO_INDEX", "1")
-    patch.setenv("PIP_FIND_LINKS", str(index))
-    patch.setenv("PIP_NO_CACHE_DIR", "1")
 
 
 def site_in(work: Path) -> Site:

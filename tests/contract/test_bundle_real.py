@@ -1,4 +1,4 @@
-"""A small mirror of the real Debian archive, for each suite: fetched, signed, verified by apt.
+"""A small mirror of the real archives, for each suite: fetched, signed, verified by apt.
 
 Takes a few packages without dependencies, so that it costs the package lists and some hundred kB.
 """
@@ -21,44 +21,50 @@ pytestmark = [
         not all(shutil.which(command) for command in ("apt-get", "gpg")), reason="needs apt and gpg"
     ),
 ]
+# Without dependencies beyond each other.
+PACKAGES = {"debian": ("netbase", "media-types"), "ubuntu": ("distro-info-data",)}
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
+    distribution = SUITES[suite].distribution
+    if not distribution.keyring.is_file():
+        pytest.skip(f"needs {distribution.keyring_package}")
+    names = PACKAGES[distribution.name]
     needs = Needs(
         stack="cpu",
         suite=SUITES[suite],
         architecture=host_architecture(),
-        packages={"node_base": ("netbase", "media-types")},
+        packages={"node_base": names},
         requirements=(RequirementsFile("requirements/uv.txt", "uv"),)
         if suite == "bookworm"
         else (),
         root=ROOT,
     )
     settings = Settings(
-        tmp_path / "mirror", tmp_path / "cache", archives.host_sources(suite), base=()
+        tmp_path / "mirror",
+        tmp_path / "cache",
+        archives.host_sources(suite, distribution=distribution),
+        base=(),
     )
     first = make(needs, settings)
-    assert {item.name for item in first.manifest.files if item.kind == "deb"} == {
-        "netbase",
-        "media-types",
-    }
+    assert {item.name for item in first.manifest.files if item.kind == "deb"} == set(names)
     assert not make(needs, settings).changed
 
     key = str(settings.output / "apt/dlperf-mirror.asc")
     node = apt.Root(tmp_path / "node", needs.architecture)
     apt.prepare(node, [Source(f"file:{settings.output}/apt", (suite,), signed_by=key)])
     apt.update(node)
-    (netbase,) = apt.resolve(node, ["netbase"], where="test")
-    apt.download(node, [netbase], tmp_path)
-    (tmp_path / netbase.filename).unlink()
+    (chosen,) = apt.resolve(node, [names[0]], where="test")
+    apt.download(node, [chosen], tmp_path)
+    (tmp_path / chosen.filename).unlink()
 
-    (package,) = settings.output.glob("apt/pool/**/netbase_*.deb")
+    (package,) = settings.output.glob(f"apt/pool/**/{names[0]}_*.deb")
     content = bytearray(package.read_bytes())
     content[len(content) // 2] ^= 1
     package.write_bytes(bytes(content))
-    with pytest.raises(UserError, match="netbase"):
-        apt.download(node, [netbase], tmp_path)
+    with pytest.raises(UserError, match=names[0]):
+        apt.download(node, [chosen], tmp_path)
     repaired = make(needs, settings)
     assert repaired.repaired == (package.relative_to(settings.output).as_posix(),)
-    apt.download(node, [netbase], tmp_path)
+    apt.download(node, [chosen], tmp_path)

@@ -7,7 +7,6 @@ The payload is a stand-in; apt, gpgv, signatures, digests and HTTP are real, on 
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import subprocess
 import sys
@@ -16,97 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_standins import CUDA, LEARNING, cublas, cuda, cudnn_7, docker, driver_440, toolkit
+from gpu_standins import CUDA, LEARNING, cudnn_7
 from range_server import RangeServer
-from standin_repository import flat_repository, suite_repository
-from typer.testing import CliRunner
+from standin_repository import flat_repository
+from vendor_site import NCCL, OFED, OPENMPI, PUBLISHED, PYTHON, Site, make_site, node_of
 
 from dlperf_runner.bundle import apt, vendor
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import digest
 from dlperf_runner.bundle.vendor_fetch import Missing, Outcome, Settings, fetch
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.cli import app
 from dlperf_runner.entry_stack import Release, Stack
 from dlperf_runner.errors import UserError
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
-import deb_family
-import openpgp_key
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
     reason="needs apt, dpkg and gpg",
 )
-PUBLISHED = load_catalog().stack("v100-cuda10.2")
-CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"
-NCCL = f"{LEARNING}/nccl/secure/v2.7/prod/nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb"
-OFED = (
-    "vendor/content.mellanox.com/ofed/MLNX_OFED-5.0-2.1.8.0/"
-    "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz"
-)
-OPENMPI = "vendor/download.open-mpi.org/release/open-mpi/v4.0/openmpi-4.0.0.tar.gz"
-PYTHON = "vendor/www.python.org/ftp/python/3.7.17/Python-3.7.17.tgz"
-
-
-@dataclasses.dataclass(frozen=True)
-class Site:
-    """Stand-ins of all vendors of the published cluster's stack on Ubuntu 18.04."""
-
-    folder: Path
-    keys: dict[str, list[str]]
-    checksums: dict[str, str]
-    peer_memory: Path
-
-    def settings(self, output: Path, **changed: Any) -> Settings:
-        all_of_it = Settings(
-            output,
-            mirror=str(self.folder / "vendor"),
-            checksums=self.checksums,
-            files={"infiniband_peer_memory_archive": str(self.peer_memory)},
-            keys=self.keys,
-        )
-        return dataclasses.replace(all_of_it, **changed)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """Of each package there is a newer version, too: the trap."""
-    scratch = tmp_path_factory.mktemp("vendors")
-    folder, key = scratch / "site", scratch / "key"
-    toolkits = folder / CONTAINERS / "stable/ubuntu18.04/amd64"
-    packages = [
-        *driver_440("440.33.01"),
-        *driver_440("440.118.02"),
-        *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
-        *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
-    ]
-    own = flat_repository(folder / CUDA / "ubuntu1804/x86_64", packages, key, "3bf863cc.pub")
-    packages = [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")]
-    learning = folder / LEARNING / "repos/ubuntu1804/x86_64"
-    flat_repository(learning, packages, key, "7fa2af80.pub")
-    flat_repository(toolkits, [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")], key, "gpgkey")
-    shutil.copy(toolkits / "gpgkey", folder / CONTAINERS / "gpgkey")
-    packages = [
-        *docker("5:20.10.7~3-0~ubuntu-bionic", "1.4.6-1"),
-        *docker("5:24.0.2-1~ubuntu.18.04~bionic", "9.9.9-1"),
-    ]
-    where = folder / "vendor/download.docker.com/linux/ubuntu"
-    suite_repository(where, "bionic", "stable", packages, key, "gpg")
-    for path in (NCCL, OFED, OPENMPI, PYTHON):
-        (folder / path).parent.mkdir(parents=True)
-        (folder / path).write_bytes(path.encode() * 1000)
-    (scratch / "nv_peer_mem-1.0.tar.gz").write_bytes(b"source")
-    checksums = {
-        "nccl_archive_sha256": digest(folder / NCCL),
-        "infiniband_archive_sha256": digest(folder / OFED),
-        "openmpi_sha256": digest(folder / OPENMPI),
-        "python_sha256": digest(folder / PYTHON),
-        "infiniband_peer_memory_sha256": digest(scratch / "nv_peer_mem-1.0.tar.gz"),
-    }
-    names = ("nvidia-cuda", "nvidia-machine-learning", "nvidia-container-legacy", "docker")
-    keys = {name: [own] for name in names}
-    return Site(folder, keys, checksums, scratch / "nv_peer_mem-1.0.tar.gz")
+    return make_site(tmp_path_factory.mktemp("vendors"))
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +61,7 @@ def test_all_of_a_stack_is_there_and_no_newer_version(
     for path in (NCCL, OFED, OPENMPI, PYTHON):
         assert (output / path).read_bytes() == (site.folder / path).read_bytes()
     debs = [item for item in made.manifest.files if item.kind == "deb"]
-    assert len(debs) == len({item.name for item in debs}) == 20
+    assert len(debs) == len({item.name for item in debs}) == 21
     versions = {item.name: item.version for item in debs}
     # Which cuda-drivers asks for, in any version that is new enough.
     assert versions["libnvidia-gl-440"] == "440.33.01-0ubuntu1"
@@ -165,37 +94,17 @@ def test_apt_finds_all_of_it_where_the_roles_look(
 ) -> None:
     """With sources, preferences and names as the roles' own rules and texts have them."""
     output, made = whole
-    mirror, root = output / "vendor", apt.Root(tmp_path / "node", "amd64")
-    apt.prepare(root, [])
-    sources, names, preferences = {}, [], []
-    for one in vendor.wanted(PUBLISHED, "bionic", site.keys):
-        if isinstance(one, vendor.VendorRepository):
-            variables = vendor._variables(vendor.ROOT / f"roles/{one.wanted_by}/vars/main.yml")
-            table = variables[f"__{one.wanted_by}_repositories"]
-            system = vendor.SYSTEMS["bionic"]
-            there = vendor._rules().repository(table, one.name, system, str(mirror), site.keys)
-            there["suite"] = one.suite
-            ring = tmp_path / f"{one.name}.gpg"
-            armoured = Path(there["key"].removeprefix("file:")).read_bytes()
-            ring.write_bytes(openpgp_key.dearmored(armoured))
-            sources[one.name] = deb_family.source_text(there, str(ring))
-            names += [f"{name}={version}" for name, version in one.packages]
-            pins = [{"packages": list(globs), "version": glob} for globs, glob in one.pins]
-            preferences.append(deb_family.preferences_text(dict(one.packages), pins))
-    (root.directory / "etc/sources.sources").write_text("\n".join(sources.values()))
-    (root.directory / "etc/preferences").write_text("\n".join(preferences))
-    with (root.directory / "apt.conf").open("a") as configuration:
-        configuration.write(f'Dir::Etc::preferences "{root.directory}/etc/preferences";\n')
-
+    root, names = node_of(tmp_path / "node", output, site.keys)
     apt.update(root)
-    choices = apt.resolve(root, names, where="the test")
+    # A member of the driver's family that none of it asks for.
+    choices = apt.resolve(root, [*names, "libxnvctrl0"], where="the test")
     debs = {item.name: item for item in made.manifest.files if item.kind == "deb"}
     assert {choice.name: choice.sha256 for choice in choices} == {
         name: item.sha256 for name, item in debs.items()
     }
     (tmp_path / "got").mkdir()
     apt.download(root, choices, tmp_path / "got")
-    assert len(list((tmp_path / "got").iterdir())) == 20
+    assert len(list((tmp_path / "got").iterdir())) == 21
 
 
 def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Site) -> None:
@@ -486,40 +395,6 @@ def test_a_system_that_the_stack_is_not_made_for_is_an_error(tmp_path: Path) -> 
 def command(*options: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", *options]
     return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=vendor.ROOT)
-
-
-def arguments(site: Site, output: Path) -> list[str]:
-    settings = site.settings(output)
-    pairs = [
-        *(("--checksum", f"{name}={text}") for name, text in settings.checksums.items()),
-        *(("--file", f"{name}={text}") for name, text in settings.files.items()),
-        *(("--vendor-key", f"{name}={key[0]}") for name, key in settings.keys.items()),
-    ]
-    given = [text for pair in pairs for text in pair]
-    options = ["--stack", "v100-cuda10.2", "--suite", "bionic", "--output", str(output)]
-    return ["bundle", *options, "--vendor-mirror", settings.mirror, *given]
-
-
-def test_the_command_says_what_it_made_and_what_to_set(output: Path, site: Site) -> None:
-    done = CliRunner().invoke(app, arguments(site, output))
-    assert done.exit_code == 0, done.output
-    assert "files, 0 fetched" in done.stdout
-    assert f"nccl_archive_sha256: {site.checksums['nccl_archive_sha256']}\n" in done.stdout
-    assert "python3-apt" in done.stderr and "left out: deb" in done.stderr
-    assert "left out: image nvcr.io/nvidia/tensorflow" in done.stderr
-
-
-def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(output: Path, site: Site) -> None:
-    (output / OFED).unlink()
-    (output / "vendor" / DEB).unlink()
-    given = arguments(site, output)
-    given[given.index("--checksum") + 1] = f"nccl_archive_sha256={'0' * 64}"
-    done = CliRunner().invoke(app, [*given, "--json"])
-    assert done.exit_code == 1, done.output
-    document = json.loads(done.stdout)
-    (missing,) = document["missing"]
-    assert missing["name"].startswith("nccl-repo-ubuntu1804-2.7.3")
-    assert set(document["repaired"]) == {OFED.removeprefix("vendor/"), DEB}
 
 
 @pytest.mark.parametrize(

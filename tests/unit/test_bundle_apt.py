@@ -45,7 +45,7 @@ def test_deb822_sources() -> None:
         signed_by="/usr/share/keyrings/site.gpg",
     )
     assert second.uri == "http://mirror.example/debian-security"
-    assert second.signed_by == str(archives.KEYRING)
+    assert second.signed_by == str(archives.DEBIAN.keyring)
 
 
 def test_one_line_sources() -> None:
@@ -86,8 +86,73 @@ def test_a_debian_host_lends_its_mirror_for_every_suite(tmp_path: Path) -> None:
 @pytest.mark.parametrize("os_release", ["ID=ubuntu\nVERSION_CODENAME=bookworm\n", ""])
 def test_another_host_takes_debian_itself(tmp_path: Path, os_release: str) -> None:
     main, security = archives.host_sources("bookworm", host(tmp_path, os_release))
-    assert main.uri == archives.DEBIAN
+    assert main.uri == archives.DEBIAN.archive
     assert security.uri == "http://deb.debian.org/debian-security"
+
+
+UBUNTU_HOST = """\
+deb http://mirror.example/ubuntu jammy main restricted
+deb http://mirror.example/ubuntu jammy universe
+deb http://mirror.example/ubuntu jammy-updates main restricted
+deb http://security.example/ubuntu jammy-security main restricted
+"""
+
+
+def test_an_ubuntu_host_lends_its_mirror_for_every_suite_of_ubuntu(tmp_path: Path) -> None:
+    (tmp_path / "apt").mkdir()
+    (tmp_path / "apt/sources.list").write_text(UBUNTU_HOST)
+    (tmp_path / "os-release").write_text("ID=ubuntu\nVERSION_CODENAME=jammy\n")
+    ring, components = str(archives.UBUNTU.keyring), ("main", "universe")
+    assert archives.host_sources("bionic", tmp_path, archives.UBUNTU) == (
+        archives.Source(
+            "http://mirror.example/ubuntu", ("bionic", "bionic-updates"), components, ring
+        ),
+        archives.Source("http://security.example/ubuntu", ("bionic-security",), components, ring),
+    )
+    debian, _ = archives.host_sources("bookworm", tmp_path)
+    assert debian.uri == archives.DEBIAN.archive
+
+
+def test_a_debian_host_takes_ubuntu_itself(tmp_path: Path) -> None:
+    etc = host(tmp_path, "ID=debian\nVERSION_CODENAME=bookworm\n")
+    main, security = archives.host_sources("focal", etc, archives.UBUNTU)
+    assert main.uri == security.uri == "http://archive.ubuntu.com/ubuntu"
+    assert main.suites + security.suites == ("focal", "focal-updates", "focal-security")
+
+
+def test_a_mirror_has_its_security_updates_where_the_distribution_has_them() -> None:
+    def uris(distribution: archives.Distribution, *addresses: str) -> list[str]:
+        return [one.uri for one in archives.sources_of(distribution, "suite", *addresses)]
+
+    assert uris(archives.DEBIAN, "http://m/d/") == ["http://m/d", "http://m/d-security"]
+    assert uris(archives.UBUNTU, "http://m/u/") == ["http://m/u", "http://m/u"]
+    assert uris(archives.UBUNTU, "http://m/u", "http://s/u") == ["http://m/u", "http://s/u"]
+
+
+def test_nodes_with_gpus_have_contrib_of_debian() -> None:
+    """NVIDIA's packages for Debian 12 ask for some of it."""
+    for source in archives.sources_of(archives.DEBIAN, "bookworm", has_gpus=True):
+        assert source.components == ("main", "contrib")
+
+
+def test_a_flat_repository_has_no_components() -> None:
+    source = archives.Source("file:/mirror/", ("/",), (), "/key.gpg")
+    assert source.stanza() == "Types: deb\nURIs: file:/mirror/\nSuites: /\nSigned-By: /key.gpg\n"
+
+
+def test_what_is_not_met_is_in_apts_own_words() -> None:
+    output = (
+        "Some packages could not be installed.\n\n"
+        "The following packages have unmet dependencies:\n"
+        " dkms : Depends: gcc (>= 4) but it is not installable\n"
+        "        Depends: make but it is not going to be installed\n"
+        "E: Unable to correct problems\n"
+    )
+    assert apt.unmet(output) == [
+        "dkms : Depends: gcc (>= 4) but it is not installable",
+        "Depends: make but it is not going to be installed",
+    ]
+    assert apt.unmet("E: Unable to locate package x\n") == []
 
 
 def test_uris() -> None:

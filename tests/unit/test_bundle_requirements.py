@@ -213,6 +213,49 @@ def test_what_the_network_and_a_build_need_of_the_distribution_is_there() -> Non
     assert {"gcc", "make"} < set(found.packages["openmpi (building node)"])
 
 
+@pytest.mark.parametrize(("suite", "newest"), [("xenial", "2_23"), ("bionic", "2_27")])
+def test_wheels_of_the_published_cluster_are_for_the_python_that_it_builds(
+    suite: str, newest: str
+) -> None:
+    """Ubuntu's own is 3.5, or 3.6, which nothing is locked for."""
+    found = needs.of_stack(load_catalog(), "v100-cuda10.2", suite, Path("/r"))
+    assert {"requirements/mxnet-v100-cuda10.2.txt", "requirements/horovod-0.19.5.txt"} < {
+        wanted.path for wanted in found.requirements
+    }
+    argv = wheels.download_argv(found, "wheel", ["numpy"], Path("/r.txt"), Path("/d"))
+    assert argv[argv.index("--python-version") + 1] == "3.7"
+    assert argv[argv.index("--platform") + 1] == f"manylinux_{newest}_x86_64"
+    assert needs.SUITES[suite].python in ("3.5", "3.6")
+
+
+def test_every_suite_of_every_stack_can_have_a_folder() -> None:
+    for stack in load_catalog().stacks.values():
+        for suite in stack.suites:
+            found = needs.of_stack(load_catalog(), stack.name, suite, Path("/r"))
+            assert found.packages["node_base"]
+
+
+def left_out(*further: str) -> dict[str, str]:
+    found = needs.of_stack(
+        load_catalog(), "v100-cuda10.2", "bionic", Path("/r"), further=tuple(further)
+    )
+    return {skipped.environment: skipped.reason for skipped in found.skipped}
+
+
+def test_what_only_the_operator_can_name_is_told() -> None:
+    assert list(left_out()) == ["the kernel's headers", "MLNX_OFED", "oneflow", "tensorflow"]
+    assert "--package linux-headers-VERSION" in left_out()["the kernel's headers"]
+    assert left_out()["oneflow"].startswith("its oneflow 0.1.8 is the operator's: ")
+    assert "nvcr.io/nvidia/tensorflow:20.12-tf1-py3" in left_out()["tensorflow"]
+    assert "the kernel's headers" not in left_out("linux-headers-5.4.0-42-generic")
+
+
+def test_further_packages_are_needs_of_their_own() -> None:
+    catalog = load_catalog()
+    found = needs.of_stack(catalog, "cpu", "bookworm", Path("/r"), ("mxnet",), further=("vim", "a"))
+    assert found.packages["--package"] == ("vim", "a")
+
+
 def test_wheel_platforms_follow_the_c_library() -> None:
     tags = needs.wheel_platforms(BULLSEYE, "amd64")
     assert tags[0] == "manylinux_2_31_x86_64"

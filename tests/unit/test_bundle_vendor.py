@@ -212,6 +212,31 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
     assert "requirements/mxnet-mkl-v100-cuda10.2.txt" in text
 
 
+def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
+    catalog = load_catalog()
+    stack = catalog.stack("v100-cuda10.2")
+    rows = vendor.listing(catalog, stack, "bionic", ("linux-headers-generic",))
+    assert ("deb", "linux-headers-generic", "--package") in {row[:3] for row in rows}
+
+
+def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
+    stack = load_catalog().stack("v100-cuda10.2")
+    of = dict(vendor.of_distribution(stack))
+    assert of["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
+    assert "libssl-dev" in of["python (building node)"]
+    runtime = stack.container_runtime
+    assert runtime
+    other = stack.model_copy(
+        update={
+            "driver": Driver(version="440.33.01", method="runfile"),
+            "container_runtime": runtime.model_copy(update={"version": None}),
+        }
+    )
+    of = dict(vendor.of_distribution(other))
+    assert of["nvidia_driver"] == ["gcc", "make"]
+    assert of["container_runtime (docker)"] == ["docker.io"]
+
+
 def test_the_listing_names_what_comes_with_the_frameworks() -> None:
     catalog = load_catalog()
     stack = catalog.stack("v100-cuda10.2")

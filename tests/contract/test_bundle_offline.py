@@ -1,0 +1,310 @@
+"""A stack with GPUs on Ubuntu in one folder: the vendors' packages with what they depend on in the
+distribution, and wheels for the Python that the stack builds.
+
+The archive of Ubuntu, the vendors and the index of Python packages are stand-ins, signed by keys of
+the test; apt, gpg, pip and what they refuse are real. Nothing here uses the network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from gpu_standins import one
+from standin_repository import Standin, suite_repository
+from tiny_index import only_this_index, wheel
+from typer.testing import CliRunner, Result
+from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
+
+from dlperf_runner.bundle import RequirementsFile, Source, apt, archives, debs, mirror, needs
+from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.vendor import of_distribution
+from dlperf_runner.cli import app
+
+pytestmark = pytest.mark.skipif(
+    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
+    reason="needs apt, dpkg and gpg",
+)
+HEADERS = "linux-headers-5.4.0-42-generic"
+# What vendors' packages ask for that vendors do not have.
+DEPENDS = {"nvidia-dkms-440": "dkms (>= 2)", "containerd.io": "libseccomp2"}
+NAMED = {
+    name
+    for names in [*PUBLISHED.apt_packages.values(), *(n for _, n in of_distribution(PUBLISHED))]
+    for name in names
+}
+CHAINS = [
+    one("dkms", "2.3", "gcc, make, libboth"),
+    one("gcc", "7.4", "gcc-7"),
+    one("gcc-7", "7.5", "libxnvctrl0"),
+    one("libseccomp2", "2.4"),
+    one(HEADERS, "5.4.0-42.46", "linux-headers-5.4.0-42"),
+    one("linux-headers-5.4.0-42", "5.4.0-42.46"),
+]
+# The same name in Ubuntu and at a vendor, who has the newer one; and Ubuntu's own, which is newer
+# than the one that the stack's pins keep to.
+BOTH = [one("libboth", "1"), one("nvidia-modprobe", "999"), one("libxnvctrl0", "999")]
+THEIRS = "developer.download.nvidia.com/compute/cuda/repos/ubuntu1804/x86_64/libboth_2_amd64.deb"
+
+
+def publish_ubuntu(folder: Path, key: Path, packages: Iterable[Standin]) -> None:
+    for suite, of_suite in (
+        ("bionic", packages),
+        ("bionic-updates", [one("libseccomp2", "2.5")]),
+        ("bionic-security", []),
+    ):
+        suite_repository(folder, suite, "main", of_suite, key, "key.asc")
+
+
+def ubuntu_packages() -> list[Standin]:
+    chains = {package.name for package in CHAINS}
+    return [*CHAINS, *BOTH, *(one(name, "1") for name in sorted(NAMED - chains)), one("other", "1")]
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, Path]:
+    """The vendors; and a folder with the archive of Ubuntu, an index and a lock."""
+    folder = tmp_path_factory.mktemp("upstream")
+    site = make_site(folder / "vendors", DEPENDS, [one("libboth", "2")])
+    publish_ubuntu(folder / "ubuntu", folder / "key", ubuntu_packages())
+    (folder / "index").mkdir()
+    tags = ("cp36-cp36m", "cp37-cp37m", "cp38-cp38")
+    lines = [
+        wheel(folder / "index", "tinynet", "1.9", f"{tag}-manylinux2014_x86_64") for tag in tags
+    ]
+    (folder / "lock.txt").write_text(
+        " ".join([lines[0].strip(), *(line.split()[1] for line in lines[1:])]) + "\n"
+    )
+    return site, folder
+
+
+@dataclasses.dataclass
+class Bundle:
+    """The command, in this process, on a machine whose keyring of Ubuntu is the stand-in's."""
+
+    site: Site
+    ubuntu: Path
+    output: Path
+
+    def make(self, *options: str) -> Result:
+        settings = self.site.settings(self.output)
+        pairs = [
+            *(("--checksum", f"{name}={text}") for name, text in settings.checksums.items()),
+            *(("--file", f"{name}={text}") for name, text in settings.files.items()),
+            *(("--vendor-key", f"{name}={key[0]}") for name, key in settings.keys.items()),
+        ]
+        given = [text for pair in pairs for text in pair]
+        where = ["--vendor-mirror", settings.mirror, "--debian-mirror", f"file:{self.ubuntu}"]
+        # It has an image for this stack, so that there is no wheel of the real index.
+        what = ["--stack", "v100-cuda10.2", "--suite", "bionic", "--framework", "tensorflow"]
+        argv = ["bundle", *what, *where, "--output", str(self.output), *given, *options]
+        return CliRunner().invoke(app, argv)
+
+    def items(self) -> dict[str, manifests.Item]:
+        made = manifests.read(self.output)
+        assert made is not None
+        return {item.name: item for item in made.files}
+
+    def files(self) -> dict[str, int]:
+        return {
+            path.relative_to(self.output).as_posix(): path.stat().st_mtime_ns
+            for path in self.output.rglob("*")
+            if path.is_file() and path.name != ".lock"
+        }
+
+
+def bundle_in(
+    folder: Path, upstream: tuple[Site, Path], patch: pytest.MonkeyPatch, name: str
+) -> Bundle:
+    site, there = upstream
+    keyring = there / "ubuntu/key.asc"
+    ubuntu = dataclasses.replace(archives.UBUNTU, keyring=keyring)
+    bionic = dataclasses.replace(needs.SUITES["bionic"], distribution=ubuntu)
+    patch.setitem(needs.SUITES, "bionic", bionic)
+    patch.setattr(needs, "UV", RequirementsFile(str(there / "lock.txt"), "uv"))
+    # What it keeps of the project's own: lists of packages, and the key that signs.
+    patch.setattr(mirror, "CACHE", there / "cache")
+    only_this_index(patch, there / "index")
+    return Bundle(site, there / "ubuntu", folder / name)
+
+
+@pytest.fixture(scope="module")
+def whole(
+    upstream: tuple[Site, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, Result]]:
+    with pytest.MonkeyPatch.context() as patch:
+        # A space, as folders may have.
+        bundle = bundle_in(tmp_path_factory.mktemp("whole"), upstream, patch, "the mirror")
+        yield bundle.output, bundle.make("--package", HEADERS)
+
+
+@pytest.fixture
+def bundle(upstream: tuple[Site, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
+    """Nothing made yet."""
+    return bundle_in(tmp_path, upstream, monkeypatch, "new")
+
+
+@pytest.fixture
+def made(bundle: Bundle, whole: tuple[Path, Result]) -> Bundle:
+    """A whole one; a copy, to be spoiled."""
+    shutil.copytree(whole[0], bundle.output)
+    return bundle
+
+
+def test_what_is_left_out_is_said_and_nothing_else_is(whole: tuple[Path, Result]) -> None:
+    _, done = whole
+    assert done.exit_code == 0, done.output
+    left_out = [line for line in done.stderr.splitlines() if line.startswith("left out: ")]
+    assert [line.split(": ")[1] for line in left_out] == ["MLNX_OFED", "tensorflow"]
+    assert "nvcr.io/nvidia/tensorflow" in left_out[1]
+    assert "nccl_archive_sha256: " in done.stdout
+    assert "missing" not in done.stdout
+
+
+def test_the_distributions_part_is_what_vendors_packages_depend_on(made: Bundle) -> None:
+    items = made.items()
+    debs_of = {name: item for name, item in items.items() if item.kind == "deb"}
+    assert set(debs_of) == {*NAMED, *(package.name for package in CHAINS), "libboth"}
+    # The vendors' own have the vendors' index.
+    in_apt = {path.rpartition("/")[2].split("_")[0] for path in made.files() if path[:4] == "apt/"}
+    assert {"dkms", "gcc-7"} < in_apt and not {"libboth", "cuda-drivers"} & in_apt
+    # A package that two roles lead to has the shortest way from the first.
+    assert items["dkms"].wanted_by == ("infiniband (nv_peer_mem)", "nvidia_driver")
+    assert items["libseccomp2"].why == "containerd.io > libseccomp2"
+    assert items["libseccomp2"].version == "2.5"
+    assert items["linux-headers-5.4.0-42"].why == f"{HEADERS} > linux-headers-5.4.0-42"
+    assert items[HEADERS].wanted_by == ("--package",)
+
+
+def test_a_vendors_package_that_only_the_distributions_ask_for_is_brought(made: Bundle) -> None:
+    item = made.items()["libboth"]
+    assert (item.version, item.path) == ("2", f"vendor/{THEIRS}")
+    (made.output / item.path).unlink()
+    again = made.make("--package", HEADERS)
+    assert again.exit_code == 0, again.output
+    assert manifests.digest(made.output / item.path) == item.sha256
+
+
+def node(made: Bundle, folder: Path) -> tuple[apt.Root, list[str]]:
+    """As node_base and the roles of vendors have it: the folder, and no other source."""
+    # Signed-By takes no path with a space, and a node has the key elsewhere.
+    folder.mkdir()
+    key = str(shutil.copy(made.output / "apt/dlperf-mirror.asc", folder))
+    own = Source(f"file:{made.output}/apt", ("bionic",), signed_by=key)
+    return node_of(folder / "apt", made.output, made.site.keys, own)
+
+
+def test_a_node_installs_the_stack_from_the_folder_alone(made: Bundle, tmp_path: Path) -> None:
+    shutil.rmtree(made.ubuntu.parent / "cache", ignore_errors=True)
+    root, names = node(made, tmp_path / "node")
+    assert "cuda-drivers=440.33.01-1" in names and "docker-ce=5:20.10.7~3-0~ubuntu-bionic" in names
+    apt.update(root)
+    choices = apt.resolve(root, [*names, *sorted(NAMED), HEADERS], where="the test")
+    versions = {choice.name: choice.version for choice in choices}
+    assert versions["nvidia-dkms-440"] == "440.33.01-0ubuntu1"
+    assert versions["nvidia-modprobe"] == versions["libxnvctrl0"] == "440.33.01-0ubuntu1"
+    assert (versions["dkms"], versions["gcc-7"], versions["libboth"]) == ("2.3", "7.5", "2")
+    (tmp_path / "got").mkdir()
+    apt.download(root, choices, tmp_path / "got")
+    assert len(list((tmp_path / "got").iterdir())) == len(choices) > 40
+
+
+def test_wheels_are_for_the_python_that_the_stack_builds(made: Bundle) -> None:
+    """Not that of Ubuntu 18.04, which is 3.6."""
+    (name,) = [path.name for path in (made.output / "wheels").iterdir()]
+    assert name == "tinynet-1.9-cp37-cp37m-manylinux2014_x86_64.whl"
+    document = json.loads((made.output / "manifest.json").read_text())
+    assert (document["suite"], document["python"], document["architecture"]) == (
+        "bionic",
+        "3.7",
+        "amd64",
+    )
+
+
+def test_a_second_run_asks_nobody_and_changes_nothing(
+    made: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = made.files()
+    monkeypatch.setattr(debs, "bring", None)
+    again = made.make("--package", HEADERS)
+    assert again.exit_code == 0, again.output
+    assert again.stdout.count("files, 0 fetched") == 2
+    assert made.files() == before
+
+
+def test_one_thing_that_is_missing_is_exit_status_1_and_no_more(made: Bundle) -> None:
+    (made.output / OFED).unlink()
+    (made.output / f"vendor/{THEIRS}").unlink()
+    (made.output / NCCL).unlink()
+    done = made.make(
+        "--package", HEADERS, "--checksum", f"nccl_archive_sha256={'0' * 64}", "--json"
+    )
+    assert done.exit_code == 1, done.output
+    document = json.loads(done.stdout)
+    (missing,) = document["missing"]
+    assert missing["name"].startswith("nccl-repo-ubuntu1804-2.7.3")
+    assert document["repaired"] == [OFED.removeprefix("vendor/")]
+    assert (made.output / f"vendor/{THEIRS}").is_file()
+
+
+def test_without_the_headers_of_the_nodes_kernel_it_is_said_that_they_are_needed(
+    bundle: Bundle,
+) -> None:
+    done = bundle.make()
+    assert done.exit_code == 0, done.output
+    assert "left out: the kernel's headers: the driver is built with them" in done.stderr
+    assert "--package linux-headers-VERSION" in done.stderr
+
+
+def test_a_package_that_ubuntu_does_not_have_is_named(bundle: Bundle) -> None:
+    done = bundle.make("--package", "linux-headers-4.15.0-1-generic", "--json")
+    assert done.exit_code == 1, done.output
+    (missing,) = json.loads(done.stdout)["missing"]
+    assert missing["name"] == "apt/ and wheels/"
+    assert "linux-headers-4.15.0-1-generic" in missing["reason"]
+    # The rest is there, and wheels are not waited for.
+    assert (bundle.output / NCCL).is_file()
+    assert not list((bundle.output / "wheels").glob("*"))
+
+
+def test_a_dependency_that_nobody_has_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    bundle.ubuntu = tmp_path / "ubuntu"
+    packages = [
+        dataclasses.replace(package, depends="gcc, no-such-library (>= 3)")
+        if package.name == "dkms"
+        else package
+        for package in ubuntu_packages()
+    ]
+    publish_ubuntu(bundle.ubuntu, bundle.site.folder.parents[1] / "key", packages)
+    done = bundle.make("--json")
+    assert done.exit_code == 1, done.output
+    (missing,) = json.loads(done.stdout)["missing"]
+    assert "dkms : Depends: no-such-library (>= 3)" in missing["reason"]
+
+
+def test_an_archive_that_its_keyring_does_not_know_is_refused(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle.ubuntu = tmp_path / "ubuntu"
+    publish_ubuntu(bundle.ubuntu, tmp_path / "another-key", ubuntu_packages())
+    done = bundle.make("--json")
+    assert done.exit_code == 1, done.output
+    (missing,) = json.loads(done.stdout)["missing"]
+    assert "could not be fetched and verified" in missing["reason"]
+
+
+def test_a_keyring_that_is_not_there_is_named_with_its_package(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ubuntu = dataclasses.replace(archives.UBUNTU, keyring=tmp_path / "no.gpg")
+    monkeypatch.setattr(apt, "UBUNTU", ubuntu)
+    bionic = dataclasses.replace(needs.SUITES["bionic"], distribution=ubuntu)
+    monkeypatch.setitem(needs.SUITES, "bionic", bionic)
+    done = bundle.make()
+    assert done.exit_code == 1, done.output
+    assert f"the keyring {tmp_path}/no.gpg" in done.stdout
+    assert "install the package ubuntu-archive-keyring" in done.stdout
