@@ -157,9 +157,11 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
     return True
 
 
-def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any], python: str) -> list[str]:
-    """Names of the environments that are what their requirements files pin, on a node whose
-    environments are made with that version of Python."""
+def complete(
+    items: Sequence[Mapping[str, Any]], there: Mapping[str, Any], python: str
+) -> list[str]:
+    """Names of the environments that are what their requirements files pin, where those that are
+    `there` (by path, as the module node_state says it) are to be made with a version of Python."""
     return [
         item["name"]
         for item in items
@@ -169,7 +171,7 @@ def complete(items: Sequence[Mapping[str, Any]], node: Mapping[str, Any], python
                 f"{wheel['distribution']}=={wheel['version']}\n"
                 for wheel in item.get("operator_wheels", [])
             ),
-            node["environments"].get(item["path"]),
+            there.get(item["path"]),
             python,
         )
     ]

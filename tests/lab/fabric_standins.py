@@ -42,7 +42,7 @@ OMPI_INFO = r"""
 int main(void) {
   puts("stand-in " OPTIONS);
   const char *cuda = strstr(OPTIONS, "--with-cuda=") ? "true" : "false";
-  printf("mpi_built_with_cuda_support:value:%s\n", cuda);
+  printf("opal_built_with_cuda_support:value:%s\n", cuda);
 }
 """
 MPIRUN = """#!/bin/sh

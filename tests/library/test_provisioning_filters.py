@@ -117,13 +117,13 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
         "operator_wheels": [{"distribution": "net", "version": "0.1.8"}],
     }
 
-    def node(**versions: str) -> dict[str, object]:
+    def there(**versions: str) -> dict[str, object]:
         distributions = {name: {"version": version} for name, version in versions.items()}
         environment = {"python": "3.7.16", "distributions": distributions}
-        return {"environments": {"/e": environment}, "python_version": "3.7.16"}
+        return {"/e": environment}
 
-    assert provision.complete([item], node(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["net-old"]
-    assert provision.complete([item], node(numpy="1.21.6"), "3.7.9") == []
+    assert provision.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["net-old"]
+    assert provision.complete([item], there(numpy="1.21.6"), "3.7.9") == []
 
 
 def test_an_environment_names_its_files_on_the_controller(root: str) -> None:

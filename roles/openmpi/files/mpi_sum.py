@@ -1,9 +1,17 @@
-"""A sum over all ranks by MPI_Allreduce, through ctypes: no compiler is needed."""
+"""A sum over all ranks by MPI_Allreduce, through ctypes: no compiler is needed.
+
+Its argument is the path of mpirun: that of OpenMPI 5 does not say where its library is. The oldest
+Python that runs it is 3.5, of Ubuntu 16.04.
+"""
 
 import ctypes
 import socket
+import sys
+from pathlib import Path
 
-mpi = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
+NAME = "libmpi.so.40"
+beside = Path(sys.argv[1]).parent.parent / "lib" / NAME
+mpi = ctypes.CDLL(str(beside) if beside.exists() else NAME, mode=ctypes.RTLD_GLOBAL)
 
 
 def handle(name):
@@ -25,5 +33,6 @@ mpi.MPI_Allreduce(
     handle("ompi_mpi_op_sum"),
     world,
 )
-print(f"rank {rank.value} of {size.value} on {socket.gethostname()}: sum {total.value}")
+said = (rank.value, size.value, socket.gethostname(), total.value)
+print("rank %d of %d on %s: sum %d" % said)  # noqa: UP031  Python 3.5 has no f-strings
 mpi.MPI_Finalize()
