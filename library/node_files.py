@@ -70,6 +70,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.user_limits import LIMITS, reachable
 
 
@@ -193,7 +194,8 @@ class Node(object):
                     os.makedirs(path)
         else:
             before = read(path)
-            after = self.limits(entry) if state == "limits" else entry["content"]
+            # Python 2 has what it is given as bytes.
+            after = self.limits(entry) if state == "limits" else to_text(entry["content"])
             if state == "block":
                 after = with_block(before, after, entry["marker"])
                 if after is None:

@@ -22,7 +22,7 @@ for root in "/etc /opt /var/lib/dlperf /usr/local /home".split():
 for path in sorted(set(found) - but):
     is_ = os.lstat(path)
     if stat.S_ISREG(is_.st_mode) or stat.S_ISDIR(is_.st_mode):
-        owner = f"{users.get(is_.st_uid)}:{groups.get(is_.st_gid)}"
+        owner = "{}:{}".format(users.get(is_.st_uid), groups.get(is_.st_gid))
         is_file = stat.S_ISREG(is_.st_mode)
         content = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest() if is_file else ""
         print(stat.filemode(is_.st_mode), owner, path, content)

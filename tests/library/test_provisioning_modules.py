@@ -55,6 +55,7 @@ class TestNodeFiles:
         entries = [
             {"path": str(tmp_path / "tree" / "deep"), "state": "directory", "mode": "0750"},
             {"path": str(tmp_path / "tree" / "file"), "content": "text", "mode": "0600"},
+            {"path": str(tmp_path / "tree" / "ended"), "content": "größer\n"},
             {"path": str(hosts), "state": "block", "content": "10.11.0.2 node1"},
         ]
         checked = call("node_files", check=True, entries=entries[::2])
