@@ -63,7 +63,7 @@ def main():
     basis = {
         "name": given["name"],
         "version": given["version"],
-        "libc": "-".join(part for part in platform.libc_ver() if part),
+        "libc": os.confstr(2).replace(" ", "-"),  # CS_GNU_LIBC_VERSION, a name that Python 2 lacks
         "machine": platform.machine(),
         "options": given["options"],
         "path": given["path"],

@@ -136,7 +136,7 @@ def main():
         "framework": distribution + "-" + have[distribution][0] if distribution in have else None,
         "python": python_of(given["environment"]),
         "openmpi": openmpi_of(module, given["mpirun"]),
-        "libc": "-".join(part for part in platform.libc_ver() if part),
+        "libc": os.confstr(2).replace(" ", "-"),  # CS_GNU_LIBC_VERSION, a name that Python 2 lacks
         "machine": platform.machine(),
         "options": given["options"],
     }

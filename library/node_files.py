@@ -23,11 +23,12 @@ options:
           - C(file) has exactly O(entries[].content), C(block) contains it between two marker lines and keeps the rest,
             C(directory) and C(absent) say it all.
           - C(blank) removes a file of nothing but white space and a directory without files, and leaves every other one.
+          - C(keyring) is a file of the key in O(entries[].content), which is armored. apt reads armored files since 1.4 only.
           - C(limits) is a file of pam_limits. A node that is a container cannot raise a limit above its own, and pam_limits
             would then refuse every login of the user. So each limit is tried first (in a child process), and one
             that cannot be raised is written as high as the node allows, with a warning.
         type: str
-        choices: [file, block, directory, absent, blank, limits]
+        choices: [file, block, directory, absent, blank, keyring, limits]
         default: file
       content: {description: Text of the file or block; an empty block is removed., type: str, default: ""}
       marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
@@ -70,7 +71,8 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.text.converters import to_text
+from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.user_limits import LIMITS, reachable
 
 
@@ -83,6 +85,14 @@ def read(path):
         if error.errno == errno.ENOENT:
             return u""
         raise
+
+
+def read_bytes(path):
+    """Content of a file; none where there is none."""
+    if not os.path.exists(path):
+        return None
+    with io.open(path, "rb") as stream:
+        return stream.read()
 
 
 def with_block(text, block, marker):
@@ -166,13 +176,13 @@ class Node(object):
             lines.append(u"%s - %s %s" % (entry["user"], name, found))
         return u"\n".join(lines) + u"\n"
 
-    def write(self, path, text):
+    def write(self, path, content):
         directory = os.path.dirname(path)
         if not os.path.isdir(directory):
             self.module.fail_json(msg="%s: the directory of this file does not exist" % path)
         handle, temporary = tempfile.mkstemp(dir=self.module.tmpdir)
-        with io.open(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
-            stream.write(text)
+        with io.open(handle, "wb") as stream:
+            stream.write(content)
         # A container's /etc/hosts is a mount point, which cannot be renamed over.
         self.module.atomic_move(temporary, path, unsafe_writes=os.path.ismount(path))
 
@@ -192,6 +202,15 @@ class Node(object):
                 self.note(path, u"absent\n", u"directory\n")
                 if really:
                     os.makedirs(path)
+        elif state == "keyring":
+            try:
+                key = dearmored(to_bytes(entry["content"]))
+            except ValueError as error:
+                self.module.fail_json(msg="%s: this is no key: %s" % (path, error))
+            if read_bytes(path) != key:
+                self.note(path, u"", u"a keyring of %d bytes\n" % len(key))
+                if really:
+                    self.write(path, key)
         else:
             before = read(path)
             # Python 2 has what it is given as bytes.
@@ -208,7 +227,7 @@ class Node(object):
             if before != after or (state != "block" and not existed):
                 self.note(path, before, after)
                 if really:
-                    self.write(path, after)
+                    self.write(path, to_bytes(after, errors="surrogate_or_strict"))
         self.own(entry, existed)
 
 
@@ -224,7 +243,7 @@ def main():
                     "state": {
                         "type": "str",
                         "default": "file",
-                        "choices": ["file", "block", "directory", "absent", "blank", "limits"],
+                        "choices": ["file", "block", "directory", "absent", "blank", "keyring", "limits"],
                     },
                     "content": {"type": "str", "default": ""},
                     "marker": {"type": "str", "default": "dlperf_runner"},

@@ -146,7 +146,8 @@ def main():
         ansible_facts={
             "distribution": release.get("NAME", "").split(" ")[0] or None,
             "distribution_version": release.get("VERSION_ID"),
-            "distribution_release": release.get("VERSION_CODENAME"),
+            # Ubuntu 16.04 has only the latter, at first.
+            "distribution_release": release.get("VERSION_CODENAME") or release.get("UBUNTU_CODENAME"),
         },
         interpreter=interpreter,
         python_version=version,

@@ -61,12 +61,14 @@ def cuda_header(folder: Path) -> bytes:
     return zipfile.ZipFile(wheel).read("nvidia/cuda_runtime/include/cuda.h")
 
 
-def libcuda(folder: Path) -> bytes:
-    """A stand-in of the driver's library, of all of whose functions it has one."""
+def libcuda(folder: Path, header: bytes) -> bytes:
+    """A stand-in of the driver's library: every function says that there is no GPU (100)."""
+    names = sorted(set(re.findall(r"\bcu[A-Z]\w*", header.decode())))
+    source = "".join(f"int {name}(void) {{ return 100; }}\n" for name in names)
     library = folder / "libcuda.so.1"
     name = f"-Wl,-soname,{library.name}"
     argv = ["gcc", "-shared", "-fPIC", name, "-x", "c", "-", "-o", str(library)]
-    subprocess.run(argv, input=b"int cuMemFree(void) { return 0; }", check=True)
+    subprocess.run(argv, input=source.encode(), check=True)
     return library.read_bytes()
 
 
@@ -78,11 +80,12 @@ def cluster(
     if shutil.which("gcc") is None:
         pytest.skip("a stand-in of libcuda is compiled on this machine, by gcc")
     source = upstream_source("openmpi", scratch, SUITES[version])
-    placed = {f"{CUDA}/include/cuda.h": cuda_header(scratch)}
+    header = cuda_header(scratch)
+    placed = {f"{CUDA}/include/cuda.h": header}
     if version.startswith("5"):
         # As the toolkit has it for linking, and the driver for running.
         stub = f"{CUDA}/targets/x86_64-linux/lib/stubs/libcuda.so"
-        placed[stub] = placed[f"{LIBRARY}/libcuda.so.1"] = libcuda(scratch)
+        placed[stub] = placed[f"{LIBRARY}/libcuda.so.1"] = libcuda(scratch, header)
     given = {
         "provision_packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates"),

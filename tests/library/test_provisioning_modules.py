@@ -68,6 +68,19 @@ class TestNodeFiles:
         assert (tmp_path / "tree" / "deep").stat().st_mode & 0o777 == 0o750
         assert not call("node_files", entries=entries)["changed"]
 
+    def test_a_keyring_is_the_binary_of_an_armored_key(self, tmp_path: Path) -> None:
+        block = "PGP PUBLIC KEY BLOCK-----"
+        armored = f"-----BEGIN {block}\n\nmDMEZA==\n-----END {block}\n"
+        path = tmp_path / "mirror.gpg"
+        entries = [{"path": str(path), "state": "keyring", "content": armored}]
+        assert call("node_files", check=True, entries=entries)["changed"]
+        assert not path.exists()
+        assert call("node_files", entries=entries)["changed"]
+        assert path.read_bytes() == b"\x98\x33\x04\x64"
+        assert not call("node_files", entries=entries)["changed"]
+        entries[0]["content"] = armored[:60]
+        assert "armour" in call("node_files", entries=entries)["msg"]
+
     def test_a_block_is_replaced_and_removed_and_the_rest_stays(self, tmp_path: Path) -> None:
         hosts = tmp_path / "hosts"
         hosts.write_text("first\n")
