@@ -67,18 +67,20 @@ lab-down: ## Take the embedded lab down
 	@ansible-playbook playbooks/lab.yml -e lab_state=absent
 
 lint: .venv/.dev ## Linters and types
+	ansible-lint --offline --strict & # takes longer than all others
+	trap "kill $$! 2>/dev/null || true" EXIT
 	ruff check .
 	ruff format --check .
 	mypy
 	yamllint --strict .
-	ansible-lint --offline --strict
+	wait $$!
 
-# Those tests share nothing; those with a lab share one.
+# Those share nothing; tests of one lab are in one file, which one process runs.
 unit: test-system .venv/.dev ## Tests that need no lab
 	pytest -q -n 2 -m 'not lab and not heavy'
 
 test: lint unit ## Every test that fits into half an hour
-	pytest -q -m 'lab and not heavy'
+	pytest -q -n 2 --dist loadfile -m 'lab and not heavy'
 
 test-all: lint unit ## Every test
 	pytest -q -m 'lab or heavy'

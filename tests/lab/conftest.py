@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,8 @@ def mirror() -> Path:
     """What the nodes of all labs install from: one folder, which has all that any of them needs."""
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
     argv += ["--framework", FRAMEWORKS, "--json"]
-    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    with mirror_alone():
+        done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return PROJECT / ".cache/mirror/cpu-bookworm"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -93,6 +94,16 @@ class Lab:
             yield self
         finally:
             self.control("down")
+
+
+@contextmanager
+def mirror_alone() -> Iterator[None]:
+    """Let one worker at a time make the mirror: the command refuses while another makes it."""
+    path = PROJECT / ".cache/tests.lock"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def namespaces_of(pid: int) -> set[str]:

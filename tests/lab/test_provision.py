@@ -1,14 +1,20 @@
-"""provision.yml on three fresh nodes: check, converge, again, drift, verify, and a dead node.
+"""provision.yml on three fresh nodes: check, converge, again, drift, and a dead node; and what
+`doctor` says of them bare, provisioned and broken.
+
+All but the frameworks, which test_end_to_end.py has two nodes for.
 
 The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_under_test import Lab
@@ -16,6 +22,7 @@ from lab_under_test import Lab
 pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2", "node3")
+FEW = ("-e", '{"dlperf_frameworks": []}')
 RECAP = re.compile(r"^(node\d+) +: (.*)$", re.MULTILINE)
 
 
@@ -46,6 +53,19 @@ def everywhere(value: int) -> dict[str, int]:
     return dict.fromkeys(NODES, value)
 
 
+def findings(lab: Lab, status: int, *options: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What `doctor` says, by node and check."""
+    done = lab.command(sys.executable, "-m", "dlperf_runner", "doctor", "--json", *options)
+    assert done.returncode == status, done.stdout
+    told = json.loads(done.stdout)
+    assert (told["status"] == "failed") == (status == 1)
+    return {(found["node"], found["check"]): found for found in told["findings"]}
+
+
+def failed(found: dict[tuple[str, str], dict[str, Any]]) -> set[tuple[str, str]]:
+    return {key for key, finding in found.items() if finding["status"] == "failed"}
+
+
 def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(fresh: Lab) -> None:
     status, output, counts = provision(fresh, "--check", "--diff")
     assert status == 0, output
@@ -55,20 +75,53 @@ def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(fresh: Lab) -> Non
     assert fresh.ssh("node1", "test -e /opt/dlperf").returncode == 1
 
 
+def test_the_doctor_says_what_bare_nodes_lack(fresh: Lab) -> None:
+    bare = findings(fresh, 1)
+    lacking = {(node, check) for node in NODES for check in ("openmpi", "ssh mesh")}
+    assert failed(bare) == lacking | {("node1", "all-reduce")}
+    assert "there is no user dlperf" in bare["node1", "ssh mesh"]["found"]
+    assert "provision.yml" in bare["node1", "ssh mesh"]["hint"]
+
+
 def test_the_second_run_changes_nothing(fresh: Lab) -> None:
-    status, output, counts = provision(fresh)
+    status, output, counts = provision(fresh, *FEW)
     assert status == 0, output
     assert all(of("changed", counts).values())
-    status, output, counts = provision(fresh, "--diff")
+    status, output, counts = provision(fresh, *FEW, "--diff")
     assert status == 0, output
     assert of("changed", counts) == everywhere(0), output
     assert "Check the role's arguments" not in output  # no role had anything to do
+
+
+def test_the_doctor_finds_provisioned_nodes_fit_and_changes_nothing(fresh: Lab) -> None:
+    files = "find /opt/dlperf /etc -newer /etc/hostname -type f | sort"
+    before = fresh.said("node1", files)
+    assert failed(findings(fresh, 0)) == set()
+    assert fresh.said("node1", files) == before
+    assert {node for node, _ in findings(fresh, 0, "--limit", "node2")} == {"node2"}
 
 
 def test_what_was_changed_by_hand_is_found_and_mended(fresh: Lab) -> None:
     fresh.said("node1", "sed -i /10.11.0.3/d /etc/hosts")
     fresh.said("node2", "chmod 0700 /opt/dlperf")
     fresh.said("node3", "rm ~dlperf/.ssh/authorized_keys")
+    fresh.said("node2", "sed -i s/12/10/ /etc/os-release")
+    broken = findings(fresh, 1)
+    assert failed(broken) == {
+        ("node1", "ssh mesh"),
+        ("node2", "ssh mesh"),
+        ("node1", "all-reduce"),
+        ("node2", "system"),
+        ("", "system"),
+    }
+    assert "node2" in broken["node1", "ssh mesh"]["found"]
+    assert "node3" in broken["node2", "ssh mesh"]["found"]
+    assert broken["", "system"]["found"].startswith("node2: debian10")
+    done = fresh.command("ansible-playbook", "playbooks/preflight.yml", "--limit", "node2")
+    assert done.returncode == 2
+    assert "A node is not fit" in done.stdout
+    assert "failed  system: expected" in done.stdout
+    fresh.said("node2", "sed -i s/10/12/ /etc/os-release")
     status, output, counts = provision(fresh, "--tags", "node_base,ssh_mesh")
     assert status == 0, output
     assert of("changed", counts) == everywhere(1), output
@@ -130,17 +183,6 @@ def test_mpirun_starts_on_other_nodes_as_the_ordinary_user(fresh: Lab) -> None:
     assert sorted(started.stdout.split()) == list(NODES), started.stderr
 
 
-def test_the_all_reduce_is_proven_again_on_request(fresh: Lab) -> None:
-    """What was proven over another interface proves nothing for this one."""
-    stamp = "/opt/dlperf/stamps/horovod-mxnet.json"
-    assert fresh.said("node1", f"stat -c %U {stamp}") == "root"
-    fresh.said("node1", f"sed -i s/eth0/ib0/ {stamp}")
-    status, output, counts = provision(fresh, "--tags", "verify", "--limit", "node1,node2")
-    assert status == 0, output
-    assert of("changed", counts) == {"node1": 1, "node2": 0}
-    assert '"interface": "eth0"' in fresh.said("node1", f"cat {stamp}")
-
-
 def test_an_interface_that_is_not_there_is_no_proof(fresh: Lab) -> None:
     status, output, counts = provision(
         fresh, "--tags", "openmpi", "--limit", "node2,node3", "-e", "dlperf_interface=ib0"
@@ -167,7 +209,7 @@ def test_a_python_that_no_environment_takes_is_refused_before_anything_changes(
 def test_a_dead_node_is_reported_and_the_others_go_on(fresh: Lab) -> None:
     fresh.said("node2", "rm -f /etc/ssh/ssh_known_hosts /opt/dlperf/stamps/openmpi.json")
     fresh.ssh("node1", "kill 1")
-    status, output, counts = provision(fresh)
+    status, output, counts = provision(fresh, *FEW)
     assert status == 4, output
     assert counts["node1"]["unreachable"] == 1
     assert of("failed", counts) == everywhere(0)
