@@ -63,8 +63,9 @@ def cuda_header(folder: Path) -> bytes:
 
 def libcuda(folder: Path, header: bytes) -> bytes:
     """A stand-in of the driver's library: every function says that there is no GPU (100)."""
-    names = sorted(set(re.findall(r"\bcu[A-Z]\w*", header.decode())))
-    source = "".join(f"int {name}(void) {{ return 100; }}\n" for name in names)
+    names = sorted(set(re.findall(r"\bcu[A-Z]\w*", header.decode())) - {"cuDeviceGetCount"})
+    source = "int cuDeviceGetCount(int *count) { *count = 0; return 0; }\n"
+    source += "".join(f"int {name}(void) {{ return 100; }}\n" for name in names)
     library = folder / "libcuda.so.1"
     name = f"-Wl,-soname,{library.name}"
     argv = ["gcc", "-shared", "-fPIC", name, "-x", "c", "-", "-o", str(library)]
