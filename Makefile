@@ -90,7 +90,7 @@ docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do
-	  uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11 \
+	  uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	    $$([ $$name = dev ] && echo "--constraint requirements/controller.txt") \
 	    --output-file requirements/$$name.txt requirements/$$name.in
 	done

@@ -38,6 +38,7 @@ _START = {
 }
 _KEYS = {
     "docker": ' --volume "$HOME/.ssh:$HOME/.ssh:ro"',
+    # Within the container, where podman makes the user root.
     "podman": ' --volume "$HOME/.ssh:/root/.ssh:ro"',
 }
 _RUN_DIRECTORY = ' --volume "$PWD:$PWD" --workdir "$PWD"'

@@ -102,11 +102,15 @@ def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
             f" it in {of_source} (a path or an address), or put it into the mirror."
         )
     if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        return (
-            f"{name} has no known checksum, and nothing is installed without one. Give its sha256"
-            f" (64 hexadecimal digits, as sha256sum says it of a file that you trust) in {of_sum}."
-        )
+        return without_checksum(name, "installed", of_sum)
     return ""
+
+
+def without_checksum(what: str, done: str, variable: str) -> str:
+    return (
+        f"{what} has no known checksum, and nothing is {done} without one. Give its sha256"
+        f" (64 hexadecimal digits, as sha256sum says it of a file that you trust) in {variable}."
+    )
 
 
 def source_refusal(
@@ -131,11 +135,7 @@ def source_refusal(
             f" source in {role}_archive (a path or an address) and its checksum in {role}_sha256."
         )
     if not (sha256 or releases.get(version, {}).get("sha256")):
-        return (
-            f"The source of {name} {version} has no known checksum, and nothing is built without"
-            " one. Give its sha256 (64 hexadecimal digits, as sha256sum says it of a file that you"
-            f" trust) in {role}_sha256."
-        )
+        return without_checksum(f"The source of {name} {version}", "built", f"{role}_sha256")
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         return f"{role}_sha256: 64 hexadecimal digits were expected, found {sha256}"
     return ""
