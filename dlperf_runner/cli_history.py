@@ -132,12 +132,11 @@ def _check_plot(plot: Path | None, case: str) -> None:
 
 
 def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> None:
-    from .report import png, svg
-    from .report.charts import draw
     from .report.history_view import chart
+    from .report.pictures import draw
 
-    drawing = draw(chart(name, points, changes))
-    data = png.render(drawing) if plot.suffix == ".png" else svg.file(drawing).encode()
+    picture = draw(chart(name, points, changes))
+    data = picture.png if plot.suffix == ".png" else f"{picture.svg}\n".encode()
     try:
         plot.parent.mkdir(parents=True, exist_ok=True)
         plot.write_bytes(data)

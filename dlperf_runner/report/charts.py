@@ -1,27 +1,23 @@
-"""What the charts look like: from measured points to lines, marks and texts at places.
+"""What a chart shows, and how it looks, as a specification of Vega-Lite.
 
-A drawing knows nothing of its file format: `svg` and `png` write it. All lengths are pixels of
-the drawing, y grows downwards.
+The same specification becomes a file (see `pictures`) and, in the page, a chart to point at.
 """
 
 from __future__ import annotations
 
 import math
-import unicodedata
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 WIDTH = 480
 PLOT_HEIGHT = 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 16, 54, 48  # left of the axis: its name, and 100,000
-_SMALL, _NORMAL = 13, 15
-_LOOKS = 6
-_ROW = 19  # height of a line of the legend
+FONTS = "DejaVu Sans, Liberation Sans, Noto Sans CJK SC, sans-serif"
 
-# Colours on white and on near-black: of Okabe and Ito's palette, which colour-blind people can
-# tell apart, each tone chosen for a contrast of at least 3:1 with its background.
+# Colours on white and on near-black: from Okabe and Ito's palette, which colour-blind people can
+# tell apart, each tone with a contrast of at least 3:1 with its background. Pictures have those on
+# white; the page's style sheet replaces them where it is dark.
 COLOURS = {
     "c0": ("#0072b2", "#56b4e9"),
     "c1": ("#d55e00", "#ff8f45"),
@@ -33,13 +29,24 @@ COLOURS = {
     "soft": ("#57606a", "#a8b0b8"),
     "grid": ("#e3e6ea", "#33383e"),
     "shade": ("#f0e6d2", "#3a3426"),
+    "paper": ("#ffffff", "transparent"),
 }
-MARKS = ("circle", "square", "up", "diamond", "down", "cross")
-DASHES = ("", "7 3", "2 3", "9 3 2 3")
+_INK, _SOFT, _GRID, _SHADE = (COLOURS[name][0] for name in ("ink", "soft", "grid", "shade"))
+_LOOKS = 6
+_MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_SOLID, _DASHED = [1, 0], [4, 4]
+_DASHES = (_SOLID, [7, 3], [2, 3], [9, 3, 2, 3])
+_SIZES = {"ideal": 500, "series": 500, "measured": 64, "published": 220}  # pixels, squared
+_WIDTHS = {"ideal": 1, "series": 1.25, "measured": 2}
+_NUMBER = ",.10~g"
+# What XML cannot hold, however it is written.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+Specification = dict[str, Any]
 
 
 class Point(NamedTuple):
-    """A value with its interval, where it has one, and what is said about it. A tuple, because a
+    """A value with its interval, if it has one, and what is said about it. A tuple, because a
     report has a hundred thousand."""
 
     x: float
@@ -52,13 +59,17 @@ class Point(NamedTuple):
 @dataclass(frozen=True)
 class Line:
     """Points of one name. `look` chooses colour, mark and dash; `kind` is `measured`, `published`
-    (marks alone, hollow and large: the measured ones show through), `ideal` (a thin dashed line)
-    or `series` (a line alone)."""
+    (marks alone, hollow and large, so that the measured ones show through), `ideal` (a thin dashed
+    line) or `series` (a line alone)."""
 
     name: str
     points: tuple[Point, ...]
     look: int = 0
     kind: str = "measured"
+
+    @property
+    def colour(self) -> str:
+        return COLOURS[f"c{self.look % _LOOKS}"][0] if self.look >= 0 else _SOFT
 
 
 @dataclass(frozen=True)
@@ -71,279 +82,234 @@ class Chart:
     y_label: str
     lines: tuple[Line, ...]
     log: bool = True
-    from_zero: bool = False  # both axes, where they are not logarithmic
+    from_zero: bool = False  # both axes, if they are not logarithmic
     x_ticks: tuple[float, ...] = ()
-    y_range: tuple[float, float] | None = None  # what is outside is drawn at the edge
+    y_range: tuple[float, float] | None = None  # the rest is seen by zooming out
     shade: tuple[float, float, str] | None = None
 
-
-# ---- what a drawing is made of
-
-
-@dataclass(frozen=True)
-class Stroke:
-    points: tuple[tuple[float, float], ...]
-    colour: str
-    width: float = 1
-    dash: str = ""
+    @property
+    def description(self) -> str:
+        """The chart in words, for people who cannot see it."""
+        hints = ((line.name, [p.hint for p in line.points if p.hint]) for line in self.lines)
+        said = "; ".join(f"{name}: " + ", ".join(words) for name, words in hints if words)
+        return plain(f"{self.title}; {self.subtitle}. {said}")
 
 
-@dataclass(frozen=True)
-class Box:
-    x: float
-    y: float
-    width: float
-    height: float
-    colour: str
+def plain(text: str) -> str:
+    """The text without the characters that no XML can hold."""
+    return _FORBIDDEN.sub("\ufffd", text)
 
 
-@dataclass(frozen=True)
-class Mark:
-    x: float
-    y: float
-    shape: str
-    colour: str
-    filled: bool
-    hint: str = ""
+def vega_lite(chart: Chart) -> Specification:
+    """The chart as Vega-Lite: `WIDTH` pixels wide, as high as its legend needs."""
+    kinds = {line.kind for line in chart.lines}
+    lines, points = _looks(chart.lines)
+    x_domain, y_domain = _domains(chart)
+    scale = {"type": "log" if chart.log else "linear", "nice": False, "zero": False}
+    x_axis: Specification = {"grid": False, "labelOverlap": "greedy", "tickMinStep": 1}
+    if chart.x_ticks:
+        x_axis["values"] = chart.x_ticks
+    y_axis: Specification = {"domain": False, "ticks": False, "tickCount": 5}
+    if chart.log:
+        y_axis["values"] = _decades(*y_domain)
+    return {
+        "width": WIDTH,
+        "height": PLOT_HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "description": chart.description,
+        "title": {"text": plain(chart.title), "subtitle": plain(chart.subtitle)},
+        "data": {"values": [_row(part, line) for part, line in enumerate(chart.lines)]},
+        "transform": [{"flatten": ["x", "y", "low", "high", "hint"]}],
+        "encoding": {
+            "x": _axis("x", chart.x_label, {**scale, "domain": x_domain}, x_axis),
+            "y": _axis("y", chart.y_label, {**scale, "domain": y_domain}, y_axis),
+            **lines,
+        },
+        "layer": [*_shade(chart), *_layers(kinds, points)],
+        "config": _CONFIG,
+    }
 
 
-@dataclass(frozen=True)
-class Text:
-    x: float
-    y: float
-    text: str
-    colour: str = "ink"
-    size: int = _SMALL
-    anchor: str = "start"
-    upright: bool = False  # turned by 90 degrees, read from below
-    bold: bool = False
+def _row(part: int, line: Line) -> Specification:
+    """The points by columns, which are half as long as rows; those without content are empty."""
+    xs, ys, lows, highs, hints = zip(*line.points, strict=True)
+    ends = any(low is not None for low in lows)
+    return {
+        "line": plain(line.name),
+        "kind": line.kind,
+        "part": part,
+        "colour": line.colour,
+        "x": xs,
+        "y": [float(f"{y:.7g}") for y in ys],
+        "low": lows if ends else [],
+        "high": highs if ends else [],
+        "hint": [plain(f"{line.name}: {hint}") for hint in hints] if any(hints) else [],
+    }
 
 
-Shape = Stroke | Box | Mark | Text
+def _axis(field: str, title: str, scale: Specification, axis: Specification) -> Specification:
+    axis = {"title": title, "format": _NUMBER, **axis}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Shapes, the later above the earlier; `description` says them in words."""
+def _looks(lines: Sequence[Line]) -> tuple[Specification, Specification]:
+    """How each name looks, as a line and as points: one legend has them all."""
+    named = {plain(line.name): line for line in reversed(lines) if line.name}
+    named = dict(reversed(named.items()))
+    columns = max(1, 64 // (max(map(len, named), default=0) + 6))
+    legend = {"columns": columns, "labelLimit": WIDTH // columns - 48}
 
-    width: int
-    height: int
-    title: str
-    description: str
-    shapes: tuple[Shape, ...] = field(repr=False)
+    def scaled(values: Iterable[Any]) -> Specification:
+        scale = {"type": "ordinal", "domain": list(named), "range": list(values)}
+        return {"field": "line", "type": "nominal", "scale": scale, "legend": legend}
 
-
-def draw(chart: Chart) -> Drawing:
-    """The chart, as high as its legend needs."""
-    x_axis, y_axis = _axes(chart)
-    right, bottom = WIDTH - _RIGHT, _TOP + PLOT_HEIGHT
-    shapes: list[Shape] = []
-    if chart.shade:
-        start, end, name = chart.shade
-        left, width = x_axis.at(start), x_axis.at(end) - x_axis.at(start)
-        shapes.append(Box(left, _TOP, width, PLOT_HEIGHT, "shade"))
-        if text_width(name, _SMALL) + 8 < width:
-            shapes.append(Text(left + 4, _TOP + 14, name, "soft"))
-    for tick, label in y_axis.ticks:
-        y = y_axis.at(tick)
-        shapes.append(Stroke(((_LEFT, y), (right, y)), "grid"))
-        shapes.append(Text(_LEFT - 6, y + 4, label, "soft", anchor="end"))
-    for tick, label in x_axis.ticks:
-        x = x_axis.at(tick)
-        shapes.append(Stroke(((x, bottom), (x, bottom + 4)), "soft"))
-        shapes.append(Text(x, bottom + 17, label, "soft", anchor="middle"))
-    shapes.append(Stroke(((_LEFT, bottom), (right, bottom)), "soft"))
-    shapes.append(Text((_LEFT + right) / 2, bottom + 36, chart.x_label, "soft", anchor="middle"))
-    shapes.append(
-        Text(14, _TOP + PLOT_HEIGHT / 2, chart.y_label, "soft", anchor="middle", upright=True)
+    all_lines = named.values()
+    colours = (_SOFT if line.kind == "ideal" else line.colour for line in all_lines)
+    inside = (line.colour if line.kind == "measured" else "transparent" for line in all_lines)
+    return (
+        {"stroke": scaled(colours), "strokeDash": scaled(map(_dash, all_lines))},
+        {
+            "fill": scaled(inside),
+            "shape": scaled(map(_mark, all_lines)),
+            "size": scaled(_SIZES[line.kind] for line in all_lines),
+        },
     )
-    shapes.append(Text(8, 19, fit(chart.title, WIDTH - 16, _NORMAL), "ink", _NORMAL, bold=True))
-    shapes.append(Text(8, 37, fit(chart.subtitle, WIDTH - 16, _SMALL), "soft"))
-    for line in chart.lines:
-        shapes += _line(line, x_axis, y_axis)
-    legend, height = _legend(chart.lines, bottom + _BOTTOM)
-    hints = [(line.name, [p.hint for p in line.points if p.hint]) for line in chart.lines]
-    described = f"{chart.title}; {chart.subtitle}. " + "; ".join(
-        f"{name}: " + ", ".join(said) for name, said in hints if said
-    )
-    return Drawing(WIDTH, height, chart.title, described, (*shapes, *legend))
 
 
-def text_width(text: str, size: int) -> float:
-    """About as wide as the text will be in DejaVu Sans, which is wider than most fonts."""
-    return size * sum(map(_letter_width, text))
+def _mark(line: Line) -> str:
+    if line.kind in ("ideal", "series"):
+        return "stroke"
+    return "diamond" if line.kind == "published" else _MARKS[line.look % len(_MARKS)]
 
 
-@cache
-def _letter_width(letter: str) -> float:
-    if unicodedata.east_asian_width(letter) in "WF":  # Chinese letters are as wide as high
-        return 1.0
-    if letter in "mwMW":
-        return 0.9
-    if letter in " ,.:;'|!ijl-()":
-        return 0.36
-    return 0.66 if letter.isdigit() or letter.isupper() else 0.6
+def _dash(line: Line) -> list[int]:
+    if line.kind == "ideal":
+        return _DASHED
+    return _DASHES[line.look // _LOOKS % len(_DASHES)] if line.kind == "measured" else _SOLID
 
 
-def fit(text: str, width: float, size: int) -> str:
-    """The text, its end cut off where it is too wide."""
-    if text_width(text, size) <= width:
-        return text
-    while text and text_width(text + "…", size) > width:
-        text = text[:-1]
-    return text.rstrip(" ,") + "…"
+# ---- layers, the later above the earlier
 
 
-def colour_of(look: int) -> str:
-    return f"c{look % _LOOKS}"
+def _layers(kinds: set[str], points: Specification) -> Iterator[Specification]:
+    """Those of the kinds of lines that there are. `points` is how points look; Vega-Lite would add
+    points to a line that had a shape."""
+    solid = {"strokeDash": {"value": _SOLID}}
+    hint = {"tooltip": {"field": "hint", "type": "nominal"}}
+    if "ideal" in kinds:
+        yield _line("ideal", {"stroke": {"field": "colour", "type": "nominal", "scale": None}})
+    if "series" in kinds:
+        said = {"calculate": "datum.line+', '+datum.x+': '+format(datum.y,',.2f')", "as": "hint"}
+        unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}
+        yield _line("series", {})
+        yield _layer("series", unseen, {**points, **hint}, said)
+    if "measured" in kinds:
+        known = {"filter": "isValid(datum.low)"}
+        low, high = ({"field": end, "type": "quantitative"} for end in ("low", "high"))
+        whole = {"y": low, "y2": {"field": "high"}, **solid}
+        yield _layer("measured", {"type": "rule", "strokeWidth": 1.5}, whole, known)
+        for end in (low, high):
+            cap = {"type": "point", "shape": "stroke", "size": 100, "strokeWidth": 1.5}
+            yield _layer("measured", cap, {"y": end, **solid}, known)
+        yield _line("measured", {})
+        mark = {"type": "point", "strokeWidth": 0}
+        yield _layer("measured", mark, {**points, **hint, **solid})
+    if "published" in kinds:
+        mark = {"type": "point", "strokeWidth": 1.75}
+        yield _layer("published", mark, {**points, **hint, **solid})
+
+
+def _line(kind: str, encoding: Specification) -> Specification:
+    """A line through its points in their order, which is that of x, then of nodes."""
+    mark = {"type": "line", "strokeWidth": _WIDTHS[kind]}
+    return _layer(kind, mark, {"detail": {"field": "part"}, "order": {"value": None}, **encoding})
+
+
+def _layer(
+    kind: str, mark: Specification, encoding: Specification, *more: Specification
+) -> Specification:
+    chosen = [{"filter": {"field": "kind", "equal": kind}}, *more]
+    return {"transform": chosen, "mark": mark, "encoding": encoding}
+
+
+def _shade(chart: Chart) -> Iterator[Specification]:
+    if not chart.shade:
+        return
+    start, end, name = chart.shade
+    none = {key: {"value": None} for key in ("stroke", "strokeDash", "y")}
+    data = {"values": [{"start": start, "end": end}]}
+    left = {"field": "start", "type": "quantitative"}
+    encoding = {**none, "x": left, "x2": {"field": "end"}, "fill": {"value": _SHADE}}
+    yield {"data": data, "mark": "rect", "encoding": encoding}
+    (low, high), _ = _domains(chart)
+    if 8 * len(name) + 8 < (end - start) / (high - low) * (WIDTH - 80):
+        mark = {"type": "text", "align": "left", "dx": 4, "text": plain(name)}
+        encoding = {**none, "x": left, "y": {"value": 12}, "fill": {"value": _SOFT}}
+        yield {"data": data, "mark": mark, "encoding": encoding}
 
 
 # ---- axes
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """From values to places."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool
-    ticks: tuple[tuple[float, str], ...]
-
-    def at(self, value: float) -> float:
-        return self.all_at((value,))[0]
-
-    def all_at(self, values: Iterable[float]) -> list[float]:
-        low, high, start, length = self.low, self.high, self.start, self.end - self.start
-        values = list(values)
-        if values and (min(values) < low or max(values) > high):
-            values = [min(max(value, low), high) for value in values]
-        if self.log:
-            low, high, values = math.log(low), math.log(high), list(map(math.log, values))
-        return [start + length * (value - low) / (high - low) for value in values]
-
-
-def _axes(chart: Chart) -> tuple[_Axis, _Axis]:
+def _domains(chart: Chart) -> tuple[tuple[float, float], tuple[float, float]]:
+    """From where to where the axes go."""
     points = [point for line in chart.lines for point in line.points]
     xs = [point.x for point in points]
     if chart.shade:
         xs += chart.shade[:2]
-    if chart.y_range:
-        low, high = chart.y_range
-    else:
-        ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
-        low, high = min(ys), max(ys)
+    ys = [y for p in points for y in (p.y, p.low, p.high) if y is not None]
+    low, high = chart.y_range or (min(ys), max(ys))
     if chart.log:
-        x_low, x_high = min(xs) / 1.15, max(xs) * 1.15
-        low, high = low / 1.25, high * 1.25
-        y_ticks = _decades(low, high)
-    elif chart.from_zero:
+        return (min(xs) / 1.15, max(xs) * 1.15), (low / 1.25, high * 1.25)
+    if chart.from_zero:
         # The ideal line is a diagonal, and what is missing of it at many devices is seen.
-        x_low, x_high, low, high = 0.0, max(xs) * 1.04, 0.0, high * 1.04
-        y_ticks = _steps(low, high, 6)
-    else:
-        x_low, x_high = min(xs), max(*xs, min(xs) + 1)
-        room = (high - low) * 0.06 or abs(high) * 0.05 or 1
-        low, high = low - room, high + room
-        y_ticks = _steps(low, high, 5)
-    x_ticks = chart.x_ticks or tuple(v for v in _steps(x_low, x_high, 7) if v == int(v))
-    horizontal = _Axis(x_low, x_high, _LEFT, WIDTH - _RIGHT, chart.log, _named(x_ticks))
-    vertical = _Axis(low, high, _TOP + PLOT_HEIGHT, _TOP, chart.log, _named(y_ticks))
-    return _uncrowded(horizontal), vertical
-
-
-def _uncrowded(axis: _Axis) -> _Axis:
-    """Without the labels that would run into the one before."""
-    kept: list[tuple[float, str]] = []
-    end = -math.inf
-    for tick, label in axis.ticks:
-        half = text_width(label, _SMALL) / 2
-        if axis.at(tick) - half > end + 3:
-            kept.append((tick, label))
-            end = axis.at(tick) + half
-    return _Axis(axis.low, axis.high, axis.start, axis.end, axis.log, tuple(kept))
-
-
-def _named(ticks: Iterable[float]) -> tuple[tuple[float, str], ...]:
-    return tuple((tick, f"{tick:,.10g}") for tick in ticks)
+        return (0.0, max(xs) * 1.04), (0.0, high * 1.04)
+    room = (high - low) * 0.06 or abs(high) * 0.05 or 1
+    return (min(xs), max(*xs, min(xs) + 1)), (low - room, high + room)
 
 
 def _decades(low: float, high: float) -> list[float]:
-    """As many of 1, 2, 5 and their like in each power of ten as give between 3 and 8 ticks."""
+    """As many of 1, 2, 5 and their like in each power of ten as give at least 4 ticks."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
+    ticks: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
-        found = [float(f"{d}e{n}") for n in exponents for d in digits]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) >= 4:
-            return found
-    return found if len(found) > 1 else _steps(low, high, 4)
+        ticks = [float(f"{d}e{n}") for n in exponents for d in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 4:
+            break
+    return ticks
 
 
-def _steps(low: float, high: float, wanted: int) -> list[float]:
-    rough = (high - low) / wanted
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(n * power for n in (1, 2, 5, 10) if n * power >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    # Rounded, so that 3 * 0.1 is written 0.3.
-    digits = max(0, -math.floor(math.log10(step)))
-    return [round(n * step, digits) for n in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-# ---- lines and their legend
-
-
-def _line(line: Line, x_axis: _Axis, y_axis: _Axis) -> Iterator[Shape]:
-    colour = colour_of(line.look)
-    xs, ys = (p.x for p in line.points), (p.y for p in line.points)
-    places = tuple(zip(x_axis.all_at(xs), y_axis.all_at(ys), strict=True))
-    if line.kind == "ideal":
-        yield Stroke(places, colour if line.look >= 0 else "soft", 1, "4 4")
-        return
-    if line.kind == "series":
-        yield Stroke(places, colour, 1.25)
-        return
-    for point, (x, _) in zip(line.points, places, strict=True):
-        if point.low is not None and point.high is not None and line.kind == "measured":
-            low, high = y_axis.at(point.low), y_axis.at(point.high)
-            yield Stroke(((x, low), (x, high)), colour, 1.5)
-            for y in (low, high):
-                yield Stroke(((x - 5, y), (x + 5, y)), colour, 1.5)
-    measured = line.kind == "measured"
-    if measured and len(places) > 1:
-        yield Stroke(places, colour, 2, DASHES[line.look // _LOOKS % len(DASHES)])
-    for point, (x, y) in zip(line.points, places, strict=True):
-        hint = f"{line.name}: {point.hint}" if point.hint else ""
-        yield Mark(x, y, mark_of(line), colour, measured, hint)
-
-
-def mark_of(line: Line) -> str:
-    return "published" if line.kind == "published" else MARKS[line.look % len(MARKS)]
-
-
-def _legend(lines: Sequence[Line], top: float) -> tuple[list[Shape], int]:
-    """The names of the lines, each once, in as many rows as they need."""
-    shapes: list[Shape] = []
-    x, y = 8.0, top + 12
-    seen: set[tuple[str, str]] = set()
-    for line in lines:
-        if not line.name or (line.name, line.kind) in seen:
-            continue
-        seen.add((line.name, line.kind))
-        name = fit(line.name, WIDTH - 60, _SMALL)
-        width = 32 + text_width(name, _SMALL) + 12
-        if x > 8 and x + width > WIDTH - 8:
-            x, y = 8.0, y + _ROW
-        colour = "soft" if line.kind == "ideal" else colour_of(line.look)
-        if line.kind != "published":
-            dash = "4 4" if line.kind == "ideal" else DASHES[line.look // _LOOKS % len(DASHES)]
-            width_of_line = 1 if line.kind == "ideal" else 2
-            shapes.append(Stroke(((x, y - 4), (x + 26, y - 4)), colour, width_of_line, dash))
-        if line.kind in ("measured", "published"):
-            filled = line.kind == "measured"
-            shapes.append(Mark(x + 13, y - 4, mark_of(line), colour, filled))
-        shapes.append(Text(x + 32, y, name))
-        x += width
-    return shapes, math.ceil(y + 12)
+_TEXT = {"labelColor": _SOFT, "labelFontSize": 13, "titleColor": _SOFT, "titleFontSize": 13}
+_CONFIG = {
+    "aria": False,  # the description says it all, at a tenth of the length
+    "background": COLOURS["paper"][0],
+    "font": FONTS,
+    "view": {"stroke": None},
+    "padding": 8,
+    "axis": {**_TEXT, "titleFontWeight": "normal", "titlePadding": 8, "gridColor": _GRID},
+    "axisX": {"domainColor": _SOFT, "tickColor": _SOFT},
+    "legend": {
+        "orient": "bottom",
+        "direction": "horizontal",
+        "title": None,
+        "labelColor": _INK,
+        "labelFontSize": 13,
+        "columnPadding": 14,
+        "symbolStrokeWidth": 1.75,
+        "symbolOpacity": 1,
+        "symbolStrokeOpacity": 1,
+    },
+    "point": {"opacity": 1},
+    "text": {"fontSize": 13},
+    "title": {
+        "anchor": "start",
+        "frame": "bounds",
+        "color": _INK,
+        "fontSize": 15,
+        "offset": 14,
+        "subtitleColor": _SOFT,
+        "subtitleFontSize": 13,
+        "limit": WIDTH - 16,
+    },
+}

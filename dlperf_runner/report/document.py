@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..case import Topology
 from . import case_tables, figures
-from .charts import Chart, Drawing, draw
+from .charts import Chart
 from .environment import Recorded, case_commands, differences, run_command
 from .labels import Labels
 from .layout import GROUP, records
@@ -41,7 +41,7 @@ class Figure:
 
     name: str
     title: str
-    drawings: tuple[tuple[str, Drawing], ...]
+    charts: tuple[tuple[str, Chart], ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Section:
     """A table of cases, and the speed of their runs over iterations."""
 
     table: Table
-    series: tuple[Drawing, ...]
+    series: tuple[Chart, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Document:
     comparison: tuple[Table, ...]  # for reading, by group
     compared: Table  # the same, whole
     not_counted: Table | None
-    series_not_counted: tuple[Drawing, ...]
+    series_not_counted: tuple[Chart, ...]
     environment: tuple[Table, ...]
     differences: Table | None
     commands: tuple[Commands, ...]
@@ -177,8 +177,8 @@ def make_figures(
         stem = case_tables.file_name(f"{number:02d}-{family}-{precision}-b{batch}")
         kinds = ("throughput", "speedup")
         if charts:
-            drawings = tuple((f"{stem}-{k}", draw(c)) for k, c in zip(kinds, charts, strict=False))
-            yield Figure(stem, title, drawings)
+            named = tuple((f"{stem}-{k}", c) for k, c in zip(kinds, charts, strict=False))
+            yield Figure(stem, title, named)
 
 
 def _published_points(
@@ -223,12 +223,12 @@ class _SeriesDrawer:
             number, group, case_tables.group_title(group[0], self._t), self._t
         )
         charts = (self._chart(_key(case["campaign"], case)) for case in group)
-        return Section(table, tuple(draw(chart) for chart in charts if chart))
+        return Section(table, tuple(filter(None, charts)))
 
-    def others(self) -> tuple[Drawing, ...]:
+    def others(self) -> tuple[Chart, ...]:
         """Of cases that no table has; to be called last."""
         charts = [self._chart(key) for key in list(self._by_case)]
-        return tuple(draw(chart) for chart in charts if chart)
+        return tuple(filter(None, charts))
 
     def _chart(self, key: tuple[Any, ...]) -> Chart | None:
         series = self._by_case.pop(key, [])

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from itertools import count
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from . import svg
-from .charts import COLOURS, Drawing
+from .charts import COLOURS, Chart, vega_lite
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -25,19 +25,16 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render(document: Document, files: tuple[str, ...] = ()) -> str:
-    """The page; `files` are the others beside it."""
+def render(
+    document: Document, pictures: Mapping[str, str], program: str, files: tuple[str, ...] = ()
+) -> str:
+    """The page. `pictures` are the SVG of the figures by their names, `program` what makes charts
+    of the page live, `files` the others beside it."""
     from markupsafe import Markup
 
-    numbers = count(1)
-
-    def inline(drawing: Drawing) -> Markup:
-        # Made by `svg`, which escapes; named apart, so that each title is of its own drawing.
-        return Markup(svg.inline(drawing, f"p{next(numbers)}"))  # noqa: S704
-
-    colours = {name: f"light-dark({light},{dark})" for name, (light, dark) in COLOURS.items()}
-    style = _text("report.css") + svg.rules(colours)
-    script = _text("report.js")
+    live = _Live()
+    style = _text("report.css") + _colours()
+    script = f"{program}\n{_text('report.js')}"
     return (
         environment()
         .get_template("report.html.j2")
@@ -45,7 +42,8 @@ def render(document: Document, files: tuple[str, ...] = ()) -> str:
             document=document,
             t=document.labels,
             contents=_contents(document),
-            inline=inline,
+            pictures={name: Markup(svg) for name, svg in pictures.items()},  # noqa: S704 - escaped
+            live=live,
             files=files,
             version=__version__,
             policy=_policy(style, script),
@@ -54,6 +52,40 @@ def render(document: Document, files: tuple[str, ...] = ()) -> str:
         )
         + "\n"
     )
+
+
+class _Live:
+    """The charts of the page as JSON. Most parts of their specifications are alike: each stands
+    there once, and a chart is a number for each of its parts."""
+
+    def __init__(self) -> None:
+        self.charts: list[dict[str, int]] = []
+        self._parts: dict[str, int] = {}
+
+    def add(self, chart: Chart) -> int:
+        """The number by which the page's script finds the chart."""
+        texts = {key: _json(value) for key, value in vega_lite(chart).items()}
+        parts = {k: self._parts.setdefault(t, len(self._parts)) for k, t in texts.items()}
+        self.charts.append(parts)
+        return len(self.charts) - 1
+
+    def json(self) -> str:
+        """All that were added. No letter of it ends the element that it stands in."""
+        text = f'{{"parts":[{",".join(self._parts)}],"charts":{_json(self.charts)}}}'
+        return text.replace("<", "\\u003c")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _colours() -> str:
+    """Rules that replace the colours of pictures, which are those on white, where it is dark."""
+    rules = []
+    for light, dark in COLOURS.values():
+        new = "none" if dark == "transparent" else f"light-dark({light},{dark})"
+        rules += [f'.plot [{kind}="{light}"]{{{kind}:{new}}}' for kind in ("fill", "stroke")]
+    return "".join(rules)
 
 
 def environment() -> Environment:

@@ -7,29 +7,26 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..conditions import parse_stated
 from ..errors import UserError
 from ..progress import followed, reading_logs
-from .charts import Drawing
-from .document import Campaign, Document, Figure, make_cases, make_document, make_figures
+from .document import Campaign, Document, make_cases, make_document, make_figures
 from .environment import read_recorded
-from .labels import Labels, load_labels
+from .labels import load_labels
+from .pictures import draw, has_chinese_font, program, workers
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..conditions import Values
     from ..recorded import Known
-
-_FEW_PICTURES = 8  # that one process draws before others could be started
 
 
 @dataclass(frozen=True)
@@ -61,19 +58,28 @@ def make_report(
     output_dir = output_dir or _place(directories)
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, t))
-    drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
-    pictures, fonts, notes = _for_pictures(figures, cases, published, t)
-    with _helper(len(pictures)) as helper:
-        pngs = _painted(pictures, fonts, helper)
+    charts = {name: chart for figure in figures for name, chart in figure.charts}
+    notes: tuple[str, ...] = ()
+    with workers(len(charts)) as pool:
+        script = pool.submit(program)
+        drawn = pool.map(draw, charts.values(), chunksize=4)
+        has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
         comparison = list(_compared(campaigns, stated))
         document = make_document(campaigns, cases, figures, comparison, t)
-        workbook = _workbook(document, helper)
-        files: dict[str, bytes] = dict(_documents(document))
-        files["results.xlsx"] = b""  # its place among the others
-        files |= {f"plots/{name}.svg": _svg(drawing) for name, drawing in drawn.items()}
-        painted = followed(pngs, len(pictures), "painting plots")
-        files |= {f"plots/{name}.png": data for name, data in painted}
-        files["results.xlsx"] = workbook()
+        workbook = _workbook(document, pool)
+        painted = followed(zip(charts, drawn, strict=True), len(charts), "painting plots")
+        pictures = dict(painted)
+        svgs = {name: picture.svg for name, picture in pictures.items()}
+        if isinstance(has_letters, Future) and not has_letters.result():
+            # A PNG has its letters in it: where no font has Chinese ones, it speaks English.
+            english = make_figures(cases, published, load_labels("en"))
+            charts = {name: chart for figure in english for name, chart in figure.charts}
+            pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
+            notes = (t("png_language"),)
+        files: dict[str, bytes] = dict(_documents(document, svgs, script.result()))
+        files["results.xlsx"] = workbook.result()
+    files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
+    files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
     former = _former_plots(output_dir)
     paths = tuple(_write(output_dir / name, content) for name, content in files.items())
     for path in former - set(paths):
@@ -142,11 +148,13 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 # ---- files
 
 
-def _documents(document: Document) -> Iterator[tuple[str, bytes]]:
+def _documents(
+    document: Document, svgs: Mapping[str, str], script: str
+) -> Iterator[tuple[str, bytes]]:
     from . import document_markdown, html
 
     data = ("report.md", "results.csv", "results.json", "results.xlsx")
-    yield "report.html", html.render(document, data).encode()
+    yield "report.html", html.render(document, svgs, script, data).encode()
     yield "report.md", document_markdown.render(document).encode()
     yield "results.csv", results_csv(document.cases).encode()
     yield "results.json", results_json(document).encode()
@@ -190,7 +198,7 @@ def results_json(document: Document) -> str:
             commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
             for commands in document.commands
         },
-        "plots": [name for figure in document.figures for name, _ in figure.drawings],
+        "plots": [name for figure in document.figures for name, _ in figure.charts],
         "methods": document.methods,
         "notes": document.notes,
         "problems": document.problems,
@@ -208,66 +216,12 @@ def _former_plots(output_dir: Path) -> set[Path]:
     return {output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png")}
 
 
-def _svg(drawing: Drawing) -> bytes:
-    from . import svg
-
-    return svg.file(drawing).encode()
-
-
-def _for_pictures(
-    figures: tuple[Figure, ...],
-    cases: Sequence[dict[str, Any]],
-    published: pd.DataFrame | None,
-    t: Labels,
-) -> tuple[dict[str, Drawing], tuple[str, ...], tuple[str, ...]]:
-    """The drawings that become PNG, their fonts, and what is to be said of them. A PNG has its
-    letters in it: where no font has Chinese ones, it speaks English."""
-    from .png import chinese_font
-
-    fonts: tuple[str, ...] = ("DejaVu Sans",)
-    notes: tuple[str, ...] = ()
-    if t.language == "zh" and figures:
-        chinese = chinese_font()
-        if chinese:
-            fonts = (chinese, "DejaVu Sans")
-        else:
-            figures = tuple(make_figures(cases, published, load_labels("en")))
-            notes = (t("png_language"),)
-    drawn = {name: drawing for figure in figures for name, drawing in figure.drawings}
-    return drawn, fonts, notes
-
-
-@contextmanager
-def _helper(pictures: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Other processes that work while this one writes the page, where so many pictures are worth
-    it. What they need of Matplotlib they import themselves, meanwhile."""
-    processors = len(os.sched_getaffinity(0))
-    if pictures <= _FEW_PICTURES or processors == 1:
-        yield None
-        return
-    with ProcessPoolExecutor(min(processors - 1, 8), mp_context=get_context("fork")) as pool:
-        yield pool
-
-
-def _painted(
-    drawings: Mapping[str, Drawing], fonts: tuple[str, ...], helper: ProcessPoolExecutor | None
-) -> Iterable[tuple[str, bytes]]:
-    from . import png
-
-    if helper is None:
-        return ((name, png.render(drawing, fonts)) for name, drawing in drawings.items())
-    made = helper.map(png.render, drawings.values(), [fonts] * len(drawings), chunksize=8)
-    return zip(drawings, made, strict=True)
-
-
-def _workbook(document: Document, helper: ProcessPoolExecutor | None) -> Callable[[], bytes]:
+def _workbook(document: Document, pool: ProcessPoolExecutor) -> Future[bytes]:
     from . import xlsx
 
-    if helper is None:
-        return lambda: xlsx.render(document)
-    # Drawings take long to be handed over, and no sheet has one.
-    tables = replace(document, figures=(), sections=(), series_not_counted=())
-    return helper.submit(xlsx.render, tables).result
+    # Charts take long to hand over, and no sheet has one.
+    tables = replace(document, sections=(), series_not_counted=(), figures=())
+    return pool.submit(xlsx.render, tables)
 
 
 def _write(path: Path, content: bytes) -> Path:

@@ -56,10 +56,53 @@
     });
   });
 
+  // A chart becomes live once somebody is about to use it: until then it is a picture, or, where
+  // there are hundreds, nothing. Expressions are interpreted, for the page forbids itself `eval`.
+  var known = JSON.parse(document.getElementById("charts").textContent);
+  function specification(number) {
+    var own = known.charts[number], spec = {};
+    Object.keys(own).forEach(function (key) {
+      spec[key] = JSON.parse(JSON.stringify(known.parts[own[key]]));
+    });
+    spec.layer.forEach(function (layer) {
+      layer.encoding.opacity = { condition: { param: "chosen", value: 1 }, value: 0.12 };
+    });
+    spec.layer[spec.layer.length - 1].params = [
+      { name: "chosen", bind: "legend", select: { type: "point", fields: ["line"], toggle: "true" } },
+      { name: "view", bind: "scales", select: { type: "interval", // a wheel alone scrolls the page
+        zoom: "wheel![event.ctrlKey || event.shiftKey]",
+        translate: "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!" } }
+    ];
+    return spec;
+  }
+  function enliven(box) {
+    if (box.dataset.live || !box.clientWidth) return null;
+    box.dataset.live = "loading";
+    var spec = specification(Number(box.dataset.chart)), place = document.createElement("div");
+    spec.height = Math.round(spec.height * box.clientWidth / spec.width);
+    spec.width = box.clientWidth;
+    return vegaEmbed(place, spec, { ast: true, renderer: "svg", actions: false, defaultStyle: false,
+      tooltip: { disableDefaultStyle: true } }).then(function () {
+      box.replaceChildren(place);
+      box.dataset.live = "yes";
+    });
+  }
+  document.querySelectorAll("figure .plot").forEach(function (box) {
+    ["pointerenter", "focusin"].forEach(function (name) {
+      box.addEventListener(name, function () { enliven(box); });
+    });
+  });
+  document.querySelectorAll("details").forEach(function (item) {
+    item.addEventListener("toggle", function () {
+      if (item.open) item.querySelectorAll(".plot").forEach(enliven);
+    });
+  });
+
   var opened = [];
   addEventListener("beforeprint", function () {
     document.querySelectorAll("details:not([open])").forEach(function (item) {
       item.open = true;
+      item.querySelectorAll(".plot").forEach(enliven);
       opened.push(item);
     });
   });

@@ -1,0 +1,77 @@
+"""Charts as SVG and PNG, and the program that draws them in a page: all by vl-convert, which has
+Vega, Vega-Lite and their fonts' measures built in and needs no network.
+
+vl-convert starts threads, after which a process must not fork: see `workers`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from html import escape
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from .charts import Chart, vega_lite
+
+_SCALE = 1.5  # pixels of a PNG for one of the chart
+_PICTURES_PER_WORKER = 8  # that one draws while another would start
+
+
+class Picture(NamedTuple):
+    """One chart: text for a page or a file, and the same as pixels."""
+
+    svg: str
+    png: bytes
+
+
+def draw(chart: Chart) -> Picture:
+    """The chart on white. The same chart always gives the same bytes on one machine."""
+    import vl_convert
+
+    head, shapes = vl_convert.vegalite_to_svg(vega_lite(chart)).split(">", 1)
+    said = f"<title>{escape(chart.title)}</title><desc>{escape(chart.description)}</desc>"
+    svg = f'{head} role="img">{said}{shapes}'
+    return Picture(svg, vl_convert.svg_to_png(svg, scale=_SCALE))
+
+
+def has_chinese_font() -> bool:
+    """Whether this machine has Chinese letters: without, all look alike."""
+    import vl_convert
+
+    text = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
+    text += '<text y="16">{}</text></svg>'
+    one, other = (vl_convert.svg_to_png(text.format(letter)) for letter in "\u6bd4\u901f")
+    return bool(one != other)
+
+
+def program() -> str:
+    """Vega and Vega-Lite as one script, which defines `vegaEmbed`. Putting it together takes two
+    seconds, so it is kept in the user's cache."""
+    import vl_convert
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlperf_runner"
+    file = cache / f"vega-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        return file.read_text(encoding="utf-8")
+    script = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed")
+    with suppress(OSError):  # a cache that cannot be written costs time only
+        cache.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{os.getpid()}")
+        temporary.write_text(script, encoding="utf-8")
+        temporary.replace(file)
+    return script
+
+
+@contextmanager
+def workers(pictures: int) -> Iterator[ProcessPoolExecutor]:
+    """New processes that draw so many pictures while this one goes on. They are not forks of this
+    one, which may have threads of vl-convert."""
+    most = min(os.cpu_count() or 1, 8)
+    wanted = min(most, 1 + pictures // _PICTURES_PER_WORKER)
+    with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
+        yield pool
