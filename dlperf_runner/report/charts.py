@@ -84,7 +84,7 @@ class Chart:
     log: bool = True
     from_zero: bool = False  # both axes, if they are not logarithmic
     x_ticks: tuple[float, ...] = ()
-    y_range: tuple[float, float] | None = None  # the rest is seen by zooming out
+    y_range: tuple[float, float] | None = None  # what is outside is drawn at the edge
     shade: tuple[float, float, str] | None = None
 
     @property
@@ -103,9 +103,10 @@ def plain(text: str) -> str:
 def vega_lite(chart: Chart) -> Specification:
     """The chart as Vega-Lite: `WIDTH` pixels wide, as high as its legend needs."""
     kinds = {line.kind for line in chart.lines}
-    lines, points = _looks(chart.lines)
+    colours, dashes, points = _looks(chart.lines)
     x_domain, y_domain = _domains(chart)
-    scale = {"type": "log" if chart.log else "linear", "nice": False, "zero": False}
+    scale: Specification = {"type": "log"} if chart.log else {"type": "linear", "zero": False}
+    scale["nice"] = False
     x_axis: Specification = {"grid": False, "labelOverlap": "greedy", "tickMinStep": 1}
     if chart.x_ticks:
         x_axis["values"] = chart.x_ticks
@@ -122,10 +123,15 @@ def vega_lite(chart: Chart) -> Specification:
         "transform": [{"flatten": ["x", "y", "low", "high", "hint"]}],
         "encoding": {
             "x": _axis("x", chart.x_label, {**scale, "domain": x_domain}, x_axis),
-            "y": _axis("y", chart.y_label, {**scale, "domain": y_domain}, y_axis),
-            **lines,
+            "y": _axis(
+                "y",
+                chart.y_label,
+                {**scale, "domain": y_domain, "clamp": chart.y_range is not None},
+                y_axis,
+            ),
+            **colours,
         },
-        "layer": [*_shade(chart), *_layers(kinds, points)],
+        "layer": [*_shade(chart), *_layers(kinds, dashes, points)],
         "config": _CONFIG,
     }
 
@@ -152,8 +158,10 @@ def _axis(field: str, title: str, scale: Specification, axis: Specification) -> 
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
-def _looks(lines: Sequence[Line]) -> tuple[Specification, Specification]:
-    """How each name looks, as a line and as points: one legend has them all."""
+def _looks(
+    lines: Sequence[Line],
+) -> tuple[Specification, Specification, Specification]:
+    """The colour of each name, its dash, and how its points look: one legend has them all."""
     named = {plain(line.name): line for line in reversed(lines) if line.name}
     named = dict(reversed(named.items()))
     columns = max(1, 64 // (max(map(len, named), default=0) + 6))
@@ -167,11 +175,12 @@ def _looks(lines: Sequence[Line]) -> tuple[Specification, Specification]:
     colours = (_SOFT if line.kind == "ideal" else line.colour for line in all_lines)
     inside = (line.colour if line.kind == "measured" else "transparent" for line in all_lines)
     return (
-        {"stroke": scaled(colours), "strokeDash": scaled(map(_dash, all_lines))},
+        {"stroke": scaled(colours)},
+        {"strokeDash": scaled(map(_dash, all_lines))},
         {
             "fill": scaled(inside),
             "shape": scaled(map(_mark, all_lines)),
-            "size": scaled(_SIZES[line.kind] for line in all_lines),
+            "size": {**scaled(_SIZES[line.kind] for line in all_lines), "type": "ordinal"},
         },
     )
 
@@ -191,32 +200,32 @@ def _dash(line: Line) -> list[int]:
 # ---- layers, the later above the earlier
 
 
-def _layers(kinds: set[str], points: Specification) -> Iterator[Specification]:
-    """Those of the kinds of lines that there are. `points` is how points look; Vega-Lite would add
-    points to a line that had a shape."""
-    solid = {"strokeDash": {"value": _SOLID}}
-    hint = {"tooltip": {"field": "hint", "type": "nominal"}}
+def _layers(
+    kinds: set[str], dashes: Specification, points: Specification
+) -> Iterator[Specification]:
+    """Those of the kinds of lines that there are. `dashes` is how lines look, `points` how points
+    do; Vega-Lite would add points to a line that had a shape."""
+    points = {**points, "tooltip": {"field": "hint", "type": "nominal"}}
     if "ideal" in kinds:
-        yield _line("ideal", {"stroke": {"field": "colour", "type": "nominal", "scale": None}})
+        own = {"stroke": {"field": "colour", "type": "nominal", "scale": None}}
+        yield _line("ideal", {**dashes, **own})
     if "series" in kinds:
+        yield _line("series", dashes)
         said = {"calculate": "datum.line+', '+datum.x+': '+format(datum.y,',.2f')", "as": "hint"}
         unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}
-        yield _line("series", {})
-        yield _layer("series", unseen, {**points, **hint}, said)
+        yield _layer("series", unseen, points, said)
     if "measured" in kinds:
         known = {"filter": "isValid(datum.low)"}
         low, high = ({"field": end, "type": "quantitative"} for end in ("low", "high"))
-        whole = {"y": low, "y2": {"field": "high"}, **solid}
+        whole = {"y": low, "y2": {"field": "high"}}
         yield _layer("measured", {"type": "rule", "strokeWidth": 1.5}, whole, known)
         for end in (low, high):
             cap = {"type": "point", "shape": "stroke", "size": 100, "strokeWidth": 1.5}
-            yield _layer("measured", cap, {"y": end, **solid}, known)
-        yield _line("measured", {})
-        mark = {"type": "point", "strokeWidth": 0}
-        yield _layer("measured", mark, {**points, **hint, **solid})
+            yield _layer("measured", cap, {"y": end}, known)
+        yield _line("measured", dashes)
+        yield _layer("measured", {"type": "point", "strokeWidth": 0}, points)
     if "published" in kinds:
-        mark = {"type": "point", "strokeWidth": 1.75}
-        yield _layer("published", mark, {**points, **hint, **solid})
+        yield _layer("published", {"type": "point", "strokeWidth": 1.75}, points)
 
 
 def _line(kind: str, encoding: Specification) -> Specification:
@@ -236,7 +245,7 @@ def _shade(chart: Chart) -> Iterator[Specification]:
     if not chart.shade:
         return
     start, end, name = chart.shade
-    none = {key: {"value": None} for key in ("stroke", "strokeDash", "y")}
+    none = {key: {"value": None} for key in ("stroke", "y")}
     data = {"values": [{"start": start, "end": end}]}
     left = {"field": "start", "type": "quantitative"}
     encoding = {**none, "x": left, "x2": {"field": "end"}, "fill": {"value": _SHADE}}
