@@ -19,7 +19,7 @@ from summarize import STEPS, cost_of_many, many
 
 IMPORTS = """
 import dlperf_runner.cli, dlperf_runner.results, dlperf_runner.report.make
-import jinja2, matplotlib.backends.backend_agg, pandas, xlsxwriter
+import jinja2, pandas, vl_convert, xlsxwriter
 """
 
 

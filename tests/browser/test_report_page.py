@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from make_logs import ROOT
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page
 from report_examples import CHINESE, SCRIPT, mxnet_campaign, tensorflow_campaign
 
 from dlperf_runner.report.make import make_report
@@ -108,24 +108,74 @@ def test_plots_are_there_with_their_lines_and_letters(opened: Open, report: Path
     page = opened(report).page
     boxes = page.evaluate(
         "Array.from(document.querySelectorAll('figure svg'), s => [s.getBoundingClientRect().width,"
-        " s.getBoundingClientRect().height, s.querySelectorAll('circle').length,"
-        " getComputedStyle(s.querySelector('circle')).fill,"
+        " s.getBoundingClientRect().height, s.querySelectorAll('.role-mark path').length,"
+        " getComputedStyle(s.querySelector('.mark-line path[stroke-width=\"2\"]')).stroke,"
         " getComputedStyle(s.querySelector('text')).fontSize])"
     )
     assert len(boxes) == 4
-    for width, height, marks, fill, size in boxes:
+    for width, height, marks, stroke, size in boxes:
         assert width > 300
         assert height > 200
         assert marks >= 3
-        assert fill == "rgb(0, 114, 178)"
+        assert stroke == "rgb(0, 114, 178)"
         assert size in ("13px", "15px")
+
+
+def live(page: Page, number: int = 0) -> Locator:
+    """A plot that somebody points at."""
+    plot = page.locator("figure .plot").nth(number)
+    plot.hover(position={"x": 5, "y": 5})
+    page.wait_for_function(
+        "n => document.querySelectorAll('figure .plot')[n].dataset.live === 'yes'", arg=number
+    )
+    return plot
+
+
+def test_a_live_plot_says_values_zooms_and_dims_lines(opened: Open, report: Path) -> None:
+    seen = opened(report)
+    page = seen.page
+    plot = live(page)
+    plot.locator(".mark-symbol.role-mark path").last.hover()
+    tip = page.locator("#vg-tooltip-element")
+    assert "samples/s on 32 devices" in tip.inner_text() or "9,579.74" in tip.inner_text()
+    assert tip.is_visible()
+    line = plot.locator('.mark-line path[stroke-width="2"]').first
+    before = line.get_attribute("d")
+    plot.locator("svg").hover()
+    page.mouse.wheel(0, -200)
+    assert line.get_attribute("d") == before
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -200)
+    page.keyboard.up("Control")
+    page.wait_for_function(
+        "([line, before]) => line.getAttribute('d') !== before", arg=[line.element_handle(), before]
+    )
+    plot.locator(".role-legend-label text", has_text=re.compile("published")).first.click()
+    page.wait_for_function(
+        "line => line.getAttribute('opacity') === '0.12'", arg=line.element_handle()
+    )
+    assert seen.requests == [report.as_uri()]
+    assert seen.errors == []
+
+
+def test_what_is_planted_does_not_run_in_a_live_plot(opened: Open, planted: Path) -> None:
+    seen = opened(planted)
+    live(seen.page).locator(".mark-symbol.role-mark path").last.hover()
+    seen.page.evaluate(
+        "document.querySelectorAll('details').forEach(item => { item.open = true; })"
+    )
+    seen.page.wait_for_function("!document.querySelector('details .plot:not([data-live=yes])')")
+    assert seen.page.title().startswith("Benchmark report")
+    assert seen.requests == [planted.as_uri()]
+    assert seen.errors == []
 
 
 def test_series_open_by_a_click(opened: Open, report: Path) -> None:
     page = opened(report).page
     details = page.locator("details").first
-    assert not details.locator("svg").first.is_visible()
+    assert details.locator("svg").count() == 0
     details.locator("summary").click()
+    details.locator("svg").first.wait_for()
     box = details.locator("svg").first.bounding_box()
     assert box is not None
     assert box["height"] > 150
@@ -190,7 +240,7 @@ def test_nothing_is_wider_than_a_phone(opened: Open, report: Path) -> None:
     keep(page, "phone")
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert page.evaluate(
-        "Array.from(document.querySelectorAll('svg.plot, .answer li, h2, p'),"
+        "Array.from(document.querySelectorAll('.plot svg, .answer li, h2, p'),"
         " e => e.getBoundingClientRect().right).every(right => right <= innerWidth)"
     )
     # A table that is wider scrolls in its own box, which the keyboard reaches.
@@ -250,11 +300,12 @@ def test_letters_and_lines_stand_out(opened: Open, report: Path, scheme: str) ->
             const ratio = contrast(getComputedStyle(e).fill, ground(e));
             if (ratio < 4.5) found.push(["text", e.textContent, ratio]);
           });
-          document.querySelectorAll("svg path:not(.s-grid), svg polygon, svg circle").forEach(e => {
+          const drawn = ".mark-line path, .role-mark.mark-symbol path, .role-axis-domain line";
+          document.querySelectorAll(drawn).forEach(e => {
             const style = getComputedStyle(e);
             const colour = style.stroke === "none" ? style.fill : style.stroke;
             const ratio = contrast(colour, ground(e));
-            if (ratio < 3) found.push([e.className.baseVal, colour, ratio]);
+            if (ratio < 3) found.push([e.parentNode.className.baseVal, colour, ratio]);
           });
           return found;
         }"""
