@@ -64,11 +64,7 @@
     Object.keys(own).forEach(function (key) {
       spec[key] = JSON.parse(JSON.stringify(known.parts[own[key]]));
     });
-    spec.layer.forEach(function (layer) {
-      layer.encoding.opacity = { condition: { param: "chosen", value: 1 }, value: 0.12 };
-    });
     spec.layer[spec.layer.length - 1].params = [
-      { name: "chosen", bind: "legend", select: { type: "point", fields: ["line"], toggle: "true" } },
       { name: "view", bind: "scales", select: { type: "interval", // a wheel alone scrolls the page
         zoom: "wheel![event.ctrlKey || event.shiftKey]",
         translate: "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!" } }
