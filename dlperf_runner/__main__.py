@@ -5,7 +5,7 @@ import sys
 
 def _start() -> None:
     try:
-        from .cli import main
+        from .cli.main import main
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dlperf_runner"):
             raise

@@ -9,11 +9,11 @@ it: `vendor_repository` and `debian_version` choose out of their signed indexes,
 files; `vendor_sources` is what of it the distribution's part has to fit.
 """
 
-from dlperf_runner.bundle.archives import Source
-from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
-from dlperf_runner.bundle.mirror import Outcome, choose, listing, make
-from dlperf_runner.bundle.needs import Needs, RequirementsFile
-from dlperf_runner.bundle.settings import Settings
+from .archives import Source
+from .manifest import Item, Manifest, Skipped
+from .mirror import Outcome, choose, listing, make
+from .needs import Needs, RequirementsFile
+from .settings import Settings
 
 __all__ = [
     "Item",

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dlperf_runner.bundle.archives import DEBIAN, UBUNTU, Source
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
+from .archives import DEBIAN, UBUNTU, Source
 
 # What every node has before provisioning, and what may have to move with what is installed.
 BASE = ("?essential", "?priority(required)")

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf_runner.bundle import apt, repository
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.apt import Choice
-from dlperf_runner.bundle.manifest import Item
-from dlperf_runner.bundle.needs import FURTHER, Needs
-from dlperf_runner.bundle.repository import Package
-from dlperf_runner.bundle.settings import Say, Settings
-from dlperf_runner.bundle.vendor import FOLDER
-from dlperf_runner.bundle.vendor_sources import Vendors
+from . import apt, repository
+from . import manifest as manifests
+from .apt import Choice
+from .manifest import Item
+from .needs import FURTHER, Needs
+from .repository import Package
+from .settings import Say, Settings
+from .vendor import FOLDER
+from .vendor_sources import Vendors
 
 
 def bring(

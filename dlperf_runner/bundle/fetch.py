@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle import vendor
+from . import manifest as manifests
+from . import vendor
 
 PARTIAL = ".partial"
 _ATTEMPTS = 3

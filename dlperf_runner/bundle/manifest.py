@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
 
 FORMAT = 1
 NAME = "manifest.json"

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf_runner.bundle import archives, debs, wheels
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.manifest import Item, Manifest
-from dlperf_runner.bundle.needs import Needs, RequirementsFile, marker_environment, of_stack
-from dlperf_runner.bundle.requirements import Pinned, parse
-from dlperf_runner.bundle.settings import Say, Settings
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.errors import UserError
+from ..catalog.reader import load_catalog
+from ..core.errors import UserError
+from . import archives, debs, wheels
+from . import manifest as manifests
+from .manifest import Item, Manifest
+from .needs import Needs, RequirementsFile, marker_environment, of_stack
+from .requirements import Pinned, parse
+from .settings import Say, Settings
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache"

@@ -10,12 +10,12 @@ from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 
-from dlperf_runner.bundle.archives import DEBIAN, UBUNTU, Distribution
-from dlperf_runner.bundle.manifest import Skipped
-from dlperf_runner.bundle.vendor import of_distribution
-from dlperf_runner.catalog import Catalog, lookup
-from dlperf_runner.entries import Environment, Stack
-from dlperf_runner.errors import UserError
+from ..catalog.reader import Catalog, lookup
+from ..catalog.workload import Environment, Stack
+from ..core.errors import UserError
+from .archives import DEBIAN, UBUNTU, Distribution
+from .manifest import Skipped
+from .vendor import of_distribution
 
 Kind = Literal["wheel", "sdist"]
 

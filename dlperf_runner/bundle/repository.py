@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dlperf_runner.bundle.manifest import write_whole
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
+from .manifest import write_whole
 
 _KEY_NAME = "dlperf mirror <mirror@localhost>"
 

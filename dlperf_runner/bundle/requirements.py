@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
 
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?:\s|$)")
 

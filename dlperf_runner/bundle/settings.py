@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlperf_runner.bundle import apt
-from dlperf_runner.bundle.archives import Source
-from dlperf_runner.bundle.vendor_sources import Vendors
+from . import apt
+from .archives import Source
+from .vendor_sources import Vendors
 
 Say = Callable[[str], None]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from dlperf_runner.catalog import Catalog
-from dlperf_runner.entry_framework import Environment
-from dlperf_runner.entry_stack import Stack
-from dlperf_runner.errors import UserError
+from ..catalog.framework import Environment
+from ..catalog.reader import Catalog
+from ..catalog.stack import Stack
+from ..core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "vendor"

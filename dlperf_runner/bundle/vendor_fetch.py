@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle import vendor, vendor_repository
-from dlperf_runner.bundle.fetch import Fetcher, FetchError
-from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
-from dlperf_runner.bundle.mirror import alone
-from dlperf_runner.bundle.vendor import FOLDER, VendorFile, VendorRepository
-from dlperf_runner.entry_stack import Stack
-from dlperf_runner.errors import UserError
+from ..catalog.stack import Stack
+from ..core.errors import UserError
+from . import manifest as manifests
+from . import vendor, vendor_repository
+from .fetch import Fetcher, FetchError
+from .manifest import Item, Manifest, Skipped
+from .mirror import alone
+from .vendor import FOLDER, VendorFile, VendorRepository
 
 # Below vendor/, of what has no address at a vendor.
 OWN = "operator"

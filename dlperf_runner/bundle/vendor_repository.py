@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlperf_runner.bundle import repository
-from dlperf_runner.bundle.debian_version import Relation, alternatives, key
-from dlperf_runner.bundle.fetch import Fetcher, FetchError, NotThereError, quoted
-from dlperf_runner.bundle.repository import Package
-from dlperf_runner.bundle.vendor import VendorRepository, of_the_roles
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
+from . import repository
+from .debian_version import Relation, alternatives, key
+from .fetch import Fetcher, FetchError, NotThereError, quoted
+from .repository import Package
+from .vendor import VendorRepository, of_the_roles
 
 # What reads keys on nodes, too.
 OPENPGP = "module_utils/openpgp_key.py"

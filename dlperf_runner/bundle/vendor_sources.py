@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from dlperf_runner.bundle.apt import Choice
-from dlperf_runner.bundle.archives import Source
-from dlperf_runner.bundle.fetch import Fetcher, FetchError, quoted
-from dlperf_runner.bundle.manifest import Manifest
-from dlperf_runner.bundle.vendor import VendorRepository, of_the_roles, wanted
-from dlperf_runner.bundle.vendor_repository import OPENPGP
-from dlperf_runner.entry_stack import Stack
-from dlperf_runner.errors import UserError
+from ..catalog.stack import Stack
+from ..core.errors import UserError
+from .apt import Choice
+from .archives import Source
+from .fetch import Fetcher, FetchError, quoted
+from .manifest import Manifest
+from .vendor import VendorRepository, of_the_roles, wanted
+from .vendor_repository import OPENPGP
 
 
 @dataclass(frozen=True)

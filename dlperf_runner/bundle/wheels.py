@@ -18,9 +18,9 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from dlperf_runner.bundle.needs import Kind, Needs, RequirementsFile, wheel_platforms
-from dlperf_runner.bundle.requirements import Pinned
-from dlperf_runner.errors import UserError
+from ..core.errors import UserError
+from .needs import Kind, Needs, RequirementsFile, wheel_platforms
+from .requirements import Pinned
 
 
 def release_of(filename: str) -> tuple[str, Version] | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .layout import GROUP, records
+from ..stats.groups import GROUP, records
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -32,7 +32,7 @@ from dlperf_runner.bundle import (
 )
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.needs import SUITES
-from dlperf_runner.errors import UserError
+from dlperf_runner.core.errors import UserError
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg")),

@@ -23,7 +23,7 @@ from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
 from dlperf_runner.bundle import RequirementsFile, Source, apt, archives, debs, mirror, needs
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.vendor import of_distribution
-from dlperf_runner.cli import app
+from dlperf_runner.cli.main import app
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),

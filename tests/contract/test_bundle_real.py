@@ -13,7 +13,7 @@ import pytest
 from dlperf_runner.bundle import Needs, RequirementsFile, Settings, Source, apt, archives, make
 from dlperf_runner.bundle.mirror import ROOT
 from dlperf_runner.bundle.needs import SUITES, host_architecture
-from dlperf_runner.errors import UserError
+from dlperf_runner.core.errors import UserError
 
 pytestmark = [
     pytest.mark.lab,

@@ -24,8 +24,8 @@ from dlperf_runner.bundle import apt, vendor
 from dlperf_runner.bundle import manifest as manifests
 from dlperf_runner.bundle.manifest import digest
 from dlperf_runner.bundle.vendor_fetch import Missing, Outcome, Settings, fetch
-from dlperf_runner.entry_stack import Release, Stack
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog.stack import Release, Stack
+from dlperf_runner.core.errors import UserError
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),

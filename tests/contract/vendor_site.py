@@ -18,7 +18,7 @@ from standin_repository import Standin, flat_repository, suite_repository
 from dlperf_runner.bundle import Source, apt, vendor
 from dlperf_runner.bundle.manifest import digest
 from dlperf_runner.bundle.vendor_fetch import Settings
-from dlperf_runner.catalog import load_catalog
+from dlperf_runner.catalog.reader import load_catalog
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
 import deb_family

@@ -25,7 +25,7 @@ from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
 
 from dlperf_runner.bundle.vendor import vendor_items
-from dlperf_runner.catalog import load_catalog
+from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from test_gpu_sampler import TWO, prints, stand_in
 
-from dlperf_runner.case import Command, Run
+from dlperf_runner.core.case import Command, Run
 
 ROOT = Path(__file__).parents[2]
 HOSTS = ["node1", "node2", "node3"]

@@ -6,8 +6,8 @@ import csv
 import json
 from pathlib import Path
 
-from dlperf_runner.estimates import Rule
-from dlperf_runner.summarize import Known
+from dlperf_runner.commands.summarize import Known
+from dlperf_runner.measure.estimators import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"

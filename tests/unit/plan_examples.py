@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from dlperf_runner.catalog import CATALOG
-from dlperf_runner.inventory import Node
+from dlperf_runner.catalog.reader import CATALOG
+from dlperf_runner.core.node import Node
 
 
 def gpu_nodes(count: int = 4, devices: int = 8) -> tuple[Node, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from make_logs import campaign_run, dllogger, gluoncv, plsc, published
 
-from dlperf_runner.campaign import write_json
+from dlperf_runner.core.files import write_json
 
 SCRIPT = "<script>document.title='planted'</script>"
 IMAGE = '"><img src=x onerror="document.title=\'planted\'">'

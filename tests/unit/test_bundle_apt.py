@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_runner.bundle import apt, archives
-from dlperf_runner.errors import UserError
+from dlperf_runner.core.errors import UserError
 
 DEB822 = """\
 Types: deb

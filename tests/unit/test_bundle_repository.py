@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dlperf_runner.bundle import repository
-from dlperf_runner.errors import UserError
+from dlperf_runner.core.errors import UserError
 
 
 def stanza(name: str, depends: str = "", **fields: str) -> str:

@@ -9,9 +9,9 @@ from packaging.version import Version
 from dlperf_runner.bundle import needs, wheels
 from dlperf_runner.bundle.manifest import Skipped
 from dlperf_runner.bundle.requirements import Pinned, parse
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.entries import Environment, Framework, Horovod, Stack
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.workload import Environment, Framework, Horovod, Stack
+from dlperf_runner.core.errors import UserError
 
 ONE, TWO = "1" * 64, "2" * 64
 BOOKWORM, BULLSEYE = needs.SUITES["bookworm"], needs.SUITES["bullseye"]

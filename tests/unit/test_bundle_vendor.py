@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from dlperf_runner.bundle import vendor
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.entry_stack import Driver, Stack
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.stack import Driver, Stack
+from dlperf_runner.core.errors import UserError
 
 PROJECT = Path(__file__).parents[2]
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
-from dlperf_runner import entries, entry_stack, inventory
-from dlperf_runner.case import Topology
-from dlperf_runner.catalog import CATALOG, load_catalog
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog import stack as entry_stack
+from dlperf_runner.catalog import workload as entries
+from dlperf_runner.catalog.reader import CATALOG, load_catalog
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import inventory
 
 RESNET = "mxnet-resnet50v1b"
 

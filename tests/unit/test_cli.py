@@ -16,10 +16,11 @@ from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from typer.testing import CliRunner
 
-from dlperf_runner import __version__, inventory
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import Node
+from dlperf_runner import __version__
+from dlperf_runner.cli.main import app
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan import inventory
 
 ROOT = Path(__file__).parents[2]
 
@@ -222,8 +223,8 @@ def test_summarize_prints_table_paths_and_problems(
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
         return SimpleNamespace(text="a table", problems=problems, paths=[Path("summary.csv")])
 
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     assert call("summarize", "results/latest").out == "a table\nsummary.csv\n"
     result = call("summarize", "logs", "--output-dir", str(tmp_path), status=2)
     assert result.out == "a table\nsummary.csv\n"
@@ -254,9 +255,9 @@ def test_run_hands_the_choice_to_the_playbook(
     def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text="a table", problems=[], paths=[])
 
-    fake(monkeypatch, "execute", execute=execute)
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "campaign.execute", execute=execute)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     monkeypatch.chdir(tmp_path)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
@@ -283,9 +284,9 @@ def test_resuming_what_is_done_only_summarizes(
     def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text=f"table of {directory.name}", problems=[], paths=[])
 
-    fake(monkeypatch, "execute", execute=None)
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "campaign.execute", execute=None)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
     (run,) = json.loads(call("plan", *arguments).out)["runs"]
     place = tmp_path / "c" / "runs" / run["id"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import typer
 from make_logs import ROOT
 
-from dlperf_runner.cli import app
-from dlperf_runner.commands_doc import render
+from dlperf_runner.cli.main import app
+from dlperf_runner.cli.reference import render
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
-    again = "python -m dlperf_runner.commands_doc > docs/commands.md"
+    again = "python -m dlperf_runner.cli.reference > docs/commands.md"
     assert render() == PAGE, f"docs/commands.md is old; {again}"
 
 

@@ -14,10 +14,12 @@ import pytest
 from make_logs import KNOWN, campaign_run, gluoncv, write
 from typer.testing import CliRunner
 
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
-from dlperf_runner.frame import COLUMNS
-from dlperf_runner.history import (
+from dlperf_runner.cli.main import app
+from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.commands.verify import verify
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import COLUMNS
+from dlperf_runner.history.store import (
     MEASUREMENTS,
     Campaign,
     history_of,
@@ -26,8 +28,6 @@ from dlperf_runner.history import (
     record,
     recorded_rows,
 )
-from dlperf_runner.summarize import summarize
-from dlperf_runner.verify import verify
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
 IDS = [

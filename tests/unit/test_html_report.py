@@ -33,8 +33,9 @@ from report_examples import (
 )
 from typer.testing import CliRunner
 
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
+from dlperf_runner.cli.main import app
+from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.core.errors import UserError
 from dlperf_runner.report import png, svg
 from dlperf_runner.report.charts import (
     COLOURS,
@@ -51,7 +52,6 @@ from dlperf_runner.report.charts import (
 from dlperf_runner.report.document_markdown import code, text
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import LANGUAGES, load_labels
-from dlperf_runner.report.make import Report, make_report
 from dlperf_runner.report.xlsx import sheet_name
 
 # The published report: node_num, gpu_num, samples/s, speedup of MXNet ResNet50-v1b.
@@ -363,7 +363,7 @@ def test_a_helper_makes_the_same_pictures_and_workbook(
     campaign = mxnet_campaign(tmp_path / "mxnet")
     files = []
     for few, folder in ((1000, tmp_path / "alone"), (0, tmp_path / "helped")):
-        monkeypatch.setattr("dlperf_runner.report.make._FEW_PICTURES", few)
+        monkeypatch.setattr("dlperf_runner.commands.report._FEW_PICTURES", few)
         monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
         paths = make_report([campaign], folder).paths
         files.append({path.relative_to(folder): path.read_bytes() for path in paths})

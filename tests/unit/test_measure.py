@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, speedometer
 
 from dlperf_runner import logs
-from dlperf_runner.case import Topology
-from dlperf_runner.errors import UserError
-from dlperf_runner.estimates import Expected, Measured, Rule
-from dlperf_runner.measure import measure
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.by_line import measure
+from dlperf_runner.measure.estimators import Expected, Measured, Rule
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
 RESNET = RULES["mxnet-resnet50v1b.md"]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_examples import write_catalog
 
-from dlperf_runner import sources
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.errors import UserError
-from dlperf_runner.sources import File, make_tar, prepare_source
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import sources
+from dlperf_runner.plan.sources import File, make_tar, prepare_source
 
 TRAIN = "import logging\n# logging.info('Speed: %.2f')\nepochs = 90\n"
 

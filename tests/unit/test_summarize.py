@@ -26,11 +26,11 @@ from make_logs import (
     write,
 )
 
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.errors import UserError
-from dlperf_runner.estimates import Rule
-from dlperf_runner.summarize import Known, SummaryResult, catalogued
-from dlperf_runner.summarize import summarize as summarize_directory
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.summarize import Known, SummaryResult, catalogued
+from dlperf_runner.commands.summarize import summarize as summarize_directory
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.estimators import Rule
 
 # The result files as the reports print them, whole.
 PRINTED: dict[str, dict[str, Any]] = {
@@ -580,7 +580,7 @@ def test_large_log_in_little_memory(tmp_path: Path) -> None:
         file.write("\n".join(GOOD[5:]) + "\n")
     program = (
         "import sys, resource; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "from dlperf_runner.summarize import summarize;"
+        "from dlperf_runner.commands.summarize import summarize;"
         "result = summarize(Path(sys.argv[1])); assert not result.problems, result.problems;"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from make_logs import KNOWN, campaign_run, gluoncv
 
-from dlperf_runner.case import Topology
-from dlperf_runner.found import places, run_at
-from dlperf_runner.recorded import FoundRun
-from dlperf_runner.results import Results, load_results
-from dlperf_runner.stats import summarize
-from dlperf_runner.validity import Verdict, catalogued_rules, is_selected, judge
+from dlperf_runner.catalog.validity import catalogued_rules
+from dlperf_runner.core.case import Topology
+from dlperf_runner.results.discovery import places, run_at
+from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.results.run_record import FoundRun
+from dlperf_runner.results.validity import Verdict, is_selected, judge
+from dlperf_runner.stats.summary import summarize
 
 START = 1795243315
 HEADER = (

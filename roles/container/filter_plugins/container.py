@@ -28,8 +28,9 @@ def container_command(
 ) -> dict[str, Any]:
     """`argv` twice by mpirun, on two hosts or on one and the same; without mpirun once."""
     sys.path.append(str(Path(__file__).parents[3]))
-    from dlperf_runner import containers, launchers
     from dlperf_runner.inventory import Node
+
+    from dlperf_runner import containers, launchers
 
     names = list(dict.fromkeys(hosts))
     nodes = tuple(
