@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import sys
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson
+from ..core.files import write_result
+from .options import AsJson, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,7 +232,7 @@ def _publications(
         }
         for group in groups
     ]
-    _print_json({"publications": document})
+    print_json({"publications": document})
 
 
 def _save(results: Results, name: str, replace: bool) -> None:
@@ -302,23 +302,9 @@ def _finish(
     if limit is not None and not any(case["limit_verdict"] for case in cases):
         status = 1
     if junit is not None:
-        _write(junit, render(suite, junit_cases(cases, allow_undecided)))
+        write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:
-        _print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
+        print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
     else:
         print(with_verdicts(rendered, sys.stdout), end="")
     return status
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(
-            "the result cannot be written", where=str(path), found=error.strerror or str(error)
-        ) from None
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit
+from .options import AsJson, Inventories, Limit, print_json
 
 
 def doctor(
@@ -39,7 +38,7 @@ def doctor(
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
         print(render(findings, shutil.get_terminal_size((100, 24)).columns, everything), end="")
     if status == "failed":

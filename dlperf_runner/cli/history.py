@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson
+from .options import AsJson, print_json
 
 if TYPE_CHECKING:
     from ..history.store import Point
@@ -79,7 +78,7 @@ def history(
     width = shutil.get_terminal_size((80, 24)).columns
     if as_json:
         document = {"cases": history_view.document(cases, changes)}
-        print(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(document)
     elif case:
         (name,) = cases
         print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], width)}", end="")

@@ -7,7 +7,6 @@ so that `--help` is instant.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -24,7 +23,7 @@ from .bundle import bundle
 from .compare import compare
 from .doctor import doctor
 from .history import history
-from .options import AsJson, Inventories, Limit, chooses
+from .options import AsJson, Inventories, Limit, chooses, print_json
 from .report import report
 from .results import history_of, print_summary, status, summarize
 
@@ -137,7 +136,7 @@ def plan(
     if directory:
         document = {**document, "campaign": str(Path(directory).resolve())}
     if as_json:
-        _print_json(document)
+        print_json(document)
     else:
         print(render(document), end="")
 
@@ -203,7 +202,7 @@ def list_catalogue(
 
     catalog = _catalog()
     if as_json:
-        _print_json(listing.document(catalog, what))
+        print_json(listing.document(catalog, what))
     else:
         print(listing.render(catalog, what, _width()), end="")
 
@@ -247,7 +246,7 @@ def prepare(
         environment=environment or None,
     )
     if as_json:
-        _print_json({**asdict(prepared), "path": str(prepared.path)})
+        print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
         print(prepared.path)
 
@@ -267,7 +266,3 @@ def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
 def _width() -> int:
     """Columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))

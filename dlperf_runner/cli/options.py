@@ -9,6 +9,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from ..core.files import json_text
+
 # The options that choose what runs: name, its metavar, and what it says. An empty text means
 # "not given" everywhere: Ansible passes options on that nobody set.
 CHOICE = (
@@ -90,3 +92,7 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
     del wrapped.__wrapped__
     return wrapped
+
+
+def print_json(document: object) -> None:
+    print(json_text(document), end="")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import AsJson
+from .options import AsJson, print_json
 
 
 def report(
@@ -48,7 +47,7 @@ def report(
             "notes": made.notes,
             "problems": [str(problem) for problem in made.problems],
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
         for text in (*made.answers, *made.notes, *map(str, made.paths)):
             print(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson
+from .options import AsJson, print_json
 
 if TYPE_CHECKING:
     from ..commands.summarize import SummaryResult
@@ -75,7 +75,7 @@ def print_summary(
     result = summarize_directory(directory, output_dir, progress=reading_logs)
     if as_json:
         document = {**json.loads(result.document), "files": [str(path) for path in result.paths]}
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
         print(result.text)
         for path in result.paths:
@@ -104,7 +104,7 @@ def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_j
     if as_json:
         problems = [str(problem) for problem in result.problems]
         document = {"differences": found, "problems": problems}
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
         for sentence in found:
             print(sentence)
@@ -144,7 +144,7 @@ def status(
             "done": done,
             "total": len(records),
         }
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     else:
         for record in left:
             outcome = record["outcome"]

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
+from ..core.files import json_text, write_result
 from ..report.charts import Drawing
 from ..report.document import Campaign, Document, Figure, make_cases, make_document, make_figures
 from ..report.environment import read_recorded
@@ -75,7 +76,7 @@ def make_report(
         files |= {f"plots/{name}.png": data for name, data in painted}
         files["results.xlsx"] = workbook()
     former = _former_plots(output_dir)
-    paths = tuple(_write(output_dir / name, content) for name, content in files.items())
+    paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
     for path in former - set(paths):
         path.unlink(missing_ok=True)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
@@ -195,7 +196,7 @@ def results_json(document: Document) -> str:
         "notes": document.notes,
         "problems": document.problems,
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(whole)
 
 
 def _former_plots(output_dir: Path) -> set[Path]:
@@ -268,22 +269,3 @@ def _workbook(document: Document, helper: ProcessPoolExecutor | None) -> Callabl
     # Drawings take long to be handed over, and no sheet has one.
     tables = replace(document, figures=(), sections=(), series_not_counted=())
     return helper.submit(xlsx.render, tables).result
-
-
-def _write(path: Path, content: bytes) -> Path:
-    """The file appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise UserError(
-            "the report cannot be written",
-            where=str(path),
-            found=error.strerror or str(error),
-            hint="name a directory that can be written to with --output-dir",
-        ) from None
-    return path

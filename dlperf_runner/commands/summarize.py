@@ -8,15 +8,14 @@ are counted.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
+from ..core.files import write_result
 from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
@@ -71,7 +70,8 @@ def summarize(
     }
     for batch, document in data.results_by_batch(table, short_names).items():
         files[f"bz{batch}_result.json"] = document
-    paths = [_write((output_dir or directory) / name, content) for name, content in files.items()]
+    place = output_dir or directory
+    paths = [write_result(place / name, content) for name, content in files.items()]
     if problems:
         notes.append(f"{len(problems)} of the logs could not be counted; the errors say why")
     width = shutil.get_terminal_size((80, 24)).columns
@@ -83,25 +83,6 @@ def summarize(
         table,
         files["summary.json"],
     )
-
-
-def _write(path: Path, content: str) -> Path:
-    """The file appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(content, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise UserError(
-            "the result cannot be written",
-            where=str(path),
-            found=error.strerror or str(error),
-            hint="name a directory that can be written to with --output-dir",
-        ) from None
-    return path
 
 
 # ---- what is to be said about the table

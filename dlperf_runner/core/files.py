@@ -25,9 +25,27 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     return path
 
 
+def write_result(path: Path, content: str | bytes) -> Path:
+    """Write a file that the user asked for; a UserError where that fails."""
+    try:
+        return write_whole(path, content)
+    except OSError as error:
+        raise UserError(
+            "the result cannot be written",
+            where=str(path),
+            found=error.strerror or str(error),
+            hint="name another place, for instance with --output-dir",
+        ) from None
+
+
+def json_text(value: object) -> str:
+    """How this project writes JSON, with a line end. Raises ValueError on NaN, which is no JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: Path, value: object) -> Path:
     """Write a JSON file as `write_whole` does."""
-    return write_whole(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    return write_whole(path, json_text(value))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pathlib import Path, PurePosixPath
 from ..catalog.reader import Catalog
 from ..catalog.workload import BuiltinSource, Patch, UpstreamSource
 from ..core.errors import UserError
+from ..core.files import write_whole
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 
@@ -367,11 +368,8 @@ def _cached(path: Path) -> str | None:
 def _write_tar(path: Path, files: Sequence[File]) -> str:
     content = make_tar(files)
     sha256 = _sha256(content)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for target, data in ((path, content), (path.with_suffix(".sha256"), f"{sha256}\n".encode())):
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        temporary.write_bytes(data)
-        temporary.replace(target)
+    write_whole(path, content)
+    write_whole(path.with_suffix(".sha256"), f"{sha256}\n")
     return sha256
 
 

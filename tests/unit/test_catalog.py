@@ -61,8 +61,8 @@ def test_values_are_frozen() -> None:
             "launcher: mpirun",
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
-            " (expected one of mpirun, single_process, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, found 'mpirum')",
+            " (expected one of mpirun, paddle_launch, paddle_launch_1,"
+            " same_command_everywhere, single_process, found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
