@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
+from ..core.extras import require_cluster
+from ..core.paths import project
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-ROOT = Path(__file__).resolve().parents[2]
 REFRESH_S = 0.5
 
 
@@ -59,18 +60,19 @@ def run_playbook(
     limit: str = "",
 ) -> None:
     """Run a playbook of this project to its end; blocks. The outcome is in `state`."""
+    require_cluster()
     import ansible_runner
 
     with tempfile.TemporaryDirectory(prefix="dlperf-runner-") as private:
         result = ansible_runner.run(
             private_data_dir=private,
-            project_dir=str(ROOT),
+            project_dir=str(project()),
             playbook=playbook,
             cmdline=" ".join(f"--inventory={shlex.quote(name)}" for name in inventories),
             extravars=dict(variables),
             limit=limit or None,
             envvars={
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
                 # ansible-playbook stands beside the interpreter, activated or not.
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
+from .completion import completes
 from .options import AsJson
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def bundle(
-    stack: Annotated[str, typer.Option("--stack", help="A stack.", metavar="NAME")] = "cpu",
+    stack: Annotated[
+        str,
+        typer.Option("--stack", help="A stack.", metavar="NAME", autocompletion=completes("stack")),
+    ] = "cpu",
     suite: Annotated[
         str,
         typer.Option(
@@ -39,6 +43,7 @@ def bundle(
             "--framework",
             help="Only the environments of these; default: of all that have one for the stack.",
             metavar="NAME[,NAME]",
+            autocompletion=completes("framework"),
             show_default=False,
         ),
     ] = "",

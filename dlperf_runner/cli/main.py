@@ -7,7 +7,6 @@ so that `--help` is instant.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -19,8 +18,10 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from ..core.errors import UserError
+from . import playbooks
 from .bundle import bundle
 from .compare import compare
+from .completion import completes
 from .doctor import doctor
 from .history import history
 from .options import AsJson, Inventories, Limit, chooses, print_json
@@ -33,12 +34,30 @@ if TYPE_CHECKING:
     from ..plan.choice import Choice
 
 
-# Shells complete a command of one word; bin/dlperf_runner is one, and says that it is.
-AS_COMMAND = "DLPERF_RUNNER_COMMAND" in os.environ
+# Shells complete a command of one word, which `python -m dlperf_runner` is not.
+AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
+
+
+# As a user meets them: on servers, on results, on the catalogue.
+ORDER = (
+    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
+    *("decommission", "summarize", "compare", "report", "history", "list", "source"),
+)
 
 
 class _Commands(TyperGroup):
-    """Turns bad input into a message and an exit status, for every command alike."""
+    """Turns bad input into a message and an exit status, for every command alike; lists the
+    commands in the order of ORDER."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not command.short_help:
+            # The whole first sentence; it would be cut at some 40 letters.
+            command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -73,17 +92,22 @@ app = typer.Typer(
 )
 
 
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
 app.command()(bundle)
 app.command()(compare)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
 app.command()(history)
+app.command()(playbooks.init)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
 app.command()(report)
 app.command()(status)
 app.command()(summarize)
 
 
 def main() -> None:
-    app(prog_name="dlperf_runner" if AS_COMMAND else "python -m dlperf_runner")
+    app(prog_name="dlperf" if AS_COMMAND else "python -m dlperf_runner")
 
 
 def _show_version(wanted: bool) -> None:
@@ -193,6 +217,7 @@ def list_catalogue(
             help="Only these: workloads, matrices, frameworks, stacks or published.",
             metavar="[WHAT]",
             show_default=False,
+            autocompletion=completes("catalogue"),
         ),
     ] = "",
     as_json: AsJson = False,

@@ -10,7 +10,10 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ..core.files import json_text
+from .completion import completes
 
+# Options whose values shells can complete.
+_NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
 # The options that choose what runs: name, its metavar, and what it says. An empty text means
 # "not given" everywhere: Ansible passes options on that nobody set.
 CHOICE = (
@@ -70,7 +73,11 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
             annotation=Annotated[
                 str,
                 typer.Option(
-                    f"--{name.replace('_', '-')}", metavar=metavar, help=text, show_default=False
+                    f"--{name.replace('_', '-')}",
+                    metavar=metavar,
+                    help=text,
+                    show_default=False,
+                    autocompletion=completes(name) if name in _NAMES else None,
                 ),
             ],
         )

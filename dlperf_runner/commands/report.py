@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, write_result
+from ..core.processors import processors
 from ..report.charts import Drawing
 from ..report.document import Campaign, Document, Figure, make_cases, make_document, make_figures
 from ..report.environment import read_recorded
@@ -242,11 +242,11 @@ def _for_pictures(
 def _helper(pictures: int) -> Iterator[ProcessPoolExecutor | None]:
     """Other processes that work while this one writes the page, where so many pictures are worth
     it. What they need of Matplotlib they import themselves, meanwhile."""
-    processors = len(os.sched_getaffinity(0))
-    if pictures <= _FEW_PICTURES or processors == 1:
+    several = processors()
+    if pictures <= _FEW_PICTURES or several == 1:
         yield None
         return
-    with ProcessPoolExecutor(min(processors - 1, 8), mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(min(several - 1, 8), mp_context=get_context("fork")) as pool:
         yield pool
 
 

@@ -18,10 +18,11 @@ from typing import Any
 
 from ..catalog.mpirun import mpirun_of
 from ..core.errors import UserError
+from ..core.extras import require_cluster
 from ..core.node import ENGINES, Node
+from ..core.paths import project
 
 GROUP = "nodes"
-ROOT = Path(__file__).parents[2]
 
 _REFERENCE = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)\s*\}\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
@@ -69,6 +70,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
                 where=f"-i {inventory}",
                 expected="a file or a directory, or host names separated by commas",
             )
+    require_cluster()
     program = Path(sys.executable).parent / "ansible-inventory"
     argv = [str(program), "--list"]
     for inventory in inventories:
@@ -77,7 +79,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         argv += ["--limit", limit]
     environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
     if not Path("ansible.cfg").exists():
-        environment.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))
+        environment.setdefault("ANSIBLE_CONFIG", str(project() / "ansible.cfg"))
     try:
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     except FileNotFoundError:

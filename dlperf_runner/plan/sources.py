@@ -21,13 +21,12 @@ from pathlib import Path, PurePosixPath
 
 from ..catalog.reader import Catalog
 from ..catalog.workload import BuiltinSource, Patch, UpstreamSource
+from ..core import paths
 from ..core.errors import UserError
 from ..core.files import write_whole
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".cache" / "sources"
 DEFAULT_MIRROR = "https://github.com"
 
 # Part of every digest: a change of how tars are made must not find the old ones.
@@ -73,15 +72,16 @@ def prepare_source(
     workload: str,
     source: str,
     mirror: str | None = None,
-    cache: Path = CACHE,
+    cache: Path | None = None,
     environment: str | None = None,
 ) -> PreparedSource:
-    """Make the tar, or find it made.
+    """Make the tar in `cache` (default: `sources` in the project's), or find it made.
 
     `environment`: the one that runs use (default: the framework's own) prepares the nodes.
     `mirror` is a URL below which repositories are found as `<owner>/<repo>`, or a directory that
     holds them as `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
     """
+    cache = cache or paths.cache() / "sources"
     entry = catalog.workload(workload, "--workload")
     declared = entry.sources.named(source)
     if declared is None:
@@ -126,7 +126,7 @@ def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
     """The files side by side, whatever directory of the repository they are from."""
     files = []
     for name in names:
-        path = ROOT / name
+        path = paths.project() / name
         if not path.is_file():
             raise UserError(
                 "there is no such file",

@@ -3,7 +3,6 @@ the speed over the iterations of each run."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from .. import logs
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.processors import processors
 from ..measure.estimators import Measurement, Rule
 from .discovery import Place, places
 from .run_log import Reading, RunSeries, read
@@ -141,7 +141,7 @@ def _readings(
 
 def _jobs(found: Sequence[Place]) -> int:
     few = len(found) < MANY_LOGS and sum(place.size() for place in found) < MANY_BYTES
-    return 1 if few else len(os.sched_getaffinity(0))
+    return 1 if few else processors()
 
 
 def _rows(
