@@ -46,7 +46,7 @@ class Conditions(Entry):
         return self.model_copy(update=change.model_dump(include=change.model_fields_set))
 
 
-class Table(Entry):
+class PublishedTable(Entry):
     """Numbers of one model, precision and batch size, by topology; `runs` where single runs were
     published, `conditions` and `cases` (by topology) what differs from the report's own."""
 
@@ -60,7 +60,7 @@ class Table(Entry):
     runs: dict[TopologyText, Annotated[tuple[Rate, ...], Field(min_length=1)]] = {}
 
     @model_validator(mode="after")
-    def _of_these_rows(self) -> Table:
+    def _of_these_rows(self) -> PublishedTable:
         for name in ("runs", "cases"):
             for topology in getattr(self, name):
                 if topology not in self.rows:
@@ -69,7 +69,7 @@ class Table(Entry):
         return self
 
 
-class Report(Entry):
+class PublishedReport(Entry):
     """A publication. `workload`: the one of the catalogue that its numbers are of, if any, whose
     model is another in `workload_models`; `rows_of`: its name in published.csv."""
 
@@ -84,16 +84,16 @@ class Report(Entry):
     rows_of: str | None = None
     conditions: Conditions
     cases: dict[TopologyText, Conditions] = {}
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PublishedTable, ...] = ()
 
     @model_validator(mode="after")
-    def _something_is_published(self) -> Report:
+    def _something_is_published(self) -> PublishedReport:
         if not self.tables and self.rows_of is None:
             raise wrong("there are no numbers", "tables or rows_of", None, "tables")
         return self
 
 
-class Recorded(Entry):
+class RecordedConditions(Entry):
     """What a source of a workload does that a run's record does not say. Where
     `data_parameter` names the data, the values `synthetic` of it are synthetic ones."""
 
@@ -110,4 +110,4 @@ class ComparisonRule(Entry):
     name: Name
     tolerance: Annotated[float, Field(gt=0, lt=1)]
     must_be_equal: tuple[str, ...]
-    workloads: dict[Name, dict[Literal["builtin", "upstream"], Recorded]] = {}
+    workloads: dict[Name, dict[Literal["builtin", "upstream"], RecordedConditions]] = {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from ..core.errors import UserError
-from .publication import ComparisonRule, Conditions, Report, Table
+from .publication import ComparisonRule, Conditions, PublishedReport, PublishedTable
 from .reader import CATALOG, load_entry
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ class PublishedNumber:
 @cache
 def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
     """Every published number, by the name of its report and in the order of its tables."""
-    reports = [load_entry(path, Report) for path in sorted(root.glob("*.yml")) if path.stem != RULE]
+    reports = [
+        load_entry(path, PublishedReport)
+        for path in sorted(root.glob("*.yml"))
+        if path.stem != RULE
+    ]
     return tuple(number for report in reports for number in _numbers(report, root))
 
 
@@ -99,7 +103,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
     return {**own, **number.conditions.model_dump()}
 
 
-def _numbers(report: Report, root: Path) -> list[PublishedNumber]:
+def _numbers(report: PublishedReport, root: Path) -> list[PublishedNumber]:
     found = [
         _number(report, table, topology, value)
         for table in report.tables
@@ -108,7 +112,9 @@ def _numbers(report: Report, root: Path) -> list[PublishedNumber]:
     return [*_numbers_of_csv(report, root), *found] if report.rows_of else found
 
 
-def _number(report: Report, table: Table, topology: Topology, value: float) -> PublishedNumber:
+def _number(
+    report: PublishedReport, table: PublishedTable, topology: Topology, value: float
+) -> PublishedNumber:
     conditions = report.conditions.changed_by(table.conditions)
     for cases in (report.cases, table.cases):
         conditions = conditions.changed_by(cases.get(topology, Conditions()))
@@ -123,7 +129,7 @@ def _number(report: Report, table: Table, topology: Topology, value: float) -> P
 
 
 def _made(
-    report: Report,
+    report: PublishedReport,
     key: tuple[str, str, int, Topology],
     value: float,
     *,
@@ -157,7 +163,7 @@ def _made(
     )
 
 
-def _numbers_of_csv(report: Report, root: Path) -> list[PublishedNumber]:
+def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber]:
     runs: dict[tuple[str, str, int, Topology], list[float]] = {}
     for line in _lines(root / "published_runs.csv", report):
         key = _key(line, Topology.parse(line["topology"]))
@@ -196,6 +202,6 @@ def _number_or_none(text: str) -> float | None:
     return float(text) if text else None
 
 
-def _lines(path: Path, report: Report) -> list[dict[str, str]]:
+def _lines(path: Path, report: PublishedReport) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return [line for line in csv.DictReader(file) if line["source"] == report.rows_of]

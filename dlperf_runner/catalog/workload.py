@@ -12,10 +12,11 @@ from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
+from .rule import Rule as Rule
+from .rule import RuleChange
 from .stack import Stack as Stack
 from .types import (
     Count,
-    CountOrNone,
     Entry,
     Name,
     Parameters,
@@ -46,49 +47,6 @@ RUN_KEYS = (
 )
 # What an argv of `prepare` may name: it knows the node, and no run.
 PREPARE_KEYS = ("python", "directory")
-
-
-class Rule(Entry):
-    """How a run's log becomes one number, as its publication did it.
-
-    Steps count from 1; the first `warmup_steps` are not measured. `log_every`: the log has a line
-    every n steps. `rates_are_per`: what a printed rate counts. `drop_first_values`: printed rates
-    that are left out besides the warm-up. `round_rates_to`: digits to which each is rounded first.
-    `final_value_from_world_size`: from this many devices on, the log's own final value counts.
-    `surplus_steps`: lines that a program prints beyond `total_steps` before it stops.
-    `round_value_to`: digits of the result.
-    """
-
-    total_steps: Count
-    warmup_steps: CountOrNone
-    estimator: Name
-    log_every: Count = 1
-    rates_are_per: Literal["world", "node", "device"] = "world"
-    drop_first_values: CountOrNone = 0
-    round_rates_to: CountOrNone | None = None
-    final_value_from_world_size: Count | None = None
-    surplus_steps: CountOrNone = 0
-    round_value_to: CountOrNone = 2
-
-    @model_validator(mode="after")
-    def _something_is_measured(self) -> Rule:
-        if self.warmup_steps >= self.total_steps:
-            raise wrong(
-                "no step is left to measure",
-                f"fewer warm-up steps than total_steps, {self.total_steps}",
-                self.warmup_steps,
-                "warmup_steps",
-            )
-        return self
-
-
-class RuleChange(Entry):
-    """What a matrix changes in its workload's rule."""
-
-    total_steps: Count | None = None
-    warmup_steps: CountOrNone | None = None
-    log_every: Count | None = None
-    drop_first_values: CountOrNone | None = None
 
 
 class BatchEntry(Entry):

@@ -16,8 +16,8 @@ from .main import app
 _HEAD = """# Commands
 
 Made by `python -m dlperf_runner.cli.reference > docs/commands.md`; a test says when it is old. Each is
-`python -m dlperf_runner COMMAND`, below the project's directory. `bin/dlperf_runner COMMAND` is the same from anywhere
-and can be completed by bash, zsh and fish: `PATH=$PWD/bin:$PATH; dlperf_runner --install-completion`.
+`dlperf COMMAND`, or `python -m dlperf_runner COMMAND`, which is the same. bash, zsh and fish complete commands, options
+and names of the catalogue after `dlperf --install-completion`.
 
 ## Exit statuses
 
@@ -36,7 +36,9 @@ progress bars are for terminals only, and no colours where `NO_COLOR` is set. `-
 def render() -> str:
     """The page."""
     group: Any = typer.main.get_command(app)
-    return "\n".join([_HEAD, *(line for name in group.commands for line in _command(name, group))])
+    return "\n".join(
+        [_HEAD, *(line for name in group.list_commands(None) for line in _command(name, group))]
+    )
 
 
 def _command(name: str, group: Any) -> Iterator[str]:

@@ -29,7 +29,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """Sentences on what the logs say otherwise, and the logs that could not be believed."""
 
     differences: list[str]
@@ -43,7 +43,7 @@ def verify(
     known: Sequence[Known] | None = None,
     *,
     progress: Progress | None = None,
-) -> Verified:
+) -> Verification:
     """What the logs say otherwise than summary.json and measurements.csv, and than the history
     where one is given. Raises UserError where nothing is recorded that could be compared."""
     from ..history.store import MEASUREMENTS, identified, recorded_rows
@@ -73,7 +73,7 @@ def verify(
         else:
             kept = [{name: run[name] for name in MEASUREMENTS} for run in runs]
             found += _compared(history.name, rows, kept, _RUN)
-    return Verified(list(dict.fromkeys(found)), results.problems)
+    return Verification(list(dict.fromkeys(found)), results.problems)
 
 
 def _summary(path: Path) -> list[dict[str, Any]]:

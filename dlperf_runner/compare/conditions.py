@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..catalog.publication import ComparisonRule, Recorded
+from ..catalog.publication import ComparisonRule, RecordedConditions
 from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
@@ -124,8 +124,8 @@ def run_key(run: FoundRun) -> CaseKey:
 
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
     """What a run's record tells, and what the catalogue knows of its workload's source."""
-    sources = cast(Mapping[str, Recorded], rule.workloads.get(run.workload, {}))
-    known = sources.get(run.source or "", Recorded())
+    sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
+    known = sources.get(run.source or "", RecordedConditions())
     parameters = _mapping(record.get("parameters"))
     xla = known.xla
     if xla is None and record.get("commands"):
@@ -193,7 +193,7 @@ def _accelerator(run: FoundRun, record: Values) -> str | None:
     return "+".join(sorted({short_product(name) for name in names})) or None
 
 
-def _data(known: Recorded, parameters: Values) -> object:
+def _data(known: RecordedConditions, parameters: Values) -> object:
     if known.data_parameter is None or known.data_parameter not in parameters:
         return known.data
     value = parameters[known.data_parameter]

@@ -21,7 +21,7 @@ _STAMP = ".unpacked"
 
 def is_clone() -> bool:
     """Whether this package runs from a clone of the project."""
-    return (_CLONE / "provision.yml").is_file()
+    return not _SHIPPED.is_dir()
 
 
 @functools.cache

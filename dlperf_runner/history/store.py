@@ -50,7 +50,7 @@ CASES = _typed(
 
 
 @dataclass(frozen=True)
-class Campaign:
+class RecordedCampaign:
     """What is recorded; `name` and `created` (ISO 8601, UTC) tell campaigns apart."""
 
     name: str
@@ -92,7 +92,7 @@ def history_of(directory: Path) -> Path | None:
     return parent / FILE if parent.name == RESULTS.name else None
 
 
-def identified(directory: Path) -> Campaign:
+def identified(directory: Path) -> RecordedCampaign:
     """How the campaign in a directory is called; a tree of logs is called by its path, and is as
     old as its youngest log."""
     from ..core.files import read_json
@@ -100,14 +100,14 @@ def identified(directory: Path) -> Campaign:
     path = directory.resolve()
     if (path / "campaign.json").is_file():
         document = read_json(path / "campaign.json")
-        return Campaign(
+        return RecordedCampaign(
             str(document.get("id") or path.name), _time(document, path / "campaign.json"), str(path)
         )
     stamps = [
         file.stat().st_mtime for file in path.rglob("*") if file.suffix in (".log", ".txt", ".json")
     ]
     youngest = datetime.fromtimestamp(max(stamps, default=0), UTC)
-    return Campaign(str(path), youngest.isoformat(timespec="seconds"), str(path))
+    return RecordedCampaign(str(path), youngest.isoformat(timespec="seconds"), str(path))
 
 
 def _time(document: Mapping[str, Any], path: Path) -> str:
@@ -139,7 +139,9 @@ def case_id(case: Mapping[str, Any]) -> str:
 # ---- writing
 
 
-def record(path: Path, campaign: Campaign, frame: pd.DataFrame, table: pd.DataFrame) -> None:
+def record(
+    path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, table: pd.DataFrame
+) -> None:
     """Put a campaign's runs and cases into the history, in place of what stood there of it."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _opened(path, write=True) as history:
@@ -230,7 +232,7 @@ def points(path: Path) -> list[Point]:
     return [Point(*row) for row in found]
 
 
-def recorded_rows(path: Path, campaign: Campaign) -> list[dict[str, Any]] | None:
+def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]] | None:
     """The rows of the frame that are recorded of a campaign; None where it is not recorded."""
     with _reading(path) as history:
         key = history.execute(

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs.records import Columns, Format, Header
 from .by_line import FASTEST, confirm, first_step
-from .estimators import Expected, Measured, Rule, in_window, measured
+from .estimators import Expected, Measured, in_window, measured
 
 
 def measure_whole(

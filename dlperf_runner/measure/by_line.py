@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs.records import Columns, Format, Header, LineError, Step, columns
-from .estimators import Expected, Measured, Rule, in_window, measured
+from .estimators import Expected, Measured, in_window, measured
 
 # No cluster trains faster; sums of such numbers are still finite.
 FASTEST = 1e12

@@ -9,35 +9,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
+from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..logs.records import Columns
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How a publication makes one number of a log.
-
-    Steps count from 1; the first `warmup_steps` of `total_steps` are not measured. `log_every`:
-    the log has a line every n steps, unless the log itself states another interval.
-    `rates_are_per` (world, node, device): what a printed rate counts. `round_rates_to`: digits to
-    which each rate is rounded before it is used. `drop_first_values`: rates left out besides the
-    warm-up. `final_value_from_world_size`: from this many devices on, the rate that the program
-    prints at its end is the number. `surplus_steps`: lines that a program prints beyond
-    `total_steps` before it stops. `round_value_to`: digits of the result.
-    """
-
-    total_steps: int
-    warmup_steps: int
-    estimator: str = "mean_of_rates"
-    log_every: int = 1
-    rates_are_per: str = "world"
-    round_rates_to: int | None = None
-    drop_first_values: int = 0
-    final_value_from_world_size: int | None = None
-    surplus_steps: int = 0
-    round_value_to: int = 2
 
 
 @dataclass(frozen=True)

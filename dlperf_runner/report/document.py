@@ -11,7 +11,7 @@ from ..core.case import Topology
 from ..stats.groups import GROUP, records
 from . import case_tables, figures
 from .charts import Chart, Drawing, draw
-from .environment import Recorded, case_commands, differences, run_command
+from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
 from .tables import Cell, Column, Table, cell
 
@@ -31,7 +31,7 @@ class Campaign:
     name: str
     results: Results
     table: pd.DataFrame
-    recorded: Recorded
+    recorded: CampaignRecord
     notes: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.processors import processors
-from ..measure.estimators import Measurement, Rule
+from ..measure.estimators import Measurement
 from .discovery import Place, places
 from .run_log import Reading, RunSeries, read
 from .run_record import FoundRun, Known
@@ -113,8 +113,8 @@ def catalogued() -> Iterator[Known]:
                 model=model,
                 short_name=short_name,
                 log_format=workload.log_format,
-                rule=Rule(**workload.rule.model_dump()),
-                rules=tuple(Rule(**workload.rule_of(m).model_dump()) for m in workload.matrices),
+                rule=workload.rule,
+                rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
             )
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import logs
+from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..logs.columns import take
 from ..logs.records import Columns
 from ..measure.by_column import measure_whole
 from ..measure.by_line import measure
-from ..measure.estimators import Expected, Measured, Measurement, Rule, world_scale
+from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.steady_state import measurements, steadiness
 from .discovery import Place, run_at
 from .log_file import Log

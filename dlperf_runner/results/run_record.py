@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
-from ..measure.estimators import Rule
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
@@ -39,12 +39,8 @@ class Known:
                 return rule
         usual = self.rule.total_steps - self.rule.warmup_steps
         dropped = self.rule.drop_first_values * max(total_steps - warmup_steps, 0) // usual
-        return replace(
-            self.rule,
-            total_steps=total_steps,
-            warmup_steps=warmup_steps,
-            drop_first_values=dropped,
-        )
+        steps = {"total_steps": total_steps, "warmup_steps": warmup_steps}
+        return self.rule.model_copy(update={**steps, "drop_first_values": dropped})
 
 
 @dataclass(frozen=True)

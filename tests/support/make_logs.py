@@ -14,15 +14,25 @@ PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"
 SHARED_LOGS = ROOT.parent / "shared" / "data" / "logs"
 
 RULES = {
-    "mxnet-resnet50v1b.md": Rule(total_steps=120, warmup_steps=20),
+    "mxnet-resnet50v1b.md": Rule(estimator="mean_of_rates", total_steps=120, warmup_steps=20),
     "mxnet-insightface-arcface.md": Rule(
-        total_steps=120, warmup_steps=20, log_every=20, rates_are_per="node", round_rates_to=1
+        estimator="mean_of_rates",
+        total_steps=120,
+        warmup_steps=20,
+        log_every=20,
+        rates_are_per="node",
+        round_rates_to=1,
     ),
     # The program prints the line of batch 150 before it stops.
-    "paddle-plsc-arcface.md": Rule(total_steps=150, warmup_steps=50, surplus_steps=1),
+    "paddle-plsc-arcface.md": Rule(
+        estimator="mean_of_rates", total_steps=150, warmup_steps=50, surplus_steps=1
+    ),
 }
-ONEFLOW = Rule(total_steps=200, warmup_steps=20, log_every=20, round_value_to=3)
+ONEFLOW = Rule(
+    estimator="mean_of_rates", total_steps=200, warmup_steps=20, log_every=20, round_value_to=3
+)
 TENSORFLOW = Rule(
+    estimator="mean_of_rates",
     total_steps=500,
     warmup_steps=200,
     log_every=10,

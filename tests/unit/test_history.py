@@ -21,7 +21,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import COLUMNS
 from dlperf_runner.history.store import (
     MEASUREMENTS,
-    Campaign,
+    RecordedCampaign,
     history_of,
     identified,
     points,
@@ -183,7 +183,9 @@ def test_where_nothing_was_recorded(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no history here"):
         points(tmp_path / "history.sqlite")
     path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
-    assert recorded_rows(path, Campaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
+    assert (
+        recorded_rows(path, RecordedCampaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
+    )
     (tmp_path / "directory").mkdir()
     with pytest.raises(UserError, match="the history cannot be written"):
         recorded(tmp_path / "one", tmp_path / "directory")
