@@ -46,7 +46,8 @@ def check(losses: Sequence[float]) -> str | None:
     """
     for number, loss in enumerate(losses, 1):
         if not math.isfinite(loss):
-            return f"loss {number} of {len(losses)} is {loss}: no training took place; try a lower --lr"
+            what = f"loss {number} of {len(losses)} is {loss}"
+            return f"{what}: no training took place; try a lower --lr"
     if len(losses) > 1 and not losses[-1] < losses[0]:
         return (
             f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
