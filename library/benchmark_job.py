@@ -102,7 +102,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.gpu_memory import Sampler, file_names, signal_group
-from ansible.module_utils.owned_file import OwnedFile, Refused, create, described
+from ansible.module_utils.owned_file import OwnedFile, Refused, create, described, discard, size_and_end
 
 POLL_S = 0.05
 GRACE_S = 10
@@ -148,13 +148,6 @@ def is_alive(pid):
     except OSError:
         return False
     return True
-
-
-def discard(path):
-    try:
-        os.unlink(path)
-    except OSError:
-        pass  # most often there is none
 
 
 def renew(lease_file):
@@ -302,15 +295,6 @@ def files(params, log_file):
     return found
 
 
-def tail(path, count):
-    try:
-        with OwnedFile(path) as source:
-            count = min(count, source.size)
-            return source.size, to_text(source.read(source.size - count, count), errors="replace")
-    except (Refused, IOError, OSError):
-        return 0, ""
-
-
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -400,12 +384,12 @@ def follow(module, directory, state_file, lease_file, log_file):
             break
         time.sleep(POLL_S)
 
-    size, text = tail(log_file, params["tail_bytes"])
+    size, end = size_and_end(log_file, params["tail_bytes"])
     keys = ("exit_status", "started", "ended", "reason", "gpu_memory_mib")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)
-    result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=text)
+    result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
     module.exit_json(**result)
 
 

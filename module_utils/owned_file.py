@@ -6,7 +6,6 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 import base64
-import errno
 import hashlib
 import os
 import stat
@@ -27,13 +26,16 @@ class Refused(Exception):
     """Says which file cannot be read, and why."""
 
 
-def create(path):
-    """A descriptor of a new, empty file; whatever had the name before is removed, not written to."""
+def discard(path):
     try:
         os.unlink(path)
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
+    except OSError:
+        pass  # most often there is none
+
+
+def create(path):
+    """A descriptor of a new, empty file; whatever had the name before is removed, not written to."""
+    discard(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
@@ -108,6 +110,16 @@ class OwnedFile(object):
         for piece in self.pieces(0, self.size):
             digest.update(piece)
         return digest.hexdigest()
+
+
+def size_and_end(path, count):
+    """The size of a file and its last bytes; 0 and nothing of one that is refused."""
+    try:
+        with OwnedFile(path) as source:
+            count = min(count, source.size)
+            return source.size, source.read(source.size - count, count)
+    except (Refused, IOError, OSError):
+        return 0, b""
 
 
 def described(path, limit, at_once):

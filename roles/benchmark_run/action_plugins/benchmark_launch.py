@@ -42,6 +42,8 @@ PART = 16 << 20  # bytes of a file that one module run returns
 OVERDUE_S = 300  # what a node takes at most to end a command and to clean up
 KINDS = ("telemetry", "processes", "xid")
 TAIL = 4096
+# What Ansible and people are told of a module that failed; the rest of its answer is not believed.
+TOLD = ("failed", "unreachable", "skipped", "changed", "msg", "module_stderr", "exception")
 ADVICE = (
     "Only a regular file of the benchmark's user with one name and at most {limit} MiB is fetched."
     " Find out what the benchmark does with it, or, if it is too large, raise"
@@ -73,7 +75,7 @@ class ActionModule(ActionBase):
             while True:
                 result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
                 if result.get("failed") or result.get("unreachable") or result.get("skipped"):
-                    return dict(result)
+                    return {key: result[key] for key in TOLD if key in result}
                 tail = str(result.get("tail", ""))[-TAIL:]
                 if result.get("finished"):
                     break
