@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MODULE = Path(__file__).parents[2] / "library" / "benchmark_job.py"
+LIBRARY = Path(__file__).parents[2] / "library"
 MODULE_UTILS = Path(__file__).parents[2] / "module_utils"
 # As Ansible packs them: the project's module_utils beside Ansible's own.
 RUN = """
@@ -21,19 +21,15 @@ ansible.module_utils.__path__.append(sys.argv[1])
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# test_old_interpreters.py says another one, and an Ansible that has modules for it.
+PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
 
 
-def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
-    """One call of the module, as Ansible makes it; returns what the module returns."""
-    arguments = {
-        "directory": str(directory),
-        "launch": "t1",
-        "argv": list(argv),
-        "log": "train.log",
-        "wait_s": 10,
-    } | options
+def execute(module: str, **arguments: Any) -> dict[str, Any]:
+    """One execution of a module, as Ansible makes it; returns what the module returns."""
     finished = subprocess.run(
-        [sys.executable, "-c", RUN, MODULE_UTILS, MODULE],
+        [PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
+        env={**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")},
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True,
         text=True,
@@ -42,6 +38,18 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
     )
     assert finished.stdout, finished.stderr
     return json.loads(finished.stdout)
+
+
+def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
+    """One call of benchmark_job."""
+    arguments = {
+        "directory": str(directory),
+        "launch": "t1",
+        "argv": list(argv),
+        "log": "train.log",
+        "wait_s": 10,
+    }
+    return execute("benchmark_job", **arguments | options)
 
 
 def processes_of(marker: str) -> list[int]:

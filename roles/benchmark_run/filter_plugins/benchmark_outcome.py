@@ -31,12 +31,23 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     return None
 
 
+def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
+    """Which files of this host's launch were not fetched; None if all were."""
+    return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
+
+
 def benchmark_outcome(
     jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
 ) -> dict[str, Any]:
-    """The run is done if every launch succeeded; times are those of the first host's clock."""
+    """The run is done if every launch succeeded and its files were fetched; times are those of the
+    first host's clock."""
     first = jobs[hosts[0]]
-    reasons = [reason for host in hosts if (reason := why_failed(host, jobs[host], timeout_s))]
+    reasons = [
+        reason
+        for host in hosts
+        for reason in (why_failed(host, jobs[host], timeout_s), why_not_kept(host, jobs[host]))
+        if reason
+    ]
     ended = [job for job in jobs.values() if "exit_status" in job]
     outcome: dict[str, Any] = {
         "status": "failed" if reasons else "done",
