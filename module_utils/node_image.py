@@ -19,6 +19,7 @@ import os
 import platform
 import re
 import stat
+import struct
 import tarfile
 
 FORMAT = "2"
@@ -75,7 +76,7 @@ def lines(path):
         if error.errno != errno.ENOENT:
             raise
         return []
-    return (data if str is bytes else os.fsdecode(data)).splitlines()
+    return (data if str is bytes else os.fsdecode(data)).split("\n")
 
 
 def canonical(root, path):
@@ -139,10 +140,23 @@ def folder(root, top):
             pending += [os.path.join(name, entry) for entry in os.listdir(path)]
 
 
+def compiled(root, sources):
+    """Names of the compiled forms of packaged Python modules, each with its source and the source's checksums."""
+    for place in set(os.path.dirname(name) for name in sources if name.endswith(".py")):
+        cache = os.path.join(place, "__pycache__")
+        if os.path.isdir(os.path.join(root, cache)):
+            for entry in os.listdir(os.path.join(root, cache)):
+                source = os.path.join(place, entry.split(".")[0] + ".py")
+                if entry.endswith(".pyc") and sources.get(source):
+                    yield os.path.join(cache, entry), (source, sources[source])
+
+
 def allowed(root, folders):
-    """What may be packed, by name: checksums, ANY or LINK."""
+    """What may be packed, by name: checksums, a source and its checksums, ANY or LINK."""
+    packaged = shipped(root)
     found = dict.fromkeys(links(root), LINK)
-    found.update(shipped(root))
+    found.update(compiled(root, packaged))
+    found.update(packaged)
     found["etc/ld.so.cache"] = ANY
     for path in folders:
         top = path.strip("/")
@@ -151,9 +165,10 @@ def allowed(root, folders):
             continue
         for name in folder(root, top):
             found[name] = ANY
-        while os.path.dirname(top):
-            top = os.path.dirname(top)
-            found.setdefault(top, set())
+    for name in list(found):
+        while os.path.dirname(name) and os.path.dirname(name) not in found:
+            name = os.path.dirname(name)
+            found[name] = set()
     return dict((name, known) for name, known in found.items() if not name.startswith(UNWANTED))
 
 
@@ -191,7 +206,9 @@ def pack(layer, root, name, known):
             status = os.fstat(stream.fileno())
             if not stat.S_ISREG(status.st_mode) or not status.st_mode & stat.S_IROTH:
                 return False
-            if known is not ANY and checksum(stream) not in known:
+            if isinstance(known, tuple) and not is_compiled(stream, root, *known):
+                return False
+            if isinstance(known, set) and checksum(stream) not in known:
                 return False
             stream.seek(0)
             # Python compares the time of a source with the one in its compiled form.
@@ -205,6 +222,16 @@ def pack(layer, root, name, known):
 def mode_of(status):
     """The permissions, without the bits that lend the owner's or the group's rights."""
     return stat.S_IMODE(status.st_mode) & 0o1777
+
+
+def is_compiled(stream, root, source, known):
+    """Whether the stream's header says that this source was compiled, as its package shipped it."""
+    header = stream.read(16)
+    with open(os.path.join(root, source), "rb") as text:
+        status = os.fstat(text.fileno())
+        facts = struct.pack("<LL", int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+        # Behind the magic number, and since Python 3.7 behind flags.
+        return facts in (header[4:12], header[8:16]) and checksum(text) in known
 
 
 def checksum(stream):
