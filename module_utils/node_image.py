@@ -129,7 +129,7 @@ def links(root):
 
 
 def folder(root, top):
-    """A folder and everything below it that everybody may reach; no link is followed."""
+    """Names of a folder and of everything below it that everybody may reach; no link is followed."""
     pending = [top]
     while pending:
         name = pending.pop()
@@ -292,7 +292,7 @@ class Archive(object):
     """An archive as `docker save` writes it: a layer, the image's configuration, and their names. The file is new and its maker's."""
 
     def __init__(self, path):
-        self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w+b")
+        self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
 
     def add(self, name, data):
         self.stream.write(self.header(name, len(data)) + data)
