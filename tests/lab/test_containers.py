@@ -25,18 +25,18 @@ ONE = '{"dlperf_frameworks": ["mxnet"]}'
 PROVISION = ("provision.yml", "-e", "dlperf_container_engine=podman", "-e", ONE)
 # Changed on the node since their packages brought them.
 EDITED = ("/etc/deluser.conf", "/usr/share/base-files/motd")
+PLANT = "".join(
+    f"mkdir -p {Path(place).parent}; echo {shlex.quote(planted(place))} >> {place}\n"
+    for place in (*PLACES, *EDITED)
+)
 BENCH = ("bench.yml", "-e", "container=podman", "-e", "model=resnet50v1b", "-e", "nodes=2")
 
 
 @pytest.fixture(scope="module")
 def contained(lab: Lab) -> Iterator[Lab]:
     """Nodes with secrets in all the usual places, provisioned."""
-    script = "".join(
-        f"mkdir -p {Path(place).parent}; echo {shlex.quote(planted(place))} >> {place}\n"
-        for place in (*PLACES, *EDITED)
-    )
     for node in NODES:
-        lab.said(node, script)
+        lab.said(node, PLANT)
     lab.play(*PROVISION)
     yield lab
     script = f"for file in {' '.join((*PLACES, *EDITED))}; do sed -i /{MARK}/d $file; "
@@ -82,6 +82,7 @@ def test_no_secret_of_the_node_is_in_the_image(contained: Lab) -> None:
     """Searched in the archive as it is before an engine reads it, made again on the same node."""
     (digest,) = json.loads((contained.directory / "container_images.json").read_text()).values()
     contained.said("node1", f"{PODMAN} rmi --force localhost/dlperf-mxnet:node >&2; echo removed")
+    contained.said("node1", PLANT)  # provisioning made /etc/passwd- anew
     archive = "/var/tmp/searched.tar"
     given = "name=localhost/dlperf-mxnet environment=/opt/dlperf/envs/mxnet user=dlperf"
     argv = ["ansible", "node1", "--become", "-m", "container_image"]
