@@ -225,6 +225,7 @@ class Environment(object):
             "LC_ALL": "C.UTF-8",
             "UV_NO_CONFIG": "1",
             "UV_NO_PROGRESS": "1",
+            "UV_LOCK_TIMEOUT": "60",
             "UV_PYTHON_DOWNLOADS": "never",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
@@ -288,7 +289,10 @@ class Environment(object):
         with open(mark, "w"):
             pass
         self.run(argv + ["-r", name], "installing the requirements")
-        os.unlink(mark)
+        # uv's lock, which everybody may write, so that anybody could make the next installation wait.
+        for left in (os.path.join(self.path, ".lock"), mark):
+            if os.path.exists(left):
+                os.unlink(left)
 
 
 def main():

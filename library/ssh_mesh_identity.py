@@ -44,9 +44,11 @@ host_keys:
 import io
 import os
 import pwd
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 
+KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 MAX_BYTES = 1 << 16
 TIMEOUT_S = 20
 
@@ -107,10 +109,10 @@ def main():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"], "-f", private)
     elif changed:
         run("tee", public, data=run("ssh-keygen", "-y", "-f", private).strip())
-    output = run("head", "-c", str(MAX_BYTES), public)
-    module.exit_json(
-        changed=changed, public_key=" ".join(output.split()[:2]), host_keys=host_keys
-    )
+    key = " ".join(run("head", "-c", str(MAX_BYTES), public).split()[:2])
+    if not KEY.match(key):
+        module.fail_json(msg="%s: a public key was expected, found something else. Repair or remove it." % public)
+    module.exit_json(changed=changed, public_key=key, host_keys=host_keys)
 
 
 if __name__ == "__main__":
