@@ -29,7 +29,7 @@ echo "== privileged"; find / -xdev -type f -perm /6000 -uid 0
 echo "== writable"
 cd /; runuser -u dlperf -- find / -xdev ! -user dlperf ! -type l -writable 2>/dev/null
 echo "== leaked"; grep -rlF -D skip {SECRET} /home /opt /srv /tmp /usr/local /var 2>/dev/null
-echo "== executed"; sort -u /home/dlperf/executed 2>/dev/null
+echo "== executed"; grep -qsx 0 /home/dlperf/executed && echo by root
 echo "== builder"; getent passwd dlperf-build; ls -d /opt/dlperf/build 2>/dev/null
 true
 """
@@ -122,6 +122,12 @@ class Intruder:
         said = self.lab.said(self.node, "cat /tmp/race.log")
         self.lab.ssh(self.node, "cd / && runuser -u dlperf -- sh -c 'kill -KILL -1'")
         assert said == "", said  # it was at it until now
+
+
+def changes(before: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
+    """What was not there before, and what is gone, with its kind."""
+    pairs = {f"{kind}: {line}" for kind in before for line in set(before[kind]) ^ set(now[kind])}
+    return sorted(pairs)
 
 
 def losses(lab: Lab, node: str) -> dict[str, list[str]]:

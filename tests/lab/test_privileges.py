@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from fabric_standins import tar_of
-from intruder import CANARY, PLANT, PREPARE, SECRET, Intruder, losses, source
+from intruder import CANARY, PLANT, PREPARE, SECRET, Intruder, changes, losses, source
 from lab_under_test import Lab
 
 pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2")
+NOTHING: dict[str, list[str]] = {node: [] for node in NODES}
 PREFIX = "/usr/local/tiny"
 ROLE = "tests/lab/plays/role.yml"
 PATIENCE_S = 400  # a play that waits for a FIFO waits for ever
@@ -49,8 +50,13 @@ class Cluster:
         variables["source_build_packages"] = ["make"]
         return self.play(ROLE, role="source_build", **variables)
 
-    def losses(self) -> dict[str, dict[str, list[str]]]:
-        return {node: losses(self.lab, node) for node in NODES}
+    def reset(self) -> None:
+        """Give the users their homes back."""
+        for user in self.users:
+            user.does("cd ~; rm -rf .config* runs.kept; cd .ssh && rm -f *.kept *keys* id_*")
+
+    def gained(self, before: dict[str, dict[str, list[str]]]) -> dict[str, list[str]]:
+        return {node: changes(before[node], losses(self.lab, node)) for node in NODES}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +65,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
     with Lab(scratch / "lab").running(nodes=2, mirror=mirror) as lab:
         made = Cluster(lab, scratch)
         lab.play("provision.yml")
+        lab.play(ROLE, "-e", "role=container")
         for user in made.users:
             lab.said(user.node, PREPARE)
             lab.said(user.node, "install -d -o dlperf /opt/dlperf/runs /opt/dlperf/data")
@@ -68,7 +75,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
 
 @pytest.fixture(scope="module")
 def before(cluster: Cluster) -> dict[str, dict[str, list[str]]]:
-    found = cluster.losses()
+    found = {node: losses(cluster.lab, node) for node in NODES}
     for node in NODES:
         assert found[node]["leaked"] == []
         assert found[node]["builder"] == []
@@ -94,7 +101,7 @@ HOSTILE = {
 def test_a_hostile_source_becomes_no_root(cluster: Cluster, before: Any, name: str) -> None:
     install, said = HOSTILE[name]
     status, output = cluster.build(name, install)
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
     assert status == 2, output
     assert f"{name} 1 cannot be built on node1" in output
     assert said in output
@@ -110,7 +117,7 @@ def test_the_user_gets_nothing_into_what_root_builds(cluster: Cluster, before: A
     status, output = cluster.build("sound")
     for user in cluster.users:
         user.stops()
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
     assert status == 0, output
     for node in NODES:
         assert cluster.lab.said(node, f"{PREFIX}/bin/also; find {PREFIX} ! -user root") == "tiny"
@@ -135,7 +142,7 @@ def test_a_full_disk_is_told_of_and_leaves_no_half(cluster: Cluster, before: Any
     for node in NODES:
         assert cluster.lab.said(node, "/srv/disk/bin/tiny") == "tiny"
         cluster.lab.said(node, "umount /srv")
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
 
 
 def test_a_home_that_is_swapped_all_the_time_is_no_way_to_root(
@@ -151,23 +158,23 @@ def test_a_home_that_is_swapped_all_the_time_is_no_way_to_root(
     cluster.play("provision.yml", "--tags", "node_base,ssh_mesh,openmpi,python_env,framework")
     for user in cluster.users:
         user.stops()
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
 
 
 @pytest.mark.parametrize("name", ["authorized_keys", "id_ed25519.pub"])
 def test_what_blocks_in_the_home_is_told_of(cluster: Cluster, before: Any, name: str) -> None:
     user = cluster.users[0]
-    user.does("cd ~/.ssh; rm -f *.kept id_ed25519* authorized_keys*; rm -f ~/.config")
+    cluster.reset()
     status, output = cluster.play("provision.yml", "--tags", "ssh_mesh,verify")
     assert status == 0, output
-    user.does(f"cd ~/.ssh; rm {name}; mkfifo {name}; rm -f /home/dlperf/.ssh/rc")
+    user.does(f"cd ~/.ssh; rm {name}; mkfifo {name}")
     cluster.lab.said("node1", "rm -f /opt/dlperf/stamps/ssh_mesh.json")
     status, output = cluster.play("provision.yml", "--tags", "ssh_mesh")
     assert status == 2, output
     assert "/home/dlperf/.ssh" in output
     assert "Look at what lies there, and repair or remove it." in output
-    user.does(f"rm ~/.ssh/{name}")
-    assert cluster.losses() == before
+    cluster.reset()
+    assert cluster.gained(before) == NOTHING
 
 
 def test_podmans_settings_are_not_written_where_a_link_leads(cluster: Cluster, before: Any) -> None:
@@ -176,25 +183,21 @@ def test_podmans_settings_are_not_written_where_a_link_leads(cluster: Cluster, b
     status, output = cluster.play(ROLE, role="container")
     assert status == 2, output
     assert "Permission denied" in output or "Operation not permitted" in output, output
-    assert {node: found["canary"] for node, found in cluster.losses().items()} == {
-        node: found["canary"] for node, found in before.items()
-    }
+    assert cluster.gained(before) == NOTHING
     status, output = cluster.play(ROLE, role="container", part="absent")
-    assert {node: found["canary"] for node, found in cluster.losses().items()} == {
-        node: found["canary"] for node, found in before.items()
-    }
+    assert cluster.gained(before) == NOTHING
 
 
 def test_a_campaign_gives_root_away_to_nobody(cluster: Cluster, before: Any) -> None:
+    cluster.reset()
     for user in cluster.users:
-        user.does("rm -f ~/.config; rm -rf ~/.ssh/*.kept")
         user.races(".config")
     given = {"model": "resnet50v1b", "nodes": "1", "gpus_per_node": "1"}
     campaign = cluster.scratch / "results" / "campaign"
     status, output = cluster.play("bench.yml", **given, campaign=str(campaign))
     for user in cluster.users:
         user.stops()
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
     assert status == 0, output
     assert not [path for path in campaign.rglob("*") if path.is_symlink()]
 
@@ -204,13 +207,12 @@ def test_root_starts_nothing_of_the_users_in_an_environment(cluster: Cluster, be
     activated = f'. /opt/dlperf/envs/mxnet/bin/activate; cd /opt/dlperf; python -c "{code}"'
     for node in NODES:
         assert cluster.lab.said(node, activated) == "/opt/dlperf/envs/mxnet"
-    assert cluster.losses() == before
+    assert cluster.gained(before) == NOTHING
 
 
 def test_decommissioning_removes_what_is_ours_and_nothing_that_a_link_leads_to(
     cluster: Cluster, before: Any
 ) -> None:
-    canary = {node: found["canary"] for node, found in before.items()}
     for user in cluster.users:
         user.races(".config", "runs")
     status, output = cluster.play("playbooks/decommission.yml", dlperf_remove_results=True)
@@ -218,9 +220,11 @@ def test_decommissioning_removes_what_is_ours_and_nothing_that_a_link_leads_to(
     assert "user dlperf is currently used by process" in output
     for user in cluster.users:
         user.stops()
+    cluster.reset()
     status, output = cluster.play("playbooks/decommission.yml", dlperf_remove_results=True)
     assert status == 0, output
     for node in NODES:
-        canary_now = losses(cluster.lab, node)["canary"]
-        assert canary_now == canary[node]
+        now = losses(cluster.lab, node)
+        assert now["canary"] == before[node]["canary"]
+        assert now["leaked"] == now["builder"] == []
         assert cluster.lab.ssh(node, "ls -d /opt/dlperf /home/dlperf; id dlperf").stdout == ""
