@@ -75,7 +75,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.module_utils.openpgp_key import dearmored
-from ansible.module_utils.trusted_path import distrust
+from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
 
 
@@ -195,7 +195,7 @@ class Node(object):
 
     def bring(self, entry):
         path, state, really = entry["path"], entry["state"], not self.module.check_mode
-        reason = distrust(os.path.dirname(path)) if os.geteuid() == 0 else None
+        reason = root_distrusts(os.path.dirname(path))
         if reason:
             self.module.fail_json(msg="%s: %s, so root does nothing there. Let nobody but root write it." % (path, reason))
         existed = os.path.lexists(path)

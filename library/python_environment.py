@@ -60,7 +60,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trusted_path import distrust
+from ansible.module_utils.trusted_path import root_distrusts
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
 
@@ -311,7 +311,7 @@ def main():
     os.umask(0o022)
     environment = Environment(module)
     for program in (module.params["interpreter"], module.params["uv"], os.path.join(module.params["path"], "bin/python")):
-        reason = distrust(program) if program and os.geteuid() == 0 else None
+        reason = root_distrusts(program)
         if reason:
             module.fail_json(
                 msg="%s: %s, so root does not start %s. Let nobody but root write it, or choose another one."
