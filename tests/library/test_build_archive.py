@@ -162,6 +162,17 @@ class TestWhatAnotherUserOwns:
         result = unpack(tmp_path, path=str(home / "prefix"))
         assert f"{home} belongs to user id 64321" in result["msg"]
 
+    def test_a_group_without_members_but_root_may_write(self, tmp_path: Path) -> None:
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        for group, trusted in ((1, False), (64321, True)):  # daemon has a user, the other none
+            os.chown(shared, 0, group)
+            shared.chmod(0o2775)
+            result = unpack(tmp_path, path=str(shared / "prefix"))
+            assert bool(result.get("changed")) == trusted
+            assert trusted or f"daemon may write {shared}" in result["msg"]
+        assert (shared / "prefix").stat().st_gid == 0
+
     def test_root_writes_and_removes_no_file_there(self, tmp_path: Path) -> None:
         etc = tmp_path / "etc"
         etc.mkdir()
