@@ -1,8 +1,8 @@
 """The command line: it and the other cli_* alone print and exit; cli_options has the options.
 
 Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
-standard error; 130 interrupted. Everything but typer is imported by the command that needs it,
-so that `--help` is instant.
+standard error; 130 interrupted, 143 and 129 ended by TERM and HUP. Everything but typer is
+imported by the command that needs it, so that `--help` is instant.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +24,10 @@ from .cli_bundle import bundle
 from .cli_compare import compare
 from .cli_doctor import doctor
 from .cli_history import history
-from .cli_options import AsJson, Inventories, Limit, chooses
+from .cli_options import AsJson, Inventories, Limit, Wait, chooses
 from .cli_report import report
 from .cli_results import history_of, print_summary, status, summarize
-from .errors import UserError
+from .errors import Stopped, UserError
 
 if TYPE_CHECKING:
     from .catalog import Catalog
@@ -56,6 +57,10 @@ class _Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else "output: "
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(2) from None
+        except Stopped as stopped:
+            name = signal.Signals(stopped.number).name
+            print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
+            raise typer.Exit(128 + stopped.number) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
@@ -66,7 +71,7 @@ app = typer.Typer(
     name="dlperf_runner",
     help="Run published deep-learning training benchmarks on a cluster, and compare.",
     epilog="Exit status: 0 all is well, 1 a run failed or is missing, 2 bad input or usage, "
-    "130 interrupted.",
+    "130 interrupted, 143 and 129 ended by TERM and HUP.",
     no_args_is_help=True,
     add_completion=AS_COMMAND,
     rich_markup_mode=None,
@@ -117,10 +122,12 @@ def plan(
         str,
         typer.Option("--resume", help="Only what is not done yet of this campaign.", metavar="DIR"),
     ] = "",
+    wait: Wait = "",
     as_json: AsJson = False,
 ) -> None:
     """Show every command that would run, per host, and run nothing."""
     from . import campaign as campaigns
+    from .choice import parse_wait
     from .plan import make_plan, plan_document
     from .report.plan_text import render
 
@@ -136,6 +143,7 @@ def plan(
     directory = resume or campaign
     if directory:
         document = {**document, "campaign": str(Path(directory).resolve())}
+        document["wait_s"] = parse_wait(wait)
     if as_json:
         _print_json(document)
     else:
@@ -155,14 +163,16 @@ def run(
     resume: Annotated[
         str, typer.Option("--resume", help="Go on with this campaign.", metavar="DIR")
     ] = "",
+    wait: Wait = "",
 ) -> None:
     """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
     from . import campaign as campaigns
-    from .choice import choice_options
+    from .choice import choice_options, parse_wait
     from .execute import execute
     from .plan import make_plan
 
     variables: dict[str, Any]
+    parse_wait(wait)
     if resume:
         directory = Path(resume).resolve()
         if not campaigns.remaining_plan(directory)["runs"]:
@@ -175,8 +185,7 @@ def run(
         directory = Path(campaign or campaigns.new_directory()).resolve()
         campaigns.refuse_taken(directory)
         variables = {**choice_options(choice), "parameters": choice.parameters}
-    if limit:
-        variables["limit"] = limit
+    variables |= {name: text for name, text in (("limit", limit), ("wait", wait)) if text}
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
     problems = execute(variables, inventories, directory)
     print_summary(directory, None, history_of(directory))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 import uuid
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 display = Display()
+STOP_S = 90  # as long as a supervisor may need: TERM, KILL, and what removes containers
 
 DOCUMENTATION = """
 action: benchmark_launch
@@ -44,10 +46,17 @@ class ActionModule(ActionBase):
         tells = boolean(arguments.get("progress", True))  # one node of a run does
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = time.monotonic()
+        if is_stopped():
+            return {"failed": True, "msg": "not launched, because its campaign was stopped"}
         try:
             while True:
+                if is_stopped():
+                    job |= {"stop": True, "wait_s": STOP_S}
                 result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
                 if result.get("failed") or result.get("unreachable") or result.get("skipped"):
+                    # The signal may have ended this call's ssh as well.
+                    if is_stopped() and not job.get("stop"):
+                        continue
                     return dict(result)
                 if result["finished"]:
                     break
@@ -84,6 +93,12 @@ class ActionModule(ActionBase):
             self._fetch(remote, log.with_name(PurePosixPath(remote).name))
         except AnsibleActionFail as error:
             display.warning(str(error))
+
+
+def is_stopped() -> bool:
+    """Whether a signal asked for the campaign's end (playbooks/callback_plugins)."""
+    stop = os.environ.get("DLPERF_STOP")
+    return stop is not None and Path(stop).exists()
 
 
 def write_whole(path: Path, text: str) -> None:
