@@ -131,6 +131,7 @@ def plan(
     from .plan import make_plan, plan_document
     from .report.plan_text import render
 
+    wait_s = parse_wait(wait)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
@@ -142,8 +143,8 @@ def plan(
             document = plan_document(choice, nodes, runs)
     directory = resume or campaign
     if directory:
-        document = {**document, "campaign": str(Path(directory).resolve())}
-        document["wait_s"] = parse_wait(wait)
+        where = str(Path(directory).resolve())
+        document = {**document, "campaign": where, "wait_s": wait_s}
     if as_json:
         _print_json(document)
     else:

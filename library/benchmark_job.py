@@ -214,7 +214,7 @@ def supervise(params, state_file, lease_file, log_file):
     write_whole(state_file, state)
     adopt_orphans()
     clean_up(params)  # what a launch left whose supervisor was killed
-    beside = Beside(params, environment({}))
+    beside = Beside(params, environment(params["env"]))
     state["started"] = time.time()
     reason = why_ended(params, state, lease_file, beside)
     try:

@@ -30,11 +30,12 @@ class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "campaign_stop"
+    holds = gives_back = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         if Path(playbook._file_name).name != "bench.yml":
             return
-        self.process, self.holds, self.gives_back = os.getpid(), False, False
+        self.process = os.getpid()
         self.stop = Path(constants.DEFAULT_LOCAL_TMP) / "stop"
         os.environ["DLPERF_STOP"] = str(self.stop)
         # One that is ignored (nohup, a job of a shell) stays so.
