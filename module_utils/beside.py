@@ -20,7 +20,7 @@ LOST = 3
 ORDINARY_USERS = range(1000, 65534)
 LEAST_CORES = 0.01
 # What another node is asked: to renew its lease, who asks, and its processes with their owners. GNU's touch takes the uptime.
-ASK = 'test -e {0} || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" {0}; '
+ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
 LIST = 'echo "$(id -u)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
 
 

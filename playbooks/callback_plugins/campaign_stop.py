@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -68,7 +69,8 @@ class CallbackModule(CallbackBase):
             drop_terminal()
         if self.holds and not self.stop.exists():
             self.stop.touch()
-            os.write(2, b"\nEnding the run under way and giving the nodes back; again: at once.\n")
+            with suppress(OSError):
+                os.write(2, b"\nEnding the run under way; another signal ends all at once.\n")
             return
         signal.signal(number, self.before[number])
         os.kill(self.process, number)
