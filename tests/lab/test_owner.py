@@ -35,11 +35,18 @@ def nodes(lab: Lab) -> Lab:
     return lab
 
 
+def hear_signals() -> None:
+    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def started(lab: Lab, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A command of the project, under way; ended at the test's end, whatever happens there."""
     process = subprocess.Popen(
         argv, cwd=PROJECT, env=lab.environment, text=True, start_new_session=True,
+        preexec_fn=hear_signals,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -79,10 +86,11 @@ def until(what: str, seconds: float, check: Any) -> float:
     return time.monotonic() - began
 
 
-def wait_for_training(lab: Lab, directory: Path) -> None:
+def wait_for_training(lab: Lab, directory: Path, process: subprocess.Popen[str]) -> None:
     """Until the run under way has printed a step, on both nodes."""
 
     def trains() -> bool:
+        assert process.poll() is None, process.communicate()
         logs = directory.glob("runs/*/*/progress.json")
         return any("Speed" in log.read_text() for log in logs)
 
@@ -126,7 +134,7 @@ def test_signal_ends_the_runner_its_playbook_and_the_ranks(
 ) -> None:
     directory = tmp_path / "campaign"
     with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
-        wait_for_training(nodes, directory)
+        wait_for_training(nodes, directory, process)
         process.send_signal(number)
         text, _ = process.communicate(timeout=END_S)
     assert process.returncode == status, text
@@ -144,7 +152,7 @@ def test_signal_ends_the_runner_its_playbook_and_the_ranks(
 def test_playbook_notices_that_its_runner_was_killed(nodes: Lab, tmp_path: Path) -> None:
     directory = tmp_path / "campaign"
     with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
-        wait_for_training(nodes, directory)
+        wait_for_training(nodes, directory, process)
         process.kill()
         process.wait()
     check_nothing_is_left(nodes, directory, END_S)
@@ -163,7 +171,7 @@ def playbook(directory: Path, **more: object) -> list[str]:
 def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> None:
     directory = tmp_path / "campaign"
     with started(nodes, *playbook(directory)) as process:
-        wait_for_training(nodes, directory)
+        wait_for_training(nodes, directory, process)
         process.send_signal(signal.SIGTERM)
         text, _ = process.communicate(timeout=END_S)
     assert process.returncode == 2, text
@@ -180,7 +188,7 @@ def test_lock_of_a_killed_playbook_is_taken_over_when_its_lease_has_run_out(
     directory = tmp_path / "campaign"
     lease = {"benchmark_run_lease_s": 20}
     with started(nodes, *playbook(directory, **lease)) as process:
-        wait_for_training(nodes, directory)
+        wait_for_training(nodes, directory, process)
         for pid in playbooks(directory):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -195,8 +203,8 @@ def test_lock_of_a_killed_playbook_is_taken_over_when_its_lease_has_run_out(
 
 def test_second_campaign_is_refused_or_waits(nodes: Lab, tmp_path: Path) -> None:
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    with started(nodes, *runner("run", *arguments_of_run(first))) as one:
-        wait_for_training(nodes, first)
+    with started(nodes, *runner("run", *arguments_of_run(first, iterations=200))) as one:
+        wait_for_training(nodes, first, one)
         refused = nodes.command(*runner("run", *arguments_of_run(second)))
         assert refused.returncode == 2, refused.stdout
         user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True)
@@ -268,7 +276,7 @@ def test_campaign_whose_lock_was_taken_away_stops(nodes: Lab, tmp_path: Path) ->
     """On the node on which nothing is launched: its supervisor is on the other one."""
     directory = tmp_path / "campaign"
     with started(nodes, *runner("run", *arguments_of_run(directory, iterations=400))) as process:
-        wait_for_training(nodes, directory)
+        wait_for_training(nodes, directory, process)
         nodes.said("node2", "rm /run/dlperf/lock /run/dlperf/lease.*")
         text, _ = process.communicate(timeout=120)
     assert process.returncode == 1, text

@@ -47,6 +47,12 @@ cli.main()
 """
 
 
+def hear_signals() -> None:
+    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
@@ -57,8 +63,9 @@ def test_signal_is_passed_on_and_told(
     directory = tmp_path / "a campaign"
     argv = [sys.executable, "-c", RUNNER, made, "run", "--nodes", "1", "--campaign", directory]
     process = subprocess.Popen(
-        argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+        argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=hear_signals,
+    )  # fmt: skip
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
