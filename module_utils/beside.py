@@ -17,7 +17,7 @@ from ansible.module_utils.node_lock import lease_path
 EVERY_S = 10
 SSH_S = 20
 LOST = 3
-ORDINARY_USERS = range(1000, 65534)
+ORDINARY_USERS = (1000, 65533)
 LEAST_CORES = 0.01
 # What another node is asked: to renew its lease, who asks, and its processes with their owners. GNU's touch takes the uptime.
 ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
@@ -113,7 +113,7 @@ class Beside(object):
         """Keep what ordinary users' processes have used, from the first look at each to the last."""
         self.first.setdefault(host, table)
         for key, row in table.items():
-            if row[1] in ORDINARY_USERS and is_other(key, row):
+            if ORDINARY_USERS[0] <= row[1] <= ORDINARY_USERS[1] and is_other(key, row):
                 used = self.seen.setdefault((host,) + key, [row[3], row[3], row])
                 used[1] = row[3]
 

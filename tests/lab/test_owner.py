@@ -46,7 +46,7 @@ def started(lab: Lab, *argv: str) -> Iterator[subprocess.Popen[str]]:
     """A command of the project, under way; ended at the test's end, whatever happens there."""
     process = subprocess.Popen(
         argv, cwd=PROJECT, env=lab.environment, text=True, start_new_session=True,
-        preexec_fn=hear_signals,
+        preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:

@@ -265,19 +265,18 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
     tmp_path: Path,
 ) -> None:
     other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
+    own = ["setpriv", "--reuid=4712", "--clear-groups", "setsid", "--fork", "--wait"]
     try:
-        own = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
-        code = own.replace("[sys", "['setsid', sys")
         burn = BURN.replace("20", "3")
-        result = call(tmp_path, sys.executable, "-c", code, burn, host="node1", wait_s=30)
+        result = call(tmp_path, *own, "/usr/bin/python3", "-c", burn, host="node1", wait_s=30)
     finally:
         other.kill()
         other.wait()
     assert result["exit_status"] == 0
-    assert [(p["host"], p["pid"], p["uid"]) for p in result["beside"]] == [
-        ("node1", other.pid, 4711)
-    ]
-    assert 0.1 < result["beside"][0]["cores"] <= 1.05
+    # This machine may have more users, whose processes are none of the test's.
+    seen = [process for process in result["beside"] if process["uid"] in (4711, 4712)]
+    assert [(p["host"], p["pid"], p["uid"]) for p in seen] == [("node1", other.pid, 4711)]
+    assert 0.02 < seen[0]["cores"] <= 1.05
 
 
 def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_signal_is_passed_on_and_told(
     argv = [sys.executable, "-c", RUNNER, made, "run", "--nodes", "1", "--campaign", directory]
     process = subprocess.Popen(
         argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        preexec_fn=hear_signals,
+        preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
     )  # fmt: skip
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
