@@ -14,7 +14,8 @@ description:
     connection. Every call waits for at most O(wait_s) seconds and tells whether it has ended.
   - The supervisor ends the command's whole process group when it runs longer than O(timeout_s), or
     when no call has asked for it during O(lease_s) seconds, so that a controller that went away
-    leaves no load on the cluster.
+    leaves no load on the cluster. So it does at once with O(stop), and when a node of the run is no longer O(lock)'s.
+  - Processes of others that compute beside the command are looked for, on this node and on O(hosts).
   - Standard output and standard error go to one log. Nothing of the command goes through a shell.
   - The command can write to O(directory). Only regular files of the user that runs the module are read there, never through a link
     or a FIFO.
@@ -42,6 +43,15 @@ options:
   timeout_s: {description: "Seconds after which the command is ended.", type: int, default: 3600}
   lease_s: {description: "Seconds without a call after which the command is ended.", type: int, default: 90}
   wait_s: {description: "Seconds that one call waits at most.", type: float, default: 5}
+  stop: {description: "End the command now; the call waits for its end.", type: bool, default: false}
+  lock:
+    description: C(directory), C(token) and C(lease_s) of the M(node_lock) under which this runs; its lease is renewed here by every call, and on
+      O(hosts) and O(idle) by the supervisor. Empty where there is none.
+    type: dict
+    default: {}
+  host: {description: "What this node is called in the result.", type: str, default: ""}
+  hosts: {description: "Nodes of the run on which nothing is launched, by name; their address for C(ssh).", type: dict, default: {}}
+  idle: {description: "Nodes that the campaign holds and the run does not use, in the same way.", type: dict, default: {}}
   tail_bytes: {description: "Bytes of the end of the log that are returned.", type: int, default: 4096}
   log_limit_mib: {description: "The largest log that may be fetched, in MiB.", type: int, default: 1024}
   telemetry_limit_mib: {description: "The largest file of telemetry that may be fetched, in MiB.", type: int, default: 256}
@@ -75,10 +85,15 @@ finished: {description: "Whether the command has ended.", type: bool, returned: 
 exit_status: {description: "Exit status; minus the signal's number if a signal ended it.", type: int, returned: when finished}
 started: {description: "Seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "Seconds since the epoch, by the node's clock.", type: float, returned: when finished}
-reason: {description: "Why the supervisor ended the command: V(timeout), V(lease) or empty.", type: str, returned: when finished}
+reason: {description: "Why the supervisor ended the command: V(timeout), V(lease), V(stopped), V(lock) or empty.", type: str, returned: when finished}
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Length of the log so far.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
+beside:
+  description: Processes of others that computed beside the command; C(host), C(pid), C(uid), C(command) and C(cores), used on average.
+  type: list
+  elements: dict
+  returned: when finished
 gpu_memory_mib:
   description: The most memory that each used device held, in MiB, by host and index of the device.
   type: dict
@@ -101,7 +116,9 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_text
+from ansible.module_utils.beside import Beside, adopt_orphans, descendants, local, processes
 from ansible.module_utils.gpu_memory import Sampler, file_names, signal_group
+from ansible.module_utils.node_lock import age, renew as renew_lock
 from ansible.module_utils.owned_file import OwnedFile, Refused, create, described, discard, size_and_end
 
 POLL_S = 0.05
@@ -210,17 +227,43 @@ def environment(extra):
     return base
 
 
+def end_descendants():
+    """What the command started in groups of its own, and left behind."""
+    for pid in descendants(processes(local()), os.getpid()) - set([os.getpid()]):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def why_ended(params, state, lease_file, beside):
+    """Why the command has to end now; empty where it may go on."""
+    now = time.time()
+    state["renewed"] = renewed(lease_file, state["renewed"])
+    if now - state["started"] > params["timeout_s"]:
+        return "timeout"
+    if state["renewed"] == 0:
+        return "stopped"
+    if now - state["renewed"] > params["lease_s"]:
+        return "lease"
+    lock = params["lock"]
+    return "lock" if beside.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
+
+
 def supervise(params, state_file, lease_file, log_file):
     """Run the command to its end, its time-out, or the end of the lease. Never returns."""
-    write_whole(state_file, {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()})
-    clean_up(params)  # what a launch left whose supervisor was killed
     state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
-    reason, process, lease = "", None, state["started"]
-    log = None
+    write_whole(state_file, state)
+    adopt_orphans()
+    clean_up(params)  # what a launch left whose supervisor was killed
+    beside = Beside(params, environment(params["env"]))
+    state["started"] = state["renewed"] = time.time()
+    reason = why_ended(params, state, lease_file, beside)
+    process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
         with open(os.devnull) as nothing:
-            process = subprocess.Popen(
+            process = None if reason else subprocess.Popen(
                 params["argv"],
                 stdin=nothing,
                 stdout=log,
@@ -229,33 +272,36 @@ def supervise(params, state_file, lease_file, log_file):
                 env=environment(params["env"]),
                 preexec_fn=os.setsid,
                 close_fds=True,
-            )
-        state["pid"] = process.pid
-        write_whole(state_file, state)
-        sampler = Sampler(params, environment(params["env"]), params["timeout_s"] + 2 * GRACE_S)
-        sampler.start()
-        while process.poll() is None:
-            sampler.poll()
-            now, lease = time.time(), renewed(lease_file, lease)
-            if now - state["started"] > params["timeout_s"]:
-                reason = "timeout"
-            elif now - lease > params["lease_s"]:
-                reason = "lease"
-            if reason:
-                end_group(process)
-                break
-            time.sleep(POLL_S)
-        signal_group(process.pid, signal.SIGKILL)  # what the command left behind in its group
-        state.update(sampler.result(), exit_status=process.returncode)
+            )  # fmt: skip
+        if process:
+            state["pid"] = process.pid
+            write_whole(state_file, state)
+            sampler = Sampler(params, environment(params["env"]), params["timeout_s"] + 2 * GRACE_S)
+            sampler.start()
+            while process.poll() is None:
+                sampler.poll()
+                beside.poll()
+                reason = why_ended(params, state, lease_file, beside)
+                if reason:
+                    end_group(process)
+                    break
+                time.sleep(POLL_S)
+            state.update(ended=time.time())
+            signal_group(process.pid, signal.SIGKILL)  # what the command left behind in its group
+            state.update(sampler.result(), exit_status=process.returncode)
+            state.update(beside.result())
+        else:
+            state.update(exit_status=125)
     except (IOError, OSError) as error:
         if process:
             end_group(process)
         if log:
             log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
         state.update(exit_status=127)
-    state.update(ended=time.time(), reason=reason)
+    state.setdefault("ended", time.time())
     clean_up(params)
-    state.update(finished=True)
+    end_descendants()
+    state.update(finished=True, reason=reason)
     write_whole(state_file, state)
     os._exit(0)
 
@@ -309,6 +355,11 @@ def main():
             "timeout_s": {"type": "int", "default": 3600},
             "lease_s": {"type": "int", "default": 90},
             "wait_s": {"type": "float", "default": 5.0},
+            "stop": {"type": "bool", "default": False},
+            "lock": {"type": "dict", "default": {}, "no_log": False},
+            "host": {"type": "str", "default": ""},
+            "hosts": {"type": "dict", "default": {}},
+            "idle": {"type": "dict", "default": {}},
             "tail_bytes": {"type": "int", "default": 4096},
             "log_limit_mib": {"type": "int", "default": 1024},
             "telemetry_limit_mib": {"type": "int", "default": 256},
@@ -367,8 +418,13 @@ def follow(module, directory, state_file, lease_file, log_file):
         lost(module, state_file, lease_file)
     else:
         renew(lease_file)
+    if params["stop"]:
+        os.utime(lease_file, (0, 0))
+    if params["lock"]:
+        renew_lock(params["lock"]["directory"], params["lock"]["token"])
 
-    deadline = time.time() + params["wait_s"]
+    began = time.time()
+    deadline = began + params["wait_s"]
     while True:
         state = read_state(state_file)
         if state is None or state["launch"] != params["launch"]:
@@ -385,7 +441,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "gpu_memory_mib")
+    keys = ("exit_status", "started", "ended", "reason", "beside", "gpu_memory_mib")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

@@ -13,6 +13,7 @@ what is done.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -145,6 +146,23 @@ def is_done(directory: Path, run: Mapping[str, Any]) -> bool:
     outcome = read_record(directory, run).get("outcome")
     log = run_directory(directory, run) / str(run["log_name"])
     return isinstance(outcome, dict) and outcome.get("status") == "done" and log.is_file()
+
+
+def is_cut_off(outcome: Mapping[str, Any]) -> bool:
+    """Whether a run that stands as running has lost the controller that would say how it ended;
+    known on that controller only."""
+    controller = outcome.get("controller")
+    if outcome.get("status") != "running" or not isinstance(controller, dict):
+        return False
+    if controller.get("host") != socket.gethostname() or not isinstance(controller["pid"], int):
+        return False
+    try:
+        os.kill(controller["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def remaining_plan(directory: Path) -> dict[str, Any]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UserError
+from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 REFRESH_S = 0.5
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -35,6 +39,9 @@ class Playbook:
     unreachable: list[str] = field(default_factory=list)
     status: str = "starting"
     cancelled: threading.Event = field(default_factory=threading.Event)
+    signal: int | None = None  # the one that asked for its end
+    pid_file: Path | None = None  # where the playbook says its process
+    is_told: bool = False
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
         """Keep the output as it would stand on a terminal, and each task that failed."""
@@ -51,6 +58,48 @@ class Playbook:
             self.unreachable.append(f"{data.get('host')}: {result.get('msg', 'unreachable')}")
         return False  # nothing is kept on disk: the campaign's own files hold what matters
 
+    def on_signal(self, number: int, _: FrameType | None) -> None:
+        """The first signal lets the playbook end in order, the second one ends it."""
+        if number == signal.SIGHUP:
+            _drop_terminal()
+        if self.signal is None:
+            self.signal = number
+        else:
+            self.cancelled.set()
+
+    def pass_signal_on(self) -> None:
+        """Tell the playbook, once, and as soon as there is one."""
+        if self.signal is None or self.is_told or self.pid_file is None:
+            return
+        with suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            os.kill(int(self.pid_file.read_text()), signal.SIGTERM)
+            self.is_told = True
+
+
+@contextmanager
+def signals_to(state: Playbook) -> Iterator[None]:
+    """Give the signals that end this process to the playbook; those that are ignored stay so."""
+    before = {
+        number: signal.signal(number, state.on_signal)
+        for number in SIGNALS
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _drop_terminal() -> None:
+    """Writing to a terminal that is gone is an error."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in _TERMINAL:
+        os.dup2(nothing, descriptor)
+
+
+_TERMINAL = [descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor)]
+
 
 def run_playbook(
     playbook: str,
@@ -64,6 +113,7 @@ def run_playbook(
     import ansible_runner
 
     with tempfile.TemporaryDirectory(prefix="dlperf-runner-") as private:
+        state.pid_file = Path(private) / "playbook.pid"
         result = ansible_runner.run(
             private_data_dir=private,
             project_dir=str(project()),
@@ -74,6 +124,10 @@ def run_playbook(
             envvars={
                 "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
+                # ansible-runner has plugins of its own, for which it sets this.
+                "ANSIBLE_CALLBACK_PLUGINS": str(project() / "playbooks/callback_plugins"),
+                "DLPERF_RUNNER_PID": str(os.getpid()),
+                "DLPERF_PID_FILE": str(state.pid_file),
                 # ansible-playbook stands beside the interpreter, activated or not.
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             },
@@ -123,8 +177,9 @@ def execute(variables: Mapping[str, Any], inventories: Sequence[str], campaign: 
 
     Returns what went wrong beside the runs themselves, a sentence each.
 
-    `variables` are the options of bench.yml. Ctrl-C stops the playbook; the nodes end what they
-    run by themselves when nobody asks for it any more (see benchmark_job).
+    `variables` are the options of bench.yml. INT, TERM and HUP let it end the run under way and
+    give the nodes back, then raise Stopped; a second one ends it at once, and the nodes end what
+    they run by themselves when nobody asks for it any more (see benchmark_job).
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -146,15 +201,16 @@ def execute(variables: Mapping[str, Any], inventories: Sequence[str], campaign: 
         *columns, console=console, disable=not console.is_terminal, refresh_per_second=2
     ) as progress:
         bar = progress.add_task("making the nodes ready", total=None)
-        worker.start()
-        try:
+        with signals_to(state):
+            worker.start()
             while worker.is_alive():
                 worker.join(REFRESH_S)
+                state.pass_signal_on()
                 show(campaign, progress, bar)
-        except KeyboardInterrupt:
-            state.cancelled.set()
-            worker.join()
-            raise
+    if state.signal is not None:
+        made = (campaign / "campaign.json").is_file()
+        again = f"resume with: python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
+        raise Stopped(state.signal, again if made else "nothing was run")
     runs = outcomes(campaign)
     begun = any(run.get("status") in ("done", "failed") for run in runs.values())
     if not begun and (state.problems or state.unreachable or state.status != "successful"):

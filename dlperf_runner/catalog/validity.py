@@ -27,6 +27,7 @@ class ValidityRules(Entry):
     most_ecc_uncorrected: CountOrNone
     xids: tuple[int, ...]
     most_foreign_processes: CountOrNone
+    most_cores_beside: Share | None = None  # campaigns of older versions fix none
     most_loss_rise: Share
     wrong_interfaces: tuple[str, ...]
 

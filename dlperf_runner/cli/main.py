@@ -1,13 +1,15 @@
 """The command line: it and the other cli_* alone print and exit; cli_options has the options.
 
 Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
-standard error; 130 interrupted. Everything but typer is imported by the command that needs it,
-so that `--help` is instant.
+standard error; 130 interrupted, 143 and 129 ended by TERM and HUP. Everything but typer is
+imported by the command that needs it, so that `--help` is instant.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,14 +19,14 @@ import typer
 from typer.core import TyperGroup
 
 from .. import __version__
-from ..core.errors import UserError
+from ..core.errors import Stopped, UserError
 from . import playbooks
 from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
 from .history import history
-from .options import AsJson, Inventories, Limit, chooses, print_json
+from .options import AsJson, Inventories, Limit, Wait, chooses, print_json
 from .report import report
 from .results import history_of, print_summary, status, summarize
 
@@ -42,6 +44,7 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
     *("decommission", "summarize", "compare", "report", "history", "list", "source"),
+    "container-command",
 )
 
 
@@ -74,6 +77,10 @@ class _Commands(TyperGroup):
             where = f"{error.filename}: " if error.filename else "output: "
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(2) from None
+        except Stopped as stopped:
+            name = signal.Signals(stopped.number).name
+            print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
+            raise typer.Exit(128 + stopped.number) from None
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
@@ -84,7 +91,7 @@ app = typer.Typer(
     name="dlperf_runner",
     help="Run published deep-learning training benchmarks on a cluster, and compare.",
     epilog="Exit status: 0 all is well, 1 a run failed or is missing, 2 bad input or usage, "
-    "130 interrupted.",
+    "130 interrupted, 143 and 129 ended by TERM and HUP.",
     no_args_is_help=True,
     add_completion=AS_COMMAND,
     rich_markup_mode=None,
@@ -140,13 +147,16 @@ def plan(
         str,
         typer.Option("--resume", help="Only what is not done yet of this campaign.", metavar="DIR"),
     ] = "",
+    wait: Wait = "",
     as_json: AsJson = False,
 ) -> None:
     """Show every command that would run, per host, and run nothing."""
     from ..campaign import directory as campaigns
+    from ..plan.choice import parse_wait
     from ..plan.make import make_plan, plan_document
     from ..report.plan_text import render
 
+    wait_s = parse_wait(wait)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
@@ -158,7 +168,8 @@ def plan(
             document = plan_document(choice, nodes, runs)
     directory = resume or campaign
     if directory:
-        document = {**document, "campaign": str(Path(directory).resolve())}
+        where = str(Path(directory).resolve())
+        document = {**document, "campaign": where, "wait_s": wait_s}
     if as_json:
         print_json(document)
     else:
@@ -178,14 +189,16 @@ def run(
     resume: Annotated[
         str, typer.Option("--resume", help="Go on with this campaign.", metavar="DIR")
     ] = "",
+    wait: Wait = "",
 ) -> None:
     """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
     from ..campaign import directory as campaigns
     from ..campaign.execute import execute
-    from ..plan.choice import choice_options
+    from ..plan.choice import choice_options, parse_wait
     from ..plan.make import make_plan
 
     variables: dict[str, Any]
+    parse_wait(wait)
     if resume:
         directory = Path(resume).resolve()
         if not campaigns.remaining_plan(directory)["runs"]:
@@ -198,8 +211,7 @@ def run(
         directory = Path(campaign or campaigns.new_directory()).resolve()
         campaigns.refuse_taken(directory)
         variables = {**choice_options(choice), "parameters": choice.parameters}
-    if limit:
-        variables["limit"] = limit
+    variables |= {name: text for name, text in (("limit", limit), ("wait", wait)) if text}
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
     problems = execute(variables, inventories, directory)
     print_summary(directory, None, history_of(directory))
@@ -274,6 +286,16 @@ def prepare(
         print_json({**asdict(prepared), "path": str(prepared.path)})
     else:
         print(prepared.path)
+
+
+@app.command("container-command", hidden=True)
+def container_command() -> None:
+    """Print the command of a proof in containers, for the role container: JSON in, JSON out."""
+    from dataclasses import asdict
+
+    from ..plan.containers import proof_command
+
+    print_json(asdict(proof_command(**json.load(sys.stdin))))
 
 
 def _catalog() -> Catalog:

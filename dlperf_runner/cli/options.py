@@ -52,6 +52,16 @@ Limit = Annotated[
         "--limit", "-l", help="Only these hosts, as Ansible takes it.", show_default=False
     ),
 ]
+Wait = Annotated[
+    str,
+    typer.Option(
+        "--wait",
+        help="Wait so long for nodes that another campaign holds, as 90s, 30m or 2h;"
+        " default: refuse at once.",
+        metavar="TIME",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

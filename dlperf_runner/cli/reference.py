@@ -26,7 +26,7 @@ and names of the catalogue after `dlperf --install-completion`.
 | 0 | all is well |
 | 1 | a negative answer: a run failed or is missing, a node is not fit, a case is slower than allowed, something of a bundle could not be had, or what is recorded is not what the logs say |
 | 2 | bad input or usage, told on standard error: where, what was expected, what was found; also where a log could not be believed (all others are counted) |
-| 130 | interrupted |
+| 130, 143, 129 | interrupted (Ctrl-C), ended by TERM, by HUP; `run` has ended its run on the nodes, and says how to resume |
 
 Tables are as wide as the terminal (80 columns where there is none: `COLUMNS=200` sets another width). Colours and
 progress bars are for terminals only, and no colours where `NO_COLOR` is set. `--json` prints the same for programs.

@@ -127,6 +127,9 @@ def status(
     from ..report.terminal import coloured
 
     records = campaigns.read_records(directory)
+    for record in records:
+        if campaigns.is_cut_off(record["outcome"]):
+            record["outcome"] |= {"status": "cut off", "message": "its controller ended"}
     left = [record for record in records if not campaigns.is_done(directory, record)]
     done = len(records) - len(left)
     if as_json:

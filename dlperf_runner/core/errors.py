@@ -42,6 +42,15 @@ class UserError(Exception):
         return f"{text}\n  {self.hint}" if self.hint else text
 
 
+class Stopped(Exception):  # noqa: N818  nothing went wrong
+    """A signal ended what was under way, in order; `hint` says how to go on."""
+
+    def __init__(self, number: int, hint: str) -> None:
+        super().__init__(number, hint)
+        self.number = number
+        self.hint = hint
+
+
 def _again(problem: str, *rest: str | None) -> UserError:
     names = ("where", "expected", "found", "hint")
     return UserError(problem, **dict(zip(names, rest, strict=True)))

@@ -9,6 +9,7 @@ from ..core.errors import UserError
 from ..core.node import ENGINES
 
 SOURCE_NAMES = ("builtin", "upstream")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,19 @@ def choice_options(choice: Choice) -> dict[str, str]:
         is_list = isinstance(value, list | tuple)
         options[name] = ",".join(str(item) for item in value) if is_list else str(value)
     return options
+
+
+def parse_wait(text: str) -> int:
+    """Seconds of a text such as 90s, 30m or 2h; 0 of an empty one."""
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    if not unit:
+        return 0
+    # More than six digits are no time that anybody waits.
+    if unit in _SECONDS and number.isascii() and number.isdigit() and len(number) <= 6:
+        return int(number) * _SECONDS[unit]
+    raise UserError(
+        "this is no time to wait", where="--wait", expected="90s, 30m or 2h", found=repr(text)
+    )
 
 
 def option_name(name: str) -> str:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from .. import launchers
 from ..core.case import Command
 from ..core.errors import UserError
+from ..core.node import Node
 
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
     from ..catalog.stack import Stack
-    from ..core.node import Node
 
 # Placed by roles/container; in the containers of a run on several nodes at the same path.
 REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
@@ -209,3 +210,38 @@ def container_name(run: str) -> str:
 
 def _start(engine: str, more: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _START[engine].format(more=more), engine)
+
+
+def proof_command(
+    name: str,
+    hosts: Sequence[str],
+    reference: str,
+    user: str,
+    interface: str,
+    mpirun: str,
+    mpirun_args: Sequence[str],
+    argv: Sequence[str],
+) -> Command:
+    """The command by which provisioning proves an image of podman: `argv` twice by mpirun, on two
+    hosts or on one and the same; without mpirun once."""
+    nodes = tuple(
+        Node(
+            name=host,
+            address=host,
+            devices_per_node=len(hosts),
+            accelerator="cpu",
+            stack="",
+            interface=interface,
+            user=user,
+            mpirun=mpirun,
+            mpirun_args=tuple(mpirun_args),
+        )
+        for host in dict.fromkeys(hosts)
+    )
+    image = Image("podman", reference, argv[0])
+    program = launchers.Program(
+        argv=tuple(argv), gpus_per_node=len(hosts) // len(nodes), on_gpu=False, cwd="/"
+    )
+    launcher = "mpirun" if mpirun else "single_process"
+    (command,) = launchers.launch(launcher, program, inside(nodes, image))
+    return enclose(command, image, nodes, name)

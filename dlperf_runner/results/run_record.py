@@ -44,6 +44,16 @@ class Known:
 
 
 @dataclass(frozen=True)
+class OtherProcess:
+    """A process of somebody else that computed on a node of a run; cores on average."""
+
+    host: str
+    uid: int
+    command: str
+    cores: float
+
+
+@dataclass(frozen=True)
 class FoundRun:
     """A run, and the log that is to tell its speed; `why_not` says why there is none to read."""
 
@@ -69,6 +79,7 @@ class FoundRun:
     # What the rules of validity look at: its devices by host, and what the plan tells NCCL.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
+    beside: tuple[OtherProcess, ...] = ()
     rules: ValidityRules | None = None
 
     @property
@@ -126,6 +137,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         why_not=_why_not(outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
+        beside=_beside(outcome),
     )
 
 
@@ -178,6 +190,19 @@ def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], .
         (str(host), tuple(int(name) for name in devices if str(name).isdecimal()))
         for host, devices in (hosts.items() if isinstance(hosts, dict) else ())
         if isinstance(devices, dict)
+    )
+
+
+def _beside(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
+    """The processes that the supervisors saw; what cannot be read is left out."""
+    found = outcome.get("beside")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return tuple(
+        OtherProcess(str(row["host"]), row["uid"], str(row["command"]), float(row["cores"]))
+        for row in rows
+        if {"host", "command"} <= set(row)
+        and isinstance(row.get("uid"), int)
+        and isinstance(row.get("cores"), int | float)
     )
 
 

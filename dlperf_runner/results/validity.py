@@ -59,7 +59,7 @@ def judge(
     run: FoundRun, steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
 ) -> Verdict:
     """The verdict on a run whose log was believed; its losses are by step."""
-    reasons = list(_about_losses(steps, losses, rules))
+    reasons = [*_about_losses(steps, losses, rules), *_about_cores(run, rules)]
     if run.accelerator in (None, "cpu") or run.expected_by != "the plan":
         return Verdict(tuple(reasons))
     not_judged: list[str] = []
@@ -97,6 +97,19 @@ def _about_losses(
     first, last = (median(loss for _, loss in part) for part in (told[:size], told[-size:]))
     if 0 < first < last / (1 + rules.most_loss_rise):
         yield f"the loss rises from {first:g} to {last:g}"
+
+
+# ---- what ran beside it
+
+
+def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
+    """What its supervisors saw of others on each host (module_utils/beside.py)."""
+    for host in dict.fromkeys(process.host for process in run.beside):
+        others = [process for process in run.beside if process.host == host]
+        cores = sum(process.cores for process in others)
+        if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
+            most = max(others, key=lambda process: process.cores)
+            yield f"{host}: {most.command} of user {most.uid} ran beside it ({cores:.2f} cores)"
 
 
 # ---- the devices

@@ -184,11 +184,12 @@ def test_log_that_is_refused_fails_the_run(tmp_path: Path, instead: str, why: st
 
 
 def test_log_that_shrinks_while_it_is_fetched_fails_the_run(tmp_path: Path) -> None:
-    """A process that outlives the run empties the log as soon as a part of it has come."""
+    """Another process of the user empties the log as soon as a part of it has come."""
     part = tmp_path / "campaign/runs/case/r1/train.log.part"
-    waits = f"until test -s {part}; do sleep 0.01; done; : > train.log"
-    script = f"head -c 100000000 /dev/zero; setsid sh -c '{waits}' > /dev/null 2>&1 &"
-    run = run_on_cpu(tmp_path, script)
+    waits = "until test -s $1; do sleep .01; done; find $2 -name train.log -exec truncate -s0 {} +"
+    with subprocess.Popen(["sh", "-c", waits, "sh", part, tmp_path / "nodes"]) as other:
+        run = run_on_cpu(tmp_path, "head -c 100000000 /dev/zero")
+        other.wait(timeout=60)
     assert "train.log was truncated while it was read" in outcome(run, "failed")["message"]
     assert [path.name for path in run.iterdir()] == ["run.json"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -295,3 +296,28 @@ def test_resuming_what_is_done_only_summarizes(
     (place / "run.json").write_text(json.dumps(record))
     (place / run["log_name"]).write_text("")
     assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
+
+
+def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
+    (run,) = json.loads(call("plan", *arguments).out)["runs"]
+    path = tmp_path / "c" / "runs" / run["id"] / "run.json"
+    record = json.loads(path.read_text())
+    gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
+    record["outcome"] |= {"status": "running", "controller": gone}
+    path.write_text(json.dumps(record))
+    found = call("status", str(tmp_path / "c"), status=1).out
+    assert f"{run['id']}  cut off: its controller ended" in found
+
+
+def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: Path) -> None:
+    for command in ("run", "plan"):
+        where = str(tmp_path / command)
+        found = call(command, "--nodes", "1", "--wait", "soon", "--campaign", where, status=2)
+        assert (
+            "--wait: this is no time to wait (expected 90s, 30m or 2h, found 'soon')" in found.err
+        )
+        assert not (tmp_path / command).exists()
+    arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
+    assert json.loads(call(*arguments, "--wait", "30m").out)["wait_s"] == 1800
+    assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())

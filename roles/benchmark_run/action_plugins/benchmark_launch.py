@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import time
 import uuid
@@ -26,6 +27,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 display = Display()
+STOP_S = 90  # as long as a supervisor may need: TERM, KILL, and what removes containers
 
 DOCUMENTATION = """
 action: benchmark_launch
@@ -40,6 +42,7 @@ options:
 
 PART = 16 << 20  # bytes of a file that one module run returns
 OVERDUE_S = 300  # what a node takes at most to end a command and to clean up
+REASONS = ("", "timeout", "lease", "stopped", "lock")
 KINDS = ("telemetry", "processes", "xid")
 TAIL = 4096
 # What Ansible and people are told of a module that failed; the rest of its answer is not believed.
@@ -71,10 +74,17 @@ class ActionModule(ActionBase):
         tells = boolean(arguments.get("progress", True))  # one node of a run does
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = time.monotonic()
+        if is_stopped():
+            return {"failed": True, "msg": "not launched, because its campaign was stopped"}
         try:
             while True:
+                if is_stopped():
+                    job |= {"stop": True, "wait_s": STOP_S}
                 result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
                 if result.get("failed") or result.get("unreachable") or result.get("skipped"):
+                    # The signal may have ended this call's ssh as well.
+                    if is_stopped() and not job.get("stop"):
+                        continue
                     return {key: result[key] for key in TOLD if key in result}
                 tail = str(result.get("tail", ""))[-TAIL:]
                 if result.get("finished"):
@@ -115,13 +125,25 @@ def failed(message: str) -> dict[str, Any]:
 def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
     """What is known of a command that has ended, each value of the type that it must have."""
     exit_status, reason = result.get("exit_status"), result.get("reason")
-    if not isinstance(exit_status, int) or reason not in ("", "timeout", "lease"):
+    if not isinstance(exit_status, int) or reason not in REASONS:
         raise UnfitError(f"exit status {exit_status!r:.40}, reason {reason!r:.40}")
     times = {key: float(result[key]) for key in ("started", "ended") if key in result}
     if len(times) != 2 or not all(0 <= seconds < 1e11 for seconds in times.values()):
         raise UnfitError(f"no time of start and end: {times}")
     found = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
     found |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
+    # What else computed on the nodes meanwhile, by the kernel's account of each process.
+    beside = [
+        {
+            "host": str(process["host"])[:200],
+            "pid": int(process["pid"]),
+            "uid": int(process["uid"]),
+            "command": printable(process["command"], 100),
+            "cores": float(process["cores"]),
+        }
+        for process in result.get("beside") or ()
+    ]
+    found |= {"beside": beside} if beside else {}
     memory = result.get("gpu_memory_mib")
     if memory is not None:
         found["gpu_memory_mib"] = {
@@ -207,6 +229,12 @@ def store(pieces: Iterator[bytes], expected: object, destination: Path) -> str:
     finally:
         partial.unlink(missing_ok=True)
     return digest.hexdigest()
+
+
+def is_stopped() -> bool:
+    """Whether a signal asked for the campaign's end (playbooks/callback_plugins)."""
+    stop = os.environ.get("DLPERF_STOP")
+    return stop is not None and Path(stop).exists()
 
 
 def write_whole(path: Path, text: str) -> None:

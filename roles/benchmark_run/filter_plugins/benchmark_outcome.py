@@ -24,6 +24,10 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         return f"{host}: ended after its time-out of {timeout_s} s"
     if job.get("reason") == "lease":
         return f"{host}: ended because no controller asked for it any more"
+    if job.get("reason") == "stopped":
+        return f"{host}: stopped, because its campaign was"
+    if job.get("reason") == "lock":
+        return f"{host}: ended because another campaign took one of its nodes"
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"
@@ -66,6 +70,9 @@ def benchmark_outcome(
         memory.update(job.get("gpu_memory_mib") or {})
     if memory:
         outcome["gpu_memory_mib"] = memory
+    beside = [process for job in jobs.values() for process in job.get("beside") or ()]
+    if beside:
+        outcome["beside"] = beside
     if "log_sha256" in first:
         outcome["log_sha256"] = first["log_sha256"]
     return outcome
