@@ -1,20 +1,16 @@
-"""The manifest: every file of a mirror folder, with its digest and the reason for its being there.
+"""The manifest: every file of a mirror folder, its digest, and why it is there.
 
-It is written last, so a folder that has one was whole at that moment.
+It is written last, so a folder with a manifest was complete at that moment.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlperf_runner.errors import UserError
+from .files import digests, write_whole
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -22,7 +18,7 @@ NAME = "manifest.json"
 
 @dataclass(frozen=True)
 class Item:
-    """One file. `wanted_by` are the roles or environments that lead to it, `why` is one way."""
+    """One file. `wanted_by`: the roles or environments that need it; `why`: one chain to it."""
 
     path: str
     kind: str
@@ -36,13 +32,29 @@ class Item:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What the folder lacks, as an environment that the suite cannot have, and the reason."""
+    """What the folder lacks (an environment, a package, a file), and the reason."""
 
     environment: str
     reason: str
 
     def __str__(self) -> str:
         return f"{self.environment}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What could not be fetched, and what the operator can do about it. `reason` is a predicate:
+    "is not at ..."."""
+
+    name: str
+    wanted_by: str
+    source: str
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.name}, for {self.wanted_by}\n  from {self.source}\n  it {self.reason}"
+        return f"{text}\n  {self.remedy}" if self.remedy else text
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Manifest:
 
 
 def read(folder: Path, name: str = NAME) -> Manifest | None:
-    """The folder's manifest; None where there is none that this version wrote whole."""
+    """The folder's manifest; None if there is none, or none that this version can read."""
     try:
         document = json.loads((folder / name).read_text(encoding="utf-8"))
         if document.pop("format") != FORMAT:
@@ -87,47 +99,8 @@ def write(folder: Path, manifest: Manifest, name: str = NAME) -> None:
     write_whole(folder / name, text.encode())
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write under a temporary name, then rename, so that nobody reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def move_verified(source: Path, target: Path, sha256: str) -> None:
-    """Put what was fetched at its place, if it is what was promised."""
-    found = digest(source) if source.is_file() else "no file"
-    if found != sha256:
-        source.unlink(missing_ok=True)
-        raise UserError(
-            f"{target.name} is not what was promised",
-            expected=f"sha256 {sha256}",
-            found=found,
-            hint="run it again: it will be fetched anew",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.chmod(0o644)
-    source.replace(target)
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def digests(folder: Path, paths: Iterable[str]) -> dict[str, str]:
-    """sha256 of those of the files that exist, read on all cores (hashing releases the GIL)."""
-    existing = [path for path in paths if (folder / path).is_file()]
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return dict(zip(existing, pool.map(lambda p: digest(folder / p), existing), strict=True))
-
-
 def damaged(folder: Path, manifest: Manifest) -> tuple[str, ...]:
-    """Paths of files that are missing, or are not what the manifest says."""
+    """Paths of files that are missing or differ from the manifest."""
     right_size = [item for item in manifest.files if _size(folder / item.path) == item.size]
     found = digests(folder, (item.path for item in right_size))
     return tuple(i.path for i in manifest.files if found.get(i.path) != i.sha256)
