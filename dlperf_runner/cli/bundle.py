@@ -1,38 +1,32 @@
-"""The command `bundle`: the mirror folder of sites without a way out."""
+"""The command `bundle`: makes the mirror folder for air-gapped sites."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.errors import UserError
-from .completion import completes
-from .options import AsJson
+from .options import AsJson, print_json
 
 if TYPE_CHECKING:
-    from ..bundle.mirror import Outcome
-    from ..bundle.needs import Needs
-    from ..bundle.settings import Settings
-    from ..bundle.vendor_fetch import Outcome as Vendors
-    from ..catalog.stack import Stack
+    from ..bundle.mirror import Outcome, WithVendors
+    from ..bundle.vendor.indexes_and_files import Outcome as Vendors
 
 
 def bundle(
     stack: Annotated[
-        str,
-        typer.Option("--stack", help="A stack.", metavar="NAME", autocompletion=completes("stack")),
+        str, typer.Option("--stack", help="The nodes' stack.", metavar="NAME")
     ] = "cpu",
     suite: Annotated[
         str,
         typer.Option(
             "--suite",
-            help="The nodes' Debian or Ubuntu release; default: the stack's first.",
+            help="Debian or Ubuntu release of the nodes; default: the stack's first.",
             metavar="NAME",
             show_default=False,
         ),
@@ -41,9 +35,8 @@ def bundle(
         str,
         typer.Option(
             "--framework",
-            help="Only the environments of these; default: of all that have one for the stack.",
+            help="Only the environments of these frameworks; default: all that the stack has.",
             metavar="NAME[,NAME]",
-            autocompletion=completes("framework"),
             show_default=False,
         ),
     ] = "",
@@ -51,8 +44,8 @@ def bundle(
         str,
         typer.Option(
             "--python",
-            help="Version of the nodes' python_env_interpreter; default: of the stack's Python, or"
-            " the release's.",
+            help="Version of the nodes' python_env_interpreter; default: the stack's, or that of"
+            " the release.",
             metavar="X.Y",
             show_default=False,
         ),
@@ -67,8 +60,8 @@ def bundle(
         str,
         typer.Option(
             "--debian-mirror",
-            help="A mirror of the distribution, Debian or Ubuntu; default: where this machine has"
-            " its own packages, if it has the same one, else the official archive.",
+            help="A mirror of Debian or Ubuntu; default: the archive that this machine uses, if it"
+            " runs the same distribution, else the official one.",
             metavar="URL",
             show_default=False,
         ),
@@ -77,7 +70,7 @@ def bundle(
         str,
         typer.Option(
             "--debian-security-mirror",
-            help="Its security updates; default: where --debian-mirror should have them.",
+            help="Its security updates; default: their usual place beside --debian-mirror.",
             metavar="URL",
             show_default=False,
         ),
@@ -86,8 +79,8 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--package",
-            help="A further package of the distribution, as the linux-headers-VERSION of the"
-            " nodes' kernel; may be repeated.",
+            help="A further package of the distribution, like linux-headers-VERSION for the nodes'"
+            " kernel; may be repeated.",
             metavar="NAME",
         ),
     ] = None,
@@ -95,8 +88,8 @@ def bundle(
         str,
         typer.Option(
             "--vendor-mirror",
-            help="A copy of what vendors have at https://<host>/<path>, as <host>/<path>; default:"
-            " the vendors.",
+            help="A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
+            " default: the vendors themselves.",
             metavar="URL|DIR",
             show_default=False,
         ),
@@ -105,7 +98,7 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--vendor-key",
-            help="Fingerprint of a repository that its mirror signs anew; may be repeated.",
+            help="Fingerprint of a repository that the mirror signs anew; may be repeated.",
             metavar="REPOSITORY=FINGERPRINT",
         ),
     ] = None,
@@ -121,21 +114,22 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--file",
-            help="A vendor's file that is here, by the role's variable; may be repeated.",
+            help="A vendor's file on this machine, by the role's variable; may be repeated.",
             metavar="VARIABLE=PATH",
         ),
     ] = None,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Look for newer packages in the archive.")
-    ] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Look for newer packages.")] = False,
     list_only: Annotated[
-        bool, typer.Option("--list", help="Only show what would be in it.")
+        bool, typer.Option("--list", help="Only list what the folder would contain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the mirror folder from which nodes without a way out install. For a stack with GPUs it
-    has what vendors publish, too; what could not be had is named, and the exit status is 1 then."""
-    from ..bundle import mirror, vendor
+    """Make the mirror folder from which nodes install offline. For a stack with GPUs it also has
+    what vendors publish. The exit status is 1 if something could not be fetched; the output names
+    it."""
+    from ..bundle import listing, mirror
+    from ..bundle.vendor import indexes_and_files
+    from ..bundle.vendor.release_tables import wanted
     from ..catalog.reader import load_catalog
     from ..plan.choice import parse_choice
     from ..report.text import table
@@ -145,17 +139,15 @@ def bundle(
     chosen = catalog.stack(stack, "--stack")
     suite = suite or next(iter(chosen.suites), "")
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
-    has_vendors = chosen.accelerator == "gpu" or bool(vendor.wanted(chosen, suite))
+    has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))
     if not has_vendors:
         _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
     elif list_only:
-        rows = vendor.listing(catalog, chosen, suite, further)
-        _print_listing(vendor.COLUMNS, rows, vendor.as_text(rows), as_json)
+        entries = listing.of_stack(catalog, chosen, suite, further)
+        _print_listing(listing.COLUMNS, entries, listing.as_text(entries), as_json)
         return
     folder = output or mirror.default_output(stack, suite)
     frameworks = parse_choice({"framework": framework}).framework
-    if has_vendors:
-        vendor.require_suite(chosen, suite)
     sources = (debian_mirror or None, debian_security_mirror or None)
     needs, settings = mirror.choose(
         stack, suite, folder, *sources, refresh, frameworks, python, further
@@ -163,82 +155,53 @@ def bundle(
     for skipped in needs.skipped:
         _say(f"left out: {skipped}")
     if has_vendors:
-        _with_vendors(chosen, needs, settings, vendor_mirror, given, as_json)
-        return
-    if list_only:
-        columns, names = ("kind", "name", "wanted by"), mirror.listing(needs)
+        pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
+        keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
+        of_vendors = indexes_and_files.Settings(
+            folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
+        )
+        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, _say)
+        _print_with_vendors(folder, both, as_json)
+        if both.missing:
+            raise typer.Exit(1)
+    elif list_only:
+        columns, names = ("kind", "name", "wanted by"), listing.of_needs(needs)
         _print_listing(columns, names, table(f"{stack} on {suite}", columns, names), as_json)
-        return
-    made = mirror.make(needs, settings, say=_say)
-    if as_json:
-        _print_json(made.manifest.to_json())
     else:
-        print(_sentence(folder, made))
+        made = mirror.make(needs, settings, say=_say)
+        if as_json:
+            print_json(made.manifest.to_json())
+        else:
+            print(_sentence(folder, made))
 
 
-def _with_vendors(
-    stack: Stack,
-    needs: Needs,
-    settings: Settings,
-    vendor_mirror: str,
-    given: Mapping[str, list[str] | None],
-    as_json: bool,
-) -> None:
-    """The vendors' part, then the ordinary one, with what the vendors' packages depend on; what
-    could not be had is said last."""
+def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
     import yaml
 
-    from ..bundle import mirror, vendor, vendor_fetch, vendor_sources
+    from ..bundle.vendor.release_tables import FOLDER
 
-    pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
-    keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
-    suite, folder = needs.suite.name, settings.output
-    outcome = vendor_fetch.fetch(
-        stack,
-        suite,
-        vendor_fetch.Settings(
-            output=folder,
-            mirror=vendor_mirror,
-            checksums=pairs["--checksum"],
-            files=pairs["--file"],
-            keys=keys,
-            refresh=settings.refresh,
-        ),
-        say=_say,
-    )
-    missing, made = list(outcome.missing), None
-    theirs = folder / vendor.FOLDER
-    try:
-        vendors = vendor_sources.of_stack(
-            stack, suite, theirs, outcome.manifest, vendor_mirror, keys
-        )
-        made = mirror.make(needs, replace(settings, vendors=vendors), say=_say)
-    except UserError as error:
-        missing.append(
-            vendor_fetch.Missing("apt/ and wheels/", stack.name, suite, f"fails: {error}")
-        )
+    vendors, ordinary = both.vendors, both.ordinary
     if as_json:
-        document = {**outcome.to_json(), "missing": [asdict(one) for one in missing]}
-        _print_json({**document, "ordinary": made.manifest.to_json() if made else None})
-    else:
-        print(_sentence(theirs, outcome))
-        if made:
-            print(_sentence(folder, made))
-        if outcome.variables:
-            print("\nThe inventory has to say, beside dlperf_vendor_mirror:")
-            print(yaml.safe_dump(dict(outcome.variables), width=1000), end="")
-        if missing:
-            print(f"\nmissing: {len(missing)}\n")
-            print("\n\n".join(map(str, missing)))
-    if missing:
-        raise typer.Exit(1)
+        missing = [asdict(one) for one in both.missing]
+        document = {**vendors.to_json(), "missing": missing}
+        print_json({**document, "ordinary": ordinary.manifest.to_json() if ordinary else None})
+        return
+    print(_sentence(folder / FOLDER, vendors))
+    if ordinary:
+        print(_sentence(folder, ordinary))
+    if vendors.variables:
+        print("\nSet in the inventory, in addition to dlperf_vendor_mirror:")
+        print(yaml.safe_dump(dict(vendors.variables), width=1000), end="")
+    if both.missing:
+        print(f"\nmissing: {len(both.missing)}\n")
+        print("\n\n".join(map(str, both.missing)))
 
 
 def _refuse(given: Mapping[str, object], stack: str) -> None:
     for option, value in given.items():
         if value:
             raise UserError(
-                "this stack has nothing of a vendor", where=option, found=f"stack {stack}"
+                "this stack takes nothing from vendors", where=option, found=f"stack {stack}"
             )
 
 
@@ -247,7 +210,7 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
-            raise UserError("this is no pair", where=option, expected="NAME=VALUE", found=text)
+            raise UserError("invalid pair", where=option, expected="NAME=VALUE", found=text)
         pairs[name] = value
     return pairs
 
@@ -264,13 +227,9 @@ def _print_listing(
     columns: Sequence[str], rows: Sequence[Sequence[str]], text: str, as_json: bool
 ) -> None:
     if as_json:
-        _print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print(text, end="")
-
-
-def _print_json(document: object) -> None:
-    print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _say(text: str) -> None:

@@ -10,6 +10,7 @@ from operator import getitem
 from typing import Any
 
 from ..catalog.stack import Stack
+from ..catalog.suites import SYSTEMS
 from ..core.node import Node
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, judged
@@ -23,16 +24,6 @@ TARGETS = {
     (2, 17): ((3, 7), (3, 12), False),
     (2, 18): ((3, 8), (3, 13), False),
     (2, 19): ((3, 8), (3, 13), False),
-}
-SUITES = {
-    "xenial": "ubuntu16.04",
-    "bionic": "ubuntu18.04",
-    "focal": "ubuntu20.04",
-    "jammy": "ubuntu22.04",
-    "noble": "ubuntu24.04",
-    "bullseye": "debian11",
-    "bookworm": "debian12",
-    "trixie": "debian13",
 }
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
 MAX_SKEW_S = 2.0
@@ -155,7 +146,7 @@ def _fits(core: str, version: str) -> bool:
 
 def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     name = node.name
-    wanted = [SUITES[suite] for suite in stack.suites if suite in SUITES]
+    wanted = [SYSTEMS[suite] for suite in stack.suites if suite in SYSTEMS]
     if wanted:
         hint = f"the stack {stack.name} is not for it: choose another (dlperf_stack), or reinstall"
         good = None if facts["system"] is None else facts["system"] in wanted

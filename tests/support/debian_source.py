@@ -8,8 +8,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from dlperf_runner.bundle import apt
-from dlperf_runner.bundle.archives import host_sources
+from dlperf_runner.bundle.debian import apt
+from dlperf_runner.bundle.debian.archives import host_sources
 
 
 def upstream_source(package: str, folder: Path, suite: str = "bookworm") -> Path:

@@ -13,7 +13,7 @@ from gpu_standins import Vendors
 from lab_under_test import Lab
 from node_state import node_state
 
-from dlperf_runner.bundle.vendor import SYSTEMS
+from dlperf_runner.catalog.suites import SYSTEMS
 
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}
 

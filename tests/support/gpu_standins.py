@@ -17,7 +17,7 @@ from typing import Any
 
 from standin_repository import Standin, flat_repository, suite_repository
 
-from dlperf_runner.bundle.vendor import SYSTEMS
+from dlperf_runner.catalog.suites import SYSTEMS
 
 LIBRARY = "/usr/lib/x86_64-linux-gnu"
 CUDA = "vendor/developer.download.nvidia.com/compute/cuda/repos"

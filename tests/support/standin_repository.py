@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlperf_runner.bundle.repository import sign
+from dlperf_runner.bundle.debian.openpgp import sign
 
 Forms = Mapping[str, Callable[[bytes], bytes]]
 FORMS: Forms = {"": bytes, ".gz": lambda content: gzip.compress(content, mtime=0)}

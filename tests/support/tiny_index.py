@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import manifest as manifests
+from dlperf_runner.bundle.folder.files import digest
 
 
 def wheel(
@@ -32,7 +32,7 @@ def wheel(
     with zipfile.ZipFile(path, "w") as archive:
         for entry, text in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(zipfile.ZipInfo(entry, (2020, 1, 1, 0, 0, 0)), text)
-    return f"{name}=={version} --hash=sha256:{manifests.digest(path)}\n"
+    return f"{name}=={version} --hash=sha256:{digest(path)}\n"
 
 
 def only_this_index(patch: pytest.MonkeyPatch, index: Path) -> None:

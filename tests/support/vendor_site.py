@@ -15,14 +15,24 @@ from typing import Any
 from gpu_standins import CUDA, LEARNING, cublas, cuda, cudnn_7, docker, driver_440, toolkit
 from standin_repository import Standin, flat_repository, suite_repository
 
-from dlperf_runner.bundle import Source, apt, vendor
-from dlperf_runner.bundle.manifest import digest
-from dlperf_runner.bundle.vendor_fetch import Settings
+from dlperf_runner.bundle import mirror
+from dlperf_runner.bundle.debian import apt
+from dlperf_runner.bundle.debian.archives import Source
+from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.folder.manifest import Item, Missing
+from dlperf_runner.bundle.needs import Needs
+from dlperf_runner.bundle.python.target import Target
+from dlperf_runner.bundle.vendor.indexes_and_files import Settings
+from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.stack import Stack
+from dlperf_runner.catalog.suites import SYSTEMS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
 import deb_family
 import openpgp_key
+import vendor as roles_filters
 
 PUBLISHED = load_catalog().stack("v100-cuda10.2")
 CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"
@@ -107,21 +117,54 @@ def make_site(
     return Site(folder, keys, checksums, scratch / "nv_peer_mem-1.0.tar.gz")
 
 
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """What one run did to vendor/; paths are those below it."""
+
+    files: dict[str, Item]
+    fetched: tuple[str, ...]
+    repaired: tuple[str, ...]
+    missing: tuple[Missing, ...]
+    variables: Mapping[str, Any]
+
+    def of_kind(self, kind: str) -> list[Item]:
+        return [item for item in self.files.values() if item.kind == kind]
+
+
+def fetch(stack: Stack, suite: str, settings: Settings) -> Made:
+    """What a stack takes from vendors, and nothing from the distribution."""
+    needs = Needs(stack.name, suite, Target("3.6", "2.27", "amd64"), {}, ())
+    cache = settings.output.parent / "cache"
+    ordinary = mirror.Settings(settings.output, cache, (), settings.refresh, base=())
+    made = mirror.make_with_vendors(stack, needs, ordinary, settings)
+    assert made.ordinary, made.missing
+
+    def below(paths: Iterable[str]) -> list[str]:
+        return [path.removeprefix("vendor/") for path in paths if path.startswith("vendor/")]
+
+    files = {item.path: item for item in made.vendors.manifest.files}
+    debs = [item for item in made.ordinary.manifest.files if item.kind == "deb"]
+    return Made(
+        files | dict(zip(below(item.path for item in debs), debs, strict=True)),
+        (*made.vendors.fetched, *below(made.ordinary.fetched)),
+        (*made.vendors.repaired, *below(made.ordinary.repaired)),
+        made.missing,
+        made.vendors.variables,
+    )
+
+
 def node_of(
-    folder: Path, mirror: Path, keys: dict[str, list[str]], *sources: Source
+    folder: Path, mirror_folder: Path, keys: dict[str, list[str]], *sources: Source
 ) -> tuple[apt.Root, list[str]]:
     """The apt of a node, in `folder`, that has the vendors' repositories of a mirror folder and
     `sources`, with preferences as the roles' own rules and texts have them; and what the roles
     install by it."""
     root = apt.Root(folder, "amd64")
     stanzas, names, preferences = {}, [], []
-    for one in vendor.wanted(PUBLISHED, "bionic", keys):
-        if isinstance(one, vendor.VendorRepository):
-            variables = vendor._variables(vendor.ROOT / f"roles/{one.wanted_by}/vars/main.yml")
-            table = variables[f"__{one.wanted_by}_repositories"]
-            below = str(mirror / "vendor")
-            there = vendor._rules().repository(
-                table, one.name, vendor.SYSTEMS["bionic"], below, keys
+    for one in wanted(PUBLISHED, "bionic", keys):
+        if isinstance(one, VendorRepository):
+            there = roles_filters.repository(
+                one.name, SYSTEMS["bionic"], str(mirror_folder / "vendor"), keys
             )
             there["suite"] = one.suite
             ring = folder / f"{one.name}.gpg"

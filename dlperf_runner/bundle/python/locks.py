@@ -1,22 +1,39 @@
-"""Hash-pinned requirements files, read for another interpreter than the one that runs."""
+"""Locked requirements files, read for the nodes' interpreter."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from ..core.errors import UserError
+from ...core.errors import UserError
+from .target import Target
 
+Kind = Literal["wheel", "sdist"]
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})(?:\s|$)")
 
 
 @dataclass(frozen=True)
+class RequirementsFile:
+    """A locked requirements file; `path` is relative to the repository's root. `sdists`: the
+    releases in it that have no wheel, if most have one."""
+
+    path: str
+    wanted_by: str
+    kind: Kind = "wheel"
+    sdists: tuple[str, ...] = ()
+
+    def kind_of(self, name: str) -> Kind:
+        return "sdist" if name in self.sdists else self.kind
+
+
+@dataclass(frozen=True)
 class Pinned:
-    """One release of one project, and the digests of the files that may stand for it."""
+    """One release of one project, and the digests of the files that satisfy it."""
 
     name: str
     version: str
@@ -30,12 +47,24 @@ class Pinned:
         return f"{self.name}=={self.version} {hashes}"
 
 
-def parse(text: str, *, where: str, environment: Mapping[str, str]) -> tuple[Pinned, ...]:
-    """The requirements that hold in `environment` (PEP 508 marker variables), in file order.
+def read(wanted: RequirementsFile, root: Path, target: Target) -> tuple[Pinned, ...]:
+    try:
+        text = (root / wanted.path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"the requirements of {wanted.wanted_by} cannot be read",
+            where=wanted.path,
+            found=str(error),
+        ) from error
+    return parse(text, wanted.path, target)
+
+
+def parse(text: str, where: str, target: Target) -> tuple[Pinned, ...]:
+    """The requirements that hold on the target, in file order.
 
     pip evaluates markers for the interpreter that runs it, which is the controller's; the files
-    are for the nodes'. Anything that is not `name==version --hash=sha256:...` is refused, because
-    it could not be verified.
+    are for the nodes'. Anything but `name==version --hash=sha256:...` is refused, because it could
+    not be verified.
     """
     pinned = []
     for number, logical in _logical_lines(text):
@@ -60,7 +89,7 @@ def parse(text: str, *, where: str, environment: Mapping[str, str]) -> tuple[Pin
                 expected=f"{requirement.name}==<version>",
                 found=specification,
             )
-        if requirement.marker and not requirement.marker.evaluate(dict(environment)):
+        if requirement.marker and not requirement.marker.evaluate(dict(target.markers)):
             continue
         hashes = frozenset(_HASH.findall(logical))
         if not hashes:
@@ -75,7 +104,7 @@ def parse(text: str, *, where: str, environment: Mapping[str, str]) -> tuple[Pin
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """(number of the first line, text with continuations joined); comments and blanks are gone."""
+    """(number of the first line, text with continuations joined), without comments and blanks."""
     lines: list[tuple[int, str]] = []
     open_since: int | None = None
     parts: list[str] = []

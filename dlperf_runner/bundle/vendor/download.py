@@ -1,7 +1,6 @@
-"""Fetch what vendors publish, from them or from a site's mirror of them, into a folder that lies as
-they do: what is at https://<host>/<path> is at <folder>/<host>/<path>.
+"""Downloads from vendors, or from a site's mirror of them, to <folder>/<host>/<path>.
 
-What was cut off is gone on with, nothing lies at its place before its checksum was right.
+Interrupted downloads resume. A file moves to its place only after its checksum was right.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from . import manifest as manifests
-from . import vendor
+from ...core.files import write_whole
+from ..folder.files import digest, place
 
 PARTIAL = ".partial"
 _ATTEMPTS = 3
@@ -29,7 +28,7 @@ _SECONDS = 60
 
 
 class FetchError(Exception):
-    """Why something could not be had: in words that follow its name."""
+    """Why a download failed, in words that follow its name."""
 
 
 class NotThereError(FetchError):
@@ -37,13 +36,13 @@ class NotThereError(FetchError):
 
 
 class CutOffError(FetchError):
-    """It ended before its end; the rest can be had at another time."""
+    """The download was interrupted; a later one resumes it."""
 
 
 @dataclass
 class Fetcher:
-    """`mirror` is what dlperf_vendor_mirror is for the roles: a folder or an address that has
-    hosts below it; empty for the vendors themselves."""
+    """`mirror`: as dlperf_vendor_mirror, a folder or an address with hosts below it; empty for the
+    vendors themselves."""
 
     folder: Path
     mirror: str = ""
@@ -51,7 +50,7 @@ class Fetcher:
     fetched: list[str] = field(default_factory=list)
 
     def path(self, url: str) -> str:
-        """Where an address lies below the folder; it is where the roles look for it."""
+        """Where the file of an address lies below the folder; the roles look for it there."""
         path = re.sub(r"^[a-z]+://", "", unquote(url))
         if ".." in path.split("/") or path.startswith("/"):
             raise FetchError(f"has an address that leads out of its folder: {url}")
@@ -59,45 +58,45 @@ class Fetcher:
 
     def has(self, path: str, sha256: str) -> bool:
         file = self.folder / path
-        return file.is_file() and manifests.digest(file) == sha256
+        return file.is_file() and digest(file) == sha256
 
     def read(self, url: str) -> bytes:
-        """Something small, that has to be judged before it is put anywhere."""
+        """Fetch something small into memory: the caller checks it and then calls `put`."""
         source = self.source(url)
         with _opened(source, 0) as (stream, _, length):
             content = _words(stream.read, _SMALL + 1)
         if len(content) > _SMALL:
-            raise FetchError(f"is larger than it can be ({source})")
+            raise FetchError(f"is larger than {_SMALL} bytes ({source})")
         if length is not None and len(content) < length:
             raise CutOffError(f"was cut off after {len(content)} of {length} bytes ({source})")
         return content
 
     def put(self, path: str, content: bytes) -> None:
-        """What `read` has brought and was judged good."""
+        """Write what `read` fetched."""
         file = self.folder / path
         if not file.is_file() or file.read_bytes() != content:
-            manifests.write_whole(file, content)
+            write_whole(file, content)
             self.fetched.append(path)
 
     def bring(self, url: str, sha256: str, path: str = "", source: str = "") -> None:
-        """Have the file at its place: nothing to do where it is there and right."""
+        """Have the file at its place, verified; do nothing if it is already there."""
         path = path or self.path(url)
         if self.has(path, sha256):
             return
         if (self.folder / path).exists():
-            self.say(f"{path} is not what it should be: it is fetched again")
+            self.say(f"{path} has the wrong content: fetching it again")
         source = source or self.source(url)
         partial = self.folder / PARTIAL / sha256
         partial.parent.mkdir(parents=True, exist_ok=True)
-        found = manifests.digest(partial) if partial.exists() else None
+        found = digest(partial) if partial.exists() else None
         if found != sha256:
             self.say(f"fetching {Path(path).name}")
             _download(source, partial)
-            if found and manifests.digest(partial) != sha256:
-                # What was there was the beginning of something else.
+            if found and digest(partial) != sha256:
+                # The part from an earlier run was of another file.
                 partial.unlink()
                 _download(source, partial)
-            found = manifests.digest(partial)
+            found = digest(partial)
         if found != sha256:
             size = partial.stat().st_size
             partial.unlink()
@@ -105,16 +104,13 @@ class Fetcher:
                 f"is another file: sha256 {sha256} was expected, found {found}"
                 f" ({size} bytes of {source})"
             )
-        target = self.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial.chmod(0o644)
-        partial.replace(target)
+        place(partial, self.folder / path)
         self.fetched.append(path)
 
     def source(self, url: str) -> str:
         """An address, or a path of this machine."""
         if re.match(r"https?://", self.mirror) or not self.mirror:
-            return vendor.address(url, self.mirror)
+            return f"{self.mirror.rstrip('/')}/{url.split('://')[-1]}" if self.mirror else url
         return str(Path(self.mirror.removeprefix("file:")) / self.path(url))
 
     def clean(self) -> None:
@@ -122,7 +118,7 @@ class Fetcher:
 
 
 def _download(source: str, partial: Path) -> None:
-    """Go on from what `partial` has, until the source says that this is all."""
+    """Append to `partial` until the source says that it is complete."""
     for attempt in range(_ATTEMPTS):
         start = partial.stat().st_size if partial.exists() else 0
         try:
@@ -141,7 +137,7 @@ def _download(source: str, partial: Path) -> None:
 
 @contextmanager
 def _opened(source: str, start: int) -> Iterator[tuple[IO[bytes], int, int | None]]:
-    """The stream, the byte that it begins with, and how many there are in all, as far as known."""
+    """The stream, the offset of its first byte, and the length of the whole file if known."""
     if not re.match(r"https?://", source):
         path = Path(source.removeprefix("file:"))
         if not path.is_file():
@@ -152,7 +148,7 @@ def _opened(source: str, start: int) -> Iterator[tuple[IO[bytes], int, int | Non
             file.seek(start)
             yield file, start, size
         return
-    # Some vendors refuse who does not say what he is.
+    # Some vendors refuse requests without a user agent.
     request = urllib.request.Request(source, headers={"User-Agent": "dlperf_runner"})  # noqa: S310
     if start:
         request.add_header("Range", f"bytes={start}-")
@@ -161,7 +157,7 @@ def _opened(source: str, start: int) -> Iterator[tuple[IO[bytes], int, int | Non
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416:
-            # All of it is there already, or it is not what it was; the checksum will tell.
+            # Either the file is complete, or it has changed; the checksum decides.
             with _opened(source, 0) as opened:
                 yield opened
             return
@@ -177,7 +173,7 @@ def _opened(source: str, start: int) -> Iterator[tuple[IO[bytes], int, int | Non
 
 
 def _words(read: Callable[[int], bytes], size: int) -> bytes:
-    """Errors of the network in words; those of this machine's disk are not among them."""
+    """Report errors of the network as an interruption."""
     try:
         return read(size)
     except (OSError, http.client.HTTPException) as error:
@@ -185,5 +181,5 @@ def _words(read: Callable[[int], bytes], size: int) -> bytes:
 
 
 def quoted(path: str) -> str:
-    """A path as a part of an address."""
+    """A path, quoted for an address."""
     return quote(path, safe="/~")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dlperf_runner.bundle import repository
+from dlperf_runner.bundle.debian import index_entry, signed_index
 from dlperf_runner.core.errors import UserError
 
 
@@ -26,32 +26,26 @@ def stanza(name: str, depends: str = "", **fields: str) -> str:
     return "".join(f"{key}: {value}\n" for key, value in lines.items() if value)
 
 
-def test_relations_name_packages_only() -> None:
-    assert repository.relations("libc6 (>= 2.34), python3:any | python3.11, g++ [amd64], ") == [
-        ("libc6",),
-        ("python3", "python3.11"),
-        ("g++",),
-    ]
-
-
 def test_parse() -> None:
-    package = repository.parse(stanza("a", "b, c | d", Pre_Depends="e", Provides="v (= 1)"))
-    assert package.depends == (("e",), ("b",), ("c", "d"))
+    package = index_entry.parse(
+        stanza("a", "b (>= 2), c:any | d.1, g++ [amd64], ", Pre_Depends="e", Provides="v (= 1)")
+    )
+    assert package.depends == (("e",), ("b",), ("c", "d.1"), ("g++",))
     assert package.provides == ("v",)
     assert not package.base
-    assert repository.parse(stanza("a", Essential="yes")).base
-    assert repository.parse(stanza("a", Priority="required")).base
+    assert index_entry.parse(stanza("a", Essential="yes")).base
+    assert index_entry.parse(stanza("a", Priority="required")).base
 
 
 @pytest.mark.parametrize("filename", ["/etc/x.deb", "pool/../../x.deb", "pool/x"])
 def test_an_entry_cannot_leave_the_folder(filename: str) -> None:
     with pytest.raises(UserError, match="outside"):
-        repository.parse(stanza("a", Filename=filename))
+        index_entry.parse(stanza("a", Filename=filename))
 
 
 def test_reasons_are_the_shortest_way_from_a_role() -> None:
     packages = [
-        repository.parse(text)
+        index_entry.parse(text)
         for text in (
             stanza("mpi", "libmpi, plm"),
             stanza("libmpi", "hwloc"),
@@ -62,8 +56,8 @@ def test_reasons_are_the_shortest_way_from_a_role() -> None:
             stanza("loop", "mpi, loop"),
         )
     ]
-    found = repository.reasons(packages, {"openmpi": ["mpi"], "ssh": ["openssh-client"]})
-    assert found["mpi"] == repository.Reason(("openmpi",), "mpi")
+    found = index_entry.reasons(packages, {"openmpi": ["mpi"], "ssh": ["openssh-client"]})
+    assert found["mpi"] == index_entry.Reason(("openmpi",), "mpi")
     assert found["openssh-client"].why == "mpi > plm > openssh-client"
     assert found["openssh-client"].wanted_by == ("openmpi", "ssh")
     assert found["libc"].why == "mpi > libmpi > hwloc > libc"
@@ -71,8 +65,8 @@ def test_reasons_are_the_shortest_way_from_a_role() -> None:
 
 
 def test_index_is_complete_and_its_release_says_so() -> None:
-    packages = [repository.parse(stanza(name)) for name in ("b", "a")]
-    files = repository.index_files(
+    packages = [index_entry.parse(stanza(name)) for name in ("b", "a")]
+    files = signed_index.index_files(
         packages, "bookworm", "amd64", datetime(2026, 11, 21, 4, 5, 6, tzinfo=UTC)
     )
     folder = "dists/bookworm/main/binary-amd64"

@@ -1,7 +1,7 @@
-"""The distribution's own apt, in a directory of its own: it resolves, fetches and verifies.
+"""The system's apt, run in a private directory: it resolves, fetches and verifies packages.
 
-Nothing of the machine's apt is touched and no root is needed. The list of installed packages is
-empty, so what apt would install is the complete closure, and signatures are always demanded.
+It needs no root and leaves the machine's own apt alone. Its list of installed packages is empty,
+so what it would install is the complete closure. It always demands signatures.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from ..core.errors import UserError
-from .archives import DEBIAN, UBUNTU, Source
+from ...core.errors import UserError
+from ..folder.manifest import Item
+from .archives import DISTRIBUTIONS, Source
 
-# What every node has before provisioning, and what may have to move with what is installed.
+# Every node has these before provisioning; what is installed may need newer versions of them.
 BASE = ("?essential", "?priority(required)")
-# The machine's way to the network (proxies, certificates, clocks) holds for the private apt too;
-# nothing else of its configuration does, above all not hooks and not leniency about signatures.
+# The private apt inherits the machine's network settings (proxies, certificates, clocks) and
+# nothing else: above all no hooks and no leniency about signatures.
 _NETWORK = re.compile(
     r"Acquire::(?:https?|ftp|tor|Retries|ForceIPv[46]|Queue-Mode|SRV|Proxy|"
     r"Check-Valid-Until|Check-Date|Max-FutureTime)\b",
@@ -30,7 +31,7 @@ _NETWORK = re.compile(
 
 @dataclass(frozen=True)
 class Choice:
-    """A package that apt chose: what it is called, where it lies, and its digest."""
+    """A package that apt chose, with its address and digest."""
 
     name: str
     version: str
@@ -42,9 +43,13 @@ class Choice:
 
     @property
     def exact(self) -> str:
-        """As apt-get takes it."""
+        """The argument of apt-get that names it."""
         qualified = self.name if self.architecture == "all" else f"{self.name}:{self.architecture}"
         return f"{qualified}={self.version}"
+
+    def item(self, path: str, wanted_by: tuple[str, ...], why: str) -> Item:
+        name, version = self.name, self.version
+        return Item(path, "deb", name, version, self.sha256, self.size, wanted_by, why)
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,9 @@ class Root:
 
 
 def prepare(root: Root, sources: Sequence[Source], preferences: str = "") -> None:
-    """Write the private apt's configuration; existing package lists are kept for a quick update.
-    `preferences`: as apt_preferences(5) has them."""
-    packages = {str(one.keyring): one.keyring_package for one in (DEBIAN, UBUNTU)}
+    """Write the private apt's configuration; existing package lists stay, so an update is quick.
+    `preferences`: the text of an apt_preferences(5) file."""
+    packages = {str(one.keyring): one.keyring_package for one in DISTRIBUTIONS.values()}
     for source in sources:
         if not Path(source.signed_by).is_file():
             raise UserError(
@@ -102,7 +107,7 @@ def configuration(root: Root, host_dump: str) -> str:
             'Dir::State::lists "lists";',
             f'Dir::State::status "{base}/status";',
             f'Dir::Cache "{base}/cache";',
-            # Made anew from its source in a moment; on disk it would be 40 MB.
+            # apt rebuilds it in a moment; on disk it would take 40 MB.
             'Dir::Cache::pkgcache "";',
             f'APT::Architecture "{root.architecture}";',
             f'APT::Architectures {{ "{root.architecture}"; }};',
@@ -125,22 +130,22 @@ def configuration(root: Root, host_dump: str) -> str:
 
 def update(root: Root) -> None:
     """Fetch the package lists and verify their signatures."""
-    # A source that cannot be reached would otherwise be a warning, and the closure would silently
-    # be computed from old lists, or without security updates.
+    # By default an unreachable source is a warning: apt would silently resolve from old lists, or
+    # without security updates.
     result = _run(root, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
     if result.returncode:
         raise UserError(
             "the package lists could not be fetched and verified",
             found=_errors(result),
-            hint="another archive is chosen by --debian-mirror",
+            hint="choose another archive with --debian-mirror",
         )
 
 
 def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice, ...]:
-    """What `packages` and all that they depend on are, in the versions that apt prefers."""
+    """`packages` and everything they depend on, in the versions that apt prefers."""
     result = _run(root, ["apt-get", "-qq", "-y", "--print-uris", "install", *packages])
     if result.returncode:
-        # Only in more words it says what is wanting.
+        # With -qq, apt does not name the unmet dependencies.
         wordy = _run(root, ["apt-get", "-q", "-y", "--print-uris", "install", *packages]).stdout
         raise UserError(
             "apt finds no complete set of packages",
@@ -150,8 +155,30 @@ def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice,
     return parse_uris(result.stdout)
 
 
+def candidates(root: Root, names: Collection[str]) -> tuple[Choice, ...]:
+    """Each package in the version that apt prefers, without what it depends on."""
+    if not names:
+        return ()
+    result = _run(root, ["apt-get", "-qq", "--print-uris", "download", *names])
+    if result.returncode:
+        raise UserError("apt cannot choose versions of these packages", found=_errors(result))
+    return parse_uris(result.stdout)
+
+
+def names(root: Root) -> list[str]:
+    """Every package that some source has."""
+    return _run(root, ["apt-cache", "pkgnames"]).stdout.split()
+
+
+def versions(root: Root, names: Collection[str]) -> list[tuple[str, str, str]]:
+    """(name, version, source) of every version of these packages, the newest of each first."""
+    text = _run(root, ["apt-cache", "madison", *names]).stdout if names else ""
+    rows = [[part.strip() for part in line.split(" | ")] for line in text.splitlines()]
+    return [(name, version, source) for name, version, source in rows]
+
+
 def unmet(output: str) -> list[str]:
-    """The dependencies that apt-get says are not met, as `dkms : Depends: gcc but ...`."""
+    """The unmet dependencies that apt-get names, like `dkms : Depends: gcc but ...`."""
     _, _, after = output.partition("unmet dependencies:\n")
     lines = [line for line in after.splitlines() if line.startswith(" ")]
     return [" ".join(line.split()) for line in lines[:5]]
@@ -162,33 +189,27 @@ _URI = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha2
 
 
 def parse_uris(text: str) -> tuple[Choice, ...]:
-    """The lines of `apt-get --print-uris`; one without a SHA256 is an error, never a choice."""
+    """The lines of `apt-get --print-uris`; a line without a SHA256 is an error."""
     choices = []
     for line in text.splitlines():
         match = _URI.match(line)
         parts = unquote(match["file"]).removesuffix(".deb").split("_") if match else []
         if not match or len(parts) != 3:
             raise UserError(
-                "apt-get --print-uris printed what is not understood",
+                "apt-get --print-uris printed an unknown line",
                 expected="'URL' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST",
                 found=line[:200],
             )
+        name, version, architecture = parts
+        size = int(match["size"])
         choices.append(
-            Choice(
-                parts[0],
-                parts[1],
-                parts[2],
-                match["file"],
-                match["url"],
-                int(match["size"]),
-                match["sha256"],
-            )
+            Choice(name, version, architecture, match["file"], match["url"], size, match["sha256"])
         )
     return tuple(choices)
 
 
 def stanzas(root: Root, choices: Sequence[Choice]) -> dict[str, str]:
-    """The index entry of each choice by its sha256, out of the lists that apt has verified."""
+    """The index entry of each choice by its sha256, from the lists that apt has verified."""
     result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
     found: dict[str, str] = {}
     for stanza in result.stdout.split("\n\n"):
@@ -197,12 +218,12 @@ def stanzas(root: Root, choices: Sequence[Choice]) -> dict[str, str]:
             found.setdefault(match[1], stanza.strip("\n") + "\n")
     for choice in choices:
         if choice.sha256 not in found:
-            raise UserError(f"apt-cache shows no entry of {choice.exact}", found=_errors(result))
+            raise UserError(f"apt-cache shows no entry for {choice.exact}", found=_errors(result))
     return found
 
 
 def download(root: Root, choices: Sequence[Choice], folder: Path) -> None:
-    """Fetch exactly these packages into `folder`; apt compares them with the signed lists."""
+    """Fetch exactly these packages into `folder`; apt checks them against the signed lists."""
     if not choices:
         return
     result = _run(
@@ -226,7 +247,7 @@ def _run(
 
 
 def _errors(result: subprocess.CompletedProcess[str]) -> str:
-    """apt's own words: lines that start with E:, or the last line where there are none."""
+    """The lines in which apt reports errors (E:), or its last line if there are none."""
     lines = [line for line in result.stderr.splitlines() if line.startswith("E: ")]
     lines = lines or result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""

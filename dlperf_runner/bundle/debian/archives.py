@@ -1,4 +1,4 @@
-"""Where packages come from: the distributions' archives, as this machine is told to reach them."""
+"""Where packages come from: the distributions' archives, or the mirrors this machine uses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from debian.deb822 import Deb822
+
 
 @dataclass(frozen=True)
 class Distribution:
-    """Who publishes suites. `name` is that of os-release; security updates lie where `security`
-    follows the archive's address; `gpu_components` are what NVIDIA's packages ask for besides."""
+    """Debian or Ubuntu. `name`: its ID in os-release; `security`: suffix of the archive's address
+    for security updates; `gpu_components`: what NVIDIA's packages need in addition."""
 
     name: str
     archive: str
@@ -40,12 +42,13 @@ UBUNTU = Distribution(
     keyring=Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
     keyring_package="ubuntu-archive-keyring (of Debian 13) or ubuntu-keyring (of Ubuntu)",
 )
+DISTRIBUTIONS = {one.name: one for one in (DEBIAN, UBUNTU)}
 
 
 @dataclass(frozen=True)
 class Source:
-    """One archive: its address, its suites (without components where it is flat), and the keyring
-    that its signature must match."""
+    """One archive: its address, its suites, its components (none for a flat repository), and the
+    keyring that verifies its signature."""
 
     uri: str
     suites: tuple[str, ...]
@@ -69,8 +72,8 @@ def sources_of(
     signed_by: str = "",
     has_gpus: bool = False,
 ) -> tuple[Source, ...]:
-    """The suite with its updates and security updates, so that versions agree with a new base; of
-    the distribution's own archive, or of a mirror of it."""
+    """The suite with its updates and security updates, so that versions match a freshly installed
+    system; from the distribution's own archive or from a mirror."""
     archive = (archive or distribution.archive).rstrip("/")
     security = (security or f"{archive}{distribution.security}").rstrip("/")
     components = distribution.components + (distribution.gpu_components if has_gpus else ())
@@ -88,11 +91,10 @@ def host_sources(
     *,
     has_gpus: bool = False,
 ) -> tuple[Source, ...]:
-    """The archive as this machine is told to reach it, if it has that distribution; else the
-    official one.
+    """The archive that this machine uses, if it runs that distribution; else the official one.
 
-    A site's own mirror carries all suites under one address, so it serves for another suite than
-    the machine's own as well.
+    A site's mirror has all suites at one address, so it also serves other suites than the
+    machine's own.
     """
     release = _release(etc)
     archive, security, signed_by = "", "", ""
@@ -123,8 +125,8 @@ def _host_entries(etc: Path, keyring: str) -> list[Source]:
 
 
 def parse_one_line_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
-    """`deb [options] URI suite component...` lines of a sources.list; `keyring` is that of what
-    names none."""
+    """`deb [options] URI suite component...` lines of a sources.list; `keyring` applies to lines
+    that name none."""
     sources = []
     for raw in text.splitlines():
         match = re.match(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<rest>.+)", raw.split("#")[0])
@@ -138,26 +140,21 @@ def parse_one_line_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> lis
 
 
 def parse_deb822_sources(text: str, keyring: str = str(DEBIAN.keyring)) -> list[Source]:
-    """The stanzas of a .sources file; a key that stands in the file itself is not taken over."""
+    """The stanzas of a .sources file; a key inside the file itself is ignored."""
     sources = []
-    for stanza in re.split(r"\n\s*\n", text):
-        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
-        fields = {
-            key.strip().lower(): value.strip()
-            for key, _, value in (line.partition(":") for line in lines if line[:1].strip())
-        }
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled") == "no":
+    for stanza in Deb822.iter_paragraphs(text):
+        if "deb" not in stanza.get("Types", "").split() or stanza.get("Enabled") == "no":
             continue
-        signed_by = fields.get("signed-by", "")
-        for uri in fields.get("uris", "").split():
-            sources.append(
-                Source(
-                    uri.rstrip("/"),
-                    tuple(fields.get("suites", "").split()),
-                    tuple(fields.get("components", "").split()),
-                    signed_by if signed_by.startswith("/") else keyring,
-                )
+        signed_by = stanza.get("Signed-By", "")
+        sources += [
+            Source(
+                uri.rstrip("/"),
+                tuple(stanza.get("Suites", "").split()),
+                tuple(stanza.get("Components", "").split()),
+                signed_by if signed_by.startswith("/") else keyring,
             )
+            for uri in stanza.get("URIs", "").split()
+        ]
     return sources
 
 
