@@ -86,7 +86,7 @@ test-all: lint unit ## Every test
 	pytest -q -m 'lab or heavy'
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
-	$(BIN)/python tests/contract/role_readme.py
+	$(BIN)/python tests/support/role_readme.py
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do

@@ -18,7 +18,7 @@ from pathlib import Path
 from summarize import STEPS, cost_of_many, many
 
 IMPORTS = """
-import dlperf_runner.cli, dlperf_runner.results, dlperf_runner.report.make
+import dlperf_runner.cli.main, dlperf_runner.results.load, dlperf_runner.commands.report
 import jinja2, pandas, vl_convert, xlsxwriter
 """
 

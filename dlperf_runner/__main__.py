@@ -1,26 +1,31 @@
-"""`python -m dlperf_runner`."""
+"""`python -m dlperf_runner`, and the command `dlperf`."""
 
 import sys
 
 
-def _start() -> None:
+def main() -> None:
+    """Run the command line; say in one line what this Python lacks."""
+    if sys.version_info < (3, 11):  # noqa: UP036  before anything is imported that needs it
+        found = sys.version.split()[0]
+        sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {found}")
     try:
-        from .cli import main
+        from .cli.main import main as command_line
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dlperf_runner"):
             raise
         # The first thing that goes wrong in a new shell.
         print(
             f"error: {sys.executable}: this Python lacks the module {error.name}\n"
-            "hint: . .venv/bin/activate; where there is no .venv yet, make setup",
+            "hint: in a clone, `make setup` once, then `. .venv/bin/activate`;"
+            " elsewhere, `pip install dlperf_runner`",
             file=sys.stderr,
         )
         sys.exit(2)
-    main()
+    try:
+        command_line()
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":
-    try:
-        _start()
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main()

@@ -5,16 +5,20 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Make an image of this node's own root filesystem with one environment in it, and nothing else of the benchmarks
+short_description: Make an image of this node's packages and one environment
 description:
-  - The image holds the distribution as it is installed here and O(environment). What is the node's own stays out - keys, passwords, users'
-    homes, caches, results, other environments.
+  - The image holds the files of the installed packages, where they are as the packages shipped them, and O(environment). No other file
+    of the node is in it, edited configuration included.
   - It is made anew where the packages of the node or the distributions of the environment have changed since, and is written as one archive
     that engines load, in which its digest and that of its layer are computed on the way. Nothing is pulled and no build is run.
+  - The archive is read from the node and written with the rights of O(user), who alone can read it.
   - The archive stays at O(archive) where the image was made, or is written again by O(keep), so that other nodes can load it.
 options:
   name: {description: "Name of the image, without a tag.", type: str, required: true}
   environment: {description: The environment that it holds., type: path, required: true}
+  mpirun:
+    description: The C(mpirun) that it must have. A build in a folder of its own below C(/opt) or C(/usr/local) is in the image too.
+    type: path
   archive: {description: Where the archive is written., type: path, required: true}
   user: {description: The user whose images these are., type: str, required: true}
   keep: {description: Write the archive although the image is there., type: bool, default: false}
@@ -38,131 +42,15 @@ archive: {description: Whether the archive was written., returned: always, type:
 bytes: {description: Size of its layer; null where none was made., returned: always, type: int}
 """
 
-import glob
-import hashlib
 import json
 import os
-import platform
 import pwd
-import subprocess
-import tarfile
-import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_image import LABEL, TAG, contents, rights_of, write
 
-FORMAT = "1"
-TAG = "node"
-LABEL = "dlperf.contents"
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 # An interpreter that the stack brings, which environments need.
 INTERPRETER = "/opt/dlperf/python"
-# What is the node's own. Mounts (/proc, /run, ...) are left out by --one-file-system.
-OWN = [
-    "./boot", "./home/*", "./lost+found", "./media/*", "./mnt/*", "./root/*", "./root/.[!.]*", "./run/*", "./srv/*", "./tmp/*",
-    "./etc/shadow*", "./etc/gshadow*", "./etc/ssh/*key*", "./etc/ssh/ssh_known_hosts*", "./etc/ssl/private", "./etc/machine-id",
-    "./etc/hostname", "./etc/hosts", "./etc/resolv.conf", "./etc/sudoers.d",
-    "./var/tmp/*", "./var/log/*", "./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/lib/containers", "./var/lib/docker",
-    "./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*",
-]  # fmt: skip
-
-
-def others(path):
-    """Everything on the way to a path that does not lead there: `./opt/x`, `./opt/dlperf/src`."""
-    found, folder = [], "/"
-    for part in path.strip("/").split("/"):
-        if folder != "/":
-            beside = [os.path.join(folder, name) for name in os.listdir(folder) if name != part]
-            found += ["." + name for name in beside if name != INTERPRETER]
-        folder = os.path.join(folder, part)
-    return sorted(found)
-
-
-def contents(environment):
-    """A digest of what makes the image: packages of the node, distributions of the environment."""
-    digest = hashlib.sha256(FORMAT.encode("ascii"))
-    with open("/var/lib/dpkg/status", "rb") as stream:
-        wanted = (b"Package:", b"Version:", b"Status:")
-        digest.update(b"".join(line for line in stream if line.startswith(wanted)))
-    pattern = os.path.join(environment, "lib", "python*", "site-packages", "*.dist-info", "RECORD")
-    for path in sorted(glob.glob(pattern)):
-        digest.update(path.encode("utf-8"))
-        with open(path, "rb") as stream:
-            digest.update(hashlib.sha256(stream.read()).digest())
-    return digest.hexdigest()
-
-
-def compact(document):
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")
-
-
-class Archive(object):
-    """An archive as `docker save` writes it: a layer, the image's configuration, and their names."""
-
-    def __init__(self, path):
-        self.stream = open(path, "w+b")
-
-    def add(self, name, data):
-        self.stream.write(self.header(name, len(data)) + data)
-        self.pad(len(data))
-
-    def add_layer(self, source):
-        """A layer whose size and digest are known at its end only; gives both."""
-        start, size, digest = self.stream.tell(), 0, hashlib.sha256()
-        self.stream.write(b"\0" * tarfile.BLOCKSIZE)
-        for block in iter(lambda: source.read(1 << 20), b""):
-            self.stream.write(block)
-            digest.update(block)
-            size += len(block)
-        self.pad(size)
-        end = self.stream.tell()
-        self.stream.seek(start)
-        self.stream.write(self.header("layer.tar", size))
-        self.stream.seek(end)
-        return size, "sha256:" + digest.hexdigest()
-
-    def header(self, name, size):
-        member = tarfile.TarInfo(name)
-        member.size = size
-        return member.tobuf(tarfile.GNU_FORMAT)
-
-    def pad(self, size):
-        self.stream.write(b"\0" * (-size % tarfile.BLOCKSIZE))
-
-    def close(self):
-        self.stream.write(b"\0" * tarfile.BLOCKSIZE * 2)
-        self.stream.close()
-
-
-def write(path, name, environment, label):
-    """Write the archive; gives the size of its layer."""
-    excluded = OWN + others(environment)
-    argv = ["tar", "-C", "/", "--one-file-system", "--numeric-owner", "--sort=name", "-cf", "-"]
-    argv += ["--exclude=" + pattern for pattern in excluded] + ["."]
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    archive = Archive(path)
-    with open(os.devnull) as nothing, tempfile.TemporaryFile() as errors:
-        tar = subprocess.Popen(argv, stdin=nothing, stdout=subprocess.PIPE, stderr=errors)
-        size, layer = archive.add_layer(tar.stdout)
-        # 1: a file changed while it was read, as a log does
-        if tar.wait() not in (0, 1):
-            errors.seek(0)
-            raise RuntimeError("tar: %s" % errors.read().decode("utf-8", "replace").strip()[-1500:])
-    config = {
-        "architecture": MACHINES.get(platform.machine(), platform.machine()),
-        "os": "linux",
-        "created": "1970-01-01T00:00:00Z",
-        "config": {"Env": ["PATH=" + PATH, "LANG=C.UTF-8"], "Labels": {LABEL: label}},
-        "rootfs": {"type": "layers", "diff_ids": [layer]},
-        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "the root filesystem of a node"}],
-    }
-    data = compact(config)
-    file_name = hashlib.sha256(data).hexdigest() + ".json"
-    archive.add(file_name, data)
-    document = [{"Config": file_name, "RepoTags": ["%s:%s" % (name, TAG)], "Layers": ["layer.tar"]}]
-    archive.add("manifest.json", compact(document))
-    archive.close()
-    return size
 
 
 def main():
@@ -170,6 +58,7 @@ def main():
         argument_spec={
             "name": {"type": "str", "required": True},
             "environment": {"type": "path", "required": True},
+            "mpirun": {"type": "path"},
             "archive": {"type": "path", "required": True},
             "user": {"type": "str", "required": True},
             "keep": {"type": "bool", "default": False},
@@ -183,7 +72,7 @@ def main():
 
     def podman(*arguments, **options):
         argv = as_user + ["podman"] + list(arguments)
-        code, output, errors = module.run_command(argv)
+        code, output, errors = module.run_command(argv, umask=0o077 if arguments[0] == "save" else None)
         if code != 0 and options.get("check", True):
             module.fail_json(msg="podman %s: exit status %d: %s" % (arguments[0], code, errors.strip()[-1500:]))
         return output.strip() if code == 0 else ""
@@ -197,25 +86,32 @@ def main():
 
     if not os.path.isdir(given["environment"]):
         module.exit_json(changed=module.check_mode, digest="", archive=False, bytes=None)
-    label = contents(given["environment"])
+    needed = [os.path.join(given["environment"], "bin", "python")]
+    folders = [given["environment"], INTERPRETER]
+    if given["mpirun"]:
+        needed.append(given["mpirun"])
+        prefix = os.path.dirname(os.path.dirname(given["mpirun"]))
+        # Elsewhere it might be somebody's home.
+        folders += [prefix] if prefix.startswith(("/opt/", "/usr/local/")) else []
+    label = contents(given["environment"], folders)
     digest, found = inspected()
     if found == label and not given["keep"]:
         module.exit_json(changed=False, digest=digest, archive=False, bytes=None)
     if module.check_mode:
         module.exit_json(changed=True, digest="", archive=False, bytes=None)
     size = None
+    if os.path.lexists(archive):
+        os.unlink(archive)
     if found == label:
-        if os.path.exists(archive):
-            os.unlink(archive)
         podman("save", "--quiet", "--format", "docker-archive", "--output", archive, "%s:%s" % (name, TAG))
     else:
         try:
-            size = write(archive, name, given["environment"], label)
+            with rights_of(user):
+                size = write(archive, name, label, folders, needed)
         except (IOError, OSError, RuntimeError) as error:
-            if os.path.exists(archive):
+            if os.path.lexists(archive):
                 os.unlink(archive)
             module.fail_json(msg="the image %s cannot be made: %s" % (name, error))
-        os.chown(archive, user.pw_uid, user.pw_gid)
         podman("load", "--quiet", "--input", archive)
         digest, _label = inspected()
     module.exit_json(changed=True, digest=digest, archive=True, bytes=size)

@@ -63,6 +63,7 @@ import platform
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trusted_path import root_distrusts
 
 
 def normalised(name):
@@ -89,6 +90,9 @@ def python_of(environment):
 def openmpi_of(module, mpirun):
     if not os.access(mpirun, os.X_OK):
         return None
+    reason = root_distrusts(mpirun)
+    if reason:
+        module.fail_json(msg="%s, so root does not start %s. Let nobody but root write it, or choose another one." % (reason, mpirun))
     _code, output, _errors = module.run_command([mpirun, "--version"], cwd="/")
     match = re.search(r"Open MPI\) (\S+)", output)
     return match.group(1) if match else None

@@ -10,6 +10,8 @@ description:
   - What C(copy), C(file) and C(blockinfile) do for one path each, for a list of paths. On a cluster each item
     of a loop is a module execution on every node; this is one.
   - Every file is written whole under a temporary name and renamed.
+  - Root refuses a path below a folder that somebody else may write, who could have put a link there. Files in a user's home are
+    for the user to write (C(become_user)).
 options:
   entries:
     description: The paths, in the order in which they are brought to their state.
@@ -67,32 +69,37 @@ import grp
 import io
 import os
 import pwd
-import shutil
+import stat
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 from ansible.module_utils.openpgp_key import dearmored
+from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
+
+
+MAX_BYTES = 1 << 24
+
+
+def read_bytes(path):
+    """Content of a file; none where there is none. What would block or never end is refused."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    with io.open(handle, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            raise OSError(errno.EINVAL, "a file of at most %d bytes was expected, found something else" % MAX_BYTES)
+        return stream.read()
 
 
 def read(path):
     """Text of a file; empty where there is none."""
-    try:
-        with io.open(path, encoding="utf-8", errors="surrogateescape") as stream:
-            return stream.read()
-    except (IOError, OSError) as error:
-        if error.errno == errno.ENOENT:
-            return u""
-        raise
-
-
-def read_bytes(path):
-    """Content of a file; none where there is none."""
-    if not os.path.exists(path):
-        return None
-    with io.open(path, "rb") as stream:
-        return stream.read()
+    return to_text(read_bytes(path) or b"", errors="surrogate_or_strict")
 
 
 def with_block(text, block, marker):
@@ -188,12 +195,16 @@ class Node(object):
 
     def bring(self, entry):
         path, state, really = entry["path"], entry["state"], not self.module.check_mode
+        reason = root_distrusts(os.path.dirname(path))
+        if reason:
+            self.module.fail_json(msg="%s: %s, so root does nothing there. Let nobody but root write it." % (path, reason))
         existed = os.path.lexists(path)
         if state in ("absent", "blank"):
             if existed and (state == "absent" or is_blank(path)):
                 self.note(path, u"present\n", u"absent\n")
                 if really:
-                    shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+                    # Unlike Python 2's rmtree, rm follows no link that is put there while it works.
+                    self.module.run_command(["rm", "-rf", "--one-file-system", "--", path], check_rc=True, cwd="/")
             return
         if state == "directory":
             if existed and not os.path.isdir(path):
@@ -259,7 +270,10 @@ def main():
     )
     node = Node(module)
     for entry in module.params["entries"]:
-        node.bring(entry)
+        try:
+            node.bring(entry)
+        except (IOError, OSError) as error:
+            module.fail_json(msg="%s: %s" % (entry["path"], error.strerror or error))
     module.exit_json(
         changed=bool(node.changed_paths), changed_paths=node.changed_paths, diff=node.diffs
     )

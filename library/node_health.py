@@ -67,6 +67,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_reading import bounded, program, text
+from ansible.module_utils.trusted_path import root_distrusts
 
 try:
     from urllib.request import urlopen
@@ -104,7 +105,7 @@ def memory_mib(root):
 
 def openmpi(path, timeout):
     """mpirun (Open MPI) 4.0.0"""
-    if not os.access(path, os.X_OK):
+    if not os.access(path, os.X_OK) or root_distrusts(path):
         return None
     told = bounded([path, "--version"], timeout)["output"]
     match = re.search(r"Open ?MPI\)? v?(\d+\.\d+\.\d+\w*)", told)

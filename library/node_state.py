@@ -58,6 +58,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.stamps import standing
+from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
 
 VERSION = "import sys; print('.'.join(str(part) for part in sys.version_info[:3]))"
@@ -134,6 +135,9 @@ def main():
     )
     interpreter = module.params["interpreter"]
     version = None
+    reason = root_distrusts(interpreter)
+    if reason:
+        module.fail_json(msg="%s, so root does not start %s. Let nobody but root write it, or choose another one." % (reason, interpreter))
     if os.access(interpreter, os.X_OK):
         code, output, _errors = module.run_command([interpreter, "-I", "-S", "-c", VERSION])
         version = output.strip() if code == 0 else None

@@ -80,19 +80,26 @@ from ansible.module_utils import stamps
 from ansible.module_utils.basic import AnsibleModule
 
 
-def text(data):
-    return data.decode("utf-8", "replace")
+MAX_BYTES = 1 << 24
+
+
+def text(stream):
+    stream.seek(0)
+    return stream.read(MAX_BYTES).decode("utf-8", "replace")
 
 
 def execute(command, argv, environment, timeout, results):
-    """Runs one command in a session of its own, which is ended as a whole when the time is over."""
-    with open(os.devnull) as nothing:
+    """Runs one command in a session of its own, which is ended as a whole when the time is over.
+
+    The output goes to files: what the command starts in another session may hold a pipe open for ever.
+    """
+    with open(os.devnull) as nothing, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 argv,
                 stdin=nothing,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
                 env=environment,
                 cwd="/",
                 preexec_fn=os.setsid,
@@ -100,19 +107,19 @@ def execute(command, argv, environment, timeout, results):
         except OSError as error:
             results[command["name"]] = (None, "", str(error), False)
             return
-    late = []
+        late = []
 
-    def end():
-        late.append(True)
-        os.killpg(process.pid, signal.SIGKILL)
+        def end():
+            late.append(True)
+            os.killpg(process.pid, signal.SIGKILL)
 
-    timer = threading.Timer(timeout, end)
-    timer.start()
-    try:
-        output, errors = process.communicate()
-    finally:
-        timer.cancel()
-    results[command["name"]] = (process.returncode, text(output), text(errors), bool(late))
+        timer = threading.Timer(timeout, end)
+        timer.start()
+        try:
+            process.wait()
+        finally:
+            timer.cancel()
+        results[command["name"]] = (process.returncode, text(output), text(errors), bool(late))
 
 
 def complaint(command, result, timeout):

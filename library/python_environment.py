@@ -11,6 +11,7 @@ description:
     checked, by uv, or by the environment's own pip where no uv is named.
   - What is installed is read from the environment itself, so that a second run starts no installer.
   - An environment made by another version of Python is made anew, and so is one whose filling was cut off.
+  - Root starts no interpreter, uv or environment that somebody else may write. Everybody may read what is made.
 options:
   path: {description: The environment., type: path, required: true}
   interpreter: {description: "The interpreter, an absolute path.", type: path, default: /usr/bin/python3}
@@ -59,6 +60,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trusted_path import root_distrusts
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
 
@@ -223,6 +225,7 @@ class Environment(object):
             "LC_ALL": "C.UTF-8",
             "UV_NO_CONFIG": "1",
             "UV_NO_PROGRESS": "1",
+            "UV_LOCK_TIMEOUT": "60",
             "UV_PYTHON_DOWNLOADS": "never",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_NO_INPUT": "1",
@@ -286,7 +289,10 @@ class Environment(object):
         with open(mark, "w"):
             pass
         self.run(argv + ["-r", name], "installing the requirements")
-        os.unlink(mark)
+        # uv's lock, which everybody may write, so that anybody could make the next installation wait.
+        for left in (os.path.join(self.path, ".lock"), mark):
+            if os.path.exists(left):
+                os.unlink(left)
 
 
 def main():
@@ -302,7 +308,15 @@ def main():
         },
         supports_check_mode=True,
     )
+    os.umask(0o022)
     environment = Environment(module)
+    for program in (module.params["interpreter"], module.params["uv"], os.path.join(module.params["path"], "bin/python")):
+        reason = root_distrusts(program)
+        if reason:
+            module.fail_json(
+                msg="%s: %s, so root does not start %s. Let nobody but root write it, or choose another one."
+                % (environment.label, reason, program)
+            )
     path, requirements = module.params["path"], module.params["requirements"]
     facts = environment.interpreter_facts()
     version = facts["python_full_version"]

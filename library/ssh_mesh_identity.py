@@ -44,8 +44,13 @@ host_keys:
 import io
 import os
 import pwd
+import re
 
 from ansible.module_utils.basic import AnsibleModule
+
+KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
+MAX_BYTES = 1 << 16
+TIMEOUT_S = 20
 
 
 def key_of(path):
@@ -86,24 +91,28 @@ def main():
     changed = not os.path.exists(private) or not os.path.exists(public)
     if changed and module.check_mode:
         module.exit_json(changed=True, public_key=None, host_keys=host_keys)
-    # The home is the user's: what is made in it is made as that user, who could have put a link there.
-    as_user = ["runuser", "-u", user.pw_name, "--"]
+
+    def run(*argv, **more):
+        """Run a command as the user: the home is that user's, who could have put a link there, or what blocks or never ends."""
+        as_user = ["timeout", "--kill-after=5", str(TIMEOUT_S), "runuser", "-u", user.pw_name, "--"]
+        code, output, errors = module.run_command(as_user + list(argv), cwd="/", **more)
+        if code != 0:
+            problem = "no end within %d s" % TIMEOUT_S if code == 124 else (errors or output).strip()
+            module.fail_json(
+                msg="%s: %s fails: %s. Look at what lies there, and repair or remove it." % (folder, argv[0], problem)
+            )
+        return output
+
     if not os.path.isdir(folder):
-        module.run_command(as_user + ["mkdir", "-m", "0700", folder], check_rc=True, cwd="/")
+        run("mkdir", "-m", "0700", folder)
     if not os.path.exists(private):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"]]
-        module.run_command(as_user + argv + ["-f", private], check_rc=True, cwd="/")
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"], "-f", private)
     elif changed:
-        _code, output, _errors = module.run_command(
-            as_user + ["ssh-keygen", "-y", "-f", private], check_rc=True, cwd="/"
-        )
-        module.run_command(
-            as_user + ["tee", public], data=output.strip(), check_rc=True, cwd="/"
-        )
-    _code, output, _errors = module.run_command(as_user + ["cat", public], check_rc=True, cwd="/")
-    module.exit_json(
-        changed=changed, public_key=" ".join(output.split()[:2]), host_keys=host_keys
-    )
+        run("tee", public, data=run("ssh-keygen", "-y", "-f", private).strip())
+    key = " ".join(run("head", "-c", str(MAX_BYTES), public).split()[:2])
+    if not KEY.match(key):
+        module.fail_json(msg="%s: a public key was expected, found something else. Repair or remove it." % public)
+    module.exit_json(changed=changed, public_key=key, host_keys=host_keys)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,11 @@ END = u"# END dlperf_runner ssh_mesh"
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 
 
-# Root neither reads nor writes in a home that belongs to somebody else, who could have put a link there.
-READ = 'if test -e "$1"; then cat "$1"; fi'
+# Root neither reads nor writes in a home that belongs to somebody else, who could have put a link there, or what blocks
+# or never ends.
+MAX_BYTES = 1 << 22
+TIMEOUT_S = 20
+READ = 'test -e "$1" || exit 0; test -f "$1" || { echo "this is no file" >&2; exit 1; }; head -c %d "$1"' % (MAX_BYTES + 1)
 WRITE = 'umask 077; mkdir -p "$(dirname "$1")" && cat > "$1.new" && mv "$1.new" "$1"'
 
 
@@ -79,15 +82,21 @@ class TextFile(object):
     def __init__(self, module, path, user=None):
         self.module = module
         self.path = path
-        self.prefix = ["runuser", "-u", user, "--"] if user else []
+        limit = ["timeout", "--kill-after=5", str(TIMEOUT_S)]
+        self.prefix = limit + (["runuser", "-u", user, "--"] if user else [])
 
     def call(self, script, data=None):
         argv = self.prefix + ["sh", "-c", script, "sh", self.path]
         code, output, errors = self.module.run_command(
             argv, data=data, binary_data=True, encoding=None, cwd="/"
         )
-        if code != 0:
-            self.module.fail_json(msg="%s: %s" % (self.path, errors.decode("utf-8", "replace")))
+        problem = errors.decode("utf-8", "replace").strip() if code else ""
+        if code == 124:
+            problem = "no end within %d s" % TIMEOUT_S
+        elif len(output) > MAX_BYTES:
+            problem = "more than %d bytes are in it" % MAX_BYTES
+        if code != 0 or problem:
+            self.module.fail_json(msg="%s: %s. Look at what lies there, and repair or remove it." % (self.path, problem))
         return output.decode("utf-8", "replace")
 
     def read(self):

@@ -7,12 +7,13 @@ __metaclass__ = type
 
 import errno
 import fcntl
-import io
 import os
 import re
 import signal
 import subprocess
 import time
+
+from ansible.module_utils.owned_file import append, create
 
 QUERY = "nvidia-smi --query-gpu=%s --format=csv,noheader,nounits"
 MEMORY = "index,uuid,memory.used"
@@ -157,16 +158,14 @@ class Sampler(object):
             self.keep("xid", host, [now, match.group(1), match.group(2), message])
 
     def open(self, kind, host):
-        name = "%s-%s.csv" % (kind, re.sub(r"[^A-Za-z0-9._-]", "_", host))
-        self.files[kind, host] = os.path.join(self.directory, name)
-        with io.open(self.files[kind, host], "wb") as handle:
-            handle.write((",".join(HEADERS[kind]) + "\n").encode("utf-8"))
+        self.files[kind, host] = os.path.join(self.directory, file_name(kind, host))
+        os.close(create(self.files[kind, host]))
+        append(self.files[kind, host], (",".join(HEADERS[kind]) + "\n").encode("utf-8"))
 
     def keep(self, kind, host, fields):
         if (kind, host) not in self.files:
             self.open(kind, host)
-        with io.open(self.files[kind, host], "ab") as handle:
-            handle.write((",".join(fields) + "\n").encode("utf-8"))
+        append(self.files[kind, host], (",".join(fields) + "\n").encode("utf-8"))
 
     def is_used(self, index, uuid):
         if self.names is None:
@@ -186,7 +185,16 @@ class Sampler(object):
         for host in list(self.streams):
             self.end(host)
         peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
-        return {"gpu_memory_mib": peaks, "telemetry": sorted(self.files.values())} if self.files else {}
+        return {"gpu_memory_mib": peaks} if self.files else {}
+
+
+def file_name(kind, host):
+    return "%s-%s.csv" % (kind, re.sub(r"[^A-Za-z0-9._-]", "_", host))
+
+
+def file_names(hosts):
+    """The names of all files that a sampler may write for these hosts."""
+    return sorted(file_name(kind, host) for kind in HEADERS for host in hosts)
 
 
 def alone():

@@ -1,30 +1,8 @@
-"""The mirror folder from which nodes are provisioned offline: a signed apt repository with its
-dependency closure, a wheelhouse, and a manifest that says why each file is there.
+"""The mirror folder from which nodes install offline: a signed apt repository with all
+dependencies, a wheelhouse, what vendors publish, and a manifest that says why each file is there.
 
-`needs` says what a stack wants, `archives` where packages come from, `apt` and `wheels` fetch (by
-apt and pip, which verify what they fetch), `debs` brings what packages depend on, `repository`
-makes and signs the index, `manifest` proves a folder whole, and `mirror` puts it together. Of
-stacks with GPUs, `vendor` says what comes from vendors, `vendor_fetch` has it fetched as they have
-it: `vendor_repository` and `debian_version` choose out of their signed indexes, `fetch` brings
-files; `vendor_sources` is what of it the distribution's part has to fit.
+`needs` says what a stack wants. `debian` brings the distribution's packages (apt resolves and
+verifies them) and signs their index, `python` brings wheels (pip verifies them), `vendor` brings
+vendors' signed indexes, packages and files. `mirror` makes the folder of these, `listing` shows
+what it would contain, `folder` is what all of them use.
 """
-
-from dlperf_runner.bundle.archives import Source
-from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
-from dlperf_runner.bundle.mirror import Outcome, choose, listing, make
-from dlperf_runner.bundle.needs import Needs, RequirementsFile
-from dlperf_runner.bundle.settings import Settings
-
-__all__ = [
-    "Item",
-    "Manifest",
-    "Needs",
-    "Outcome",
-    "RequirementsFile",
-    "Settings",
-    "Skipped",
-    "Source",
-    "choose",
-    "listing",
-    "make",
-]

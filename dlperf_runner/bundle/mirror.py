@@ -1,47 +1,77 @@
-"""A mirror folder made, verified and repaired: whatever is right stays, the rest is fetched."""
+"""A mirror folder, made or repaired: what is right stays, the rest is fetched."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dlperf_runner.bundle import archives, debs, wheels
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.manifest import Item, Manifest
-from dlperf_runner.bundle.needs import Needs, RequirementsFile, marker_environment, of_stack
-from dlperf_runner.bundle.requirements import Pinned, parse
-from dlperf_runner.bundle.settings import Say, Settings
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.errors import UserError
+from ..catalog.reader import load_catalog
+from ..catalog.stack import Stack
+from ..catalog.suites import SUITES
+from ..core import paths
+from ..core.errors import UserError
+from .debian import apt, archives, closure, signed_index
+from .debian.apt import Choice
+from .debian.archives import Source
+from .debian.index_entry import Package
+from .folder import manifest as manifests
+from .folder.files import digest, writing
+from .folder.manifest import Item, Manifest, Missing, Skipped
+from .needs import FURTHER, Needs, of_stack
+from .python import locks, wheels
+from .python.locks import Pinned, RequirementsFile
+from .vendor import indexes_and_files, packages
+from .vendor.download import PARTIAL, FetchError
+from .vendor.packages import Vendors
+from .vendor.release_tables import FOLDER
 
-ROOT = Path(__file__).parents[2]
-CACHE = ROOT / ".cache"
-# Program -> the package that brings it.
+# Program -> the package that has it.
 PROGRAMS = {"apt-get": "apt", "gpgv": "gpgv", "gpg": "gpg", "gpg-agent": "gpg-agent"}
-_PARTIAL = ".partial"
-_LOCK = ".lock"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where a mirror folder goes, and where its packages come from. `cache` keeps the signing key
+    and apt's lists, outside the folder that is served."""
+
+    output: Path
+    cache: Path
+    sources: tuple[Source, ...]
+    refresh: bool = False
+    base: tuple[str, ...] = apt.BASE
+    vendors: Vendors = field(default_factory=Vendors)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What making a mirror did: paths that were fetched, repaired (were damaged) and removed."""
+    """The paths that were fetched, repaired (fetched because they were damaged) and removed, and
+    what could not be fetched."""
 
     manifest: Manifest
-    fetched: tuple[str, ...]
-    repaired: tuple[str, ...]
-    removed: tuple[str, ...]
+    fetched: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     @property
     def changed(self) -> bool:
         return bool(self.fetched or self.removed)
+
+
+@dataclass(frozen=True)
+class WithVendors:
+    """`ordinary` is None if it failed; `missing` says why."""
+
+    vendors: indexes_and_files.Outcome
+    ordinary: Outcome | None
+    missing: tuple[Missing, ...]
 
 
 def choose(
@@ -55,199 +85,195 @@ def choose(
     python: str = "",
     further: tuple[str, ...] = (),
 ) -> tuple[Needs, Settings]:
-    """The command line's choice: what is needed, out of the catalogue, and where from and to.
+    """What the command line asks for: the needs, and where the folder and its packages are.
 
-    Without `frameworks`, those of the catalogue that have an environment for the stack. Without
-    `debian_mirror`, packages come from where this machine has its own, if it has the same
-    distribution, else from the official archive.
+    Without `frameworks`: those of the catalogue that have an environment for the stack. Without
+    `debian_mirror`: the archive that this machine uses, if it runs the same distribution, else the
+    official one.
     """
     catalog = load_catalog()
-    needs = of_stack(catalog, stack, suite, ROOT, frameworks, python, further)
-    distribution, has_gpus = needs.suite.distribution, catalog.stack(stack).accelerator == "gpu"
+    needs = of_stack(catalog, stack, suite, paths.project(), frameworks, python, further)
+    has_gpus = catalog.stack(stack).accelerator == "gpu"
+    distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
     if debian_mirror:
         addresses = (debian_mirror, debian_security_mirror or "")
         sources = archives.sources_of(distribution, suite, *addresses, has_gpus=has_gpus)
     else:
         sources = archives.host_sources(suite, distribution=distribution, has_gpus=has_gpus)
-    return needs, Settings(output or default_output(stack, suite), CACHE, sources, refresh)
+    return needs, Settings(output or default_output(stack, suite), paths.cache(), sources, refresh)
 
 
 def default_output(stack: str, suite: str) -> Path:
-    return CACHE / "mirror" / f"{stack}-{suite}"
+    return paths.cache() / "mirror" / f"{stack}-{suite}"
 
 
-def listing(needs: Needs) -> list[tuple[str, str, str]]:
-    """(kind, name, wanted by) of what a mirror would be made of, as far as the project's own files
-    say; dependencies of packages are known to the archive only."""
-    rows = [
-        ("deb", name, role)
-        for role, names in needs.packages.items()
-        for name in dict.fromkeys(names)
-    ]
-    for wanted, pinned in _requirements(needs).items():
-        rows += [(wanted.kind_of(pin.name), str(pin), wanted.wanted_by) for pin in pinned]
-    return rows
+def make_with_vendors(
+    stack: Stack,
+    needs: Needs,
+    settings: Settings,
+    of_vendors: indexes_and_files.Settings,
+    say: Say = lambda _: None,
+) -> WithVendors:
+    """Make or repair the folder of a stack that takes something from vendors."""
+    _require_programs()
+    first = indexes_and_files.fetch(stack, needs.suite, of_vendors, say)
+    vendors = packages.of_stack(
+        stack, needs.suite, settings.output, first.manifest, of_vendors.mirror, of_vendors.keys
+    )
+    try:
+        made = make(needs, replace(settings, vendors=vendors), say)
+    except UserError as error:
+        failed = Missing("apt/ and wheels/", stack.name, needs.suite, f"fails: {error}")
+        return WithVendors(first, None, (*first.missing, failed))
+    missing = (*first.missing, *made.missing)
+    if not missing:
+        shutil.rmtree(vendors.folder / PARTIAL, ignore_errors=True)
+    return WithVendors(first, made, missing)
 
 
 def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome:
-    """Make or repair the mirror; with nothing to do, only read and compare what is there."""
-    requirements = _requirements(needs)
+    """Make or repair the folder; if nothing is to do, only read and compare what is there."""
+    requirements = {one: locks.read(one, needs.root, needs.target) for one in needs.requirements}
     inputs = _inputs(needs, settings)
     output = settings.output
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        with alone(output):
-            before = manifests.read(output)
-            broken = manifests.damaged(output, before) if before else ()
-            stray = _strays(output, before)
-            if before and before.inputs_sha256 == inputs and not settings.refresh:
-                if not broken and not stray:
-                    # What a refresh that was interrupted had fetched.
-                    shutil.rmtree(output / _PARTIAL, ignore_errors=True)
-                    return Outcome(before, (), (), ())
-                for path in broken:
-                    say(f"{path} is missing or altered: it is fetched again")
-            return _make(needs, settings, requirements, inputs, before, broken, say)
-    except OSError as error:
-        raise UserError(
-            f"the mirror could not be written: {error.strerror or error}",
-            where=str(error.filename or output),
-            hint="a second run goes on where this one stopped",
-        ) from error
+    with writing(output):
+        before = manifests.read(output)
+        broken = manifests.damaged(output, before) if before else ()
+        if before and before.inputs_sha256 == inputs and not settings.refresh:
+            if not broken and not _strays(output, before):
+                # What an interrupted refresh had fetched.
+                shutil.rmtree(output / PARTIAL, ignore_errors=True)
+                return Outcome(before)
+            for path in broken:
+                say(f"{path} is missing or altered: fetching it again")
+        return _Run(needs, settings, say).make(requirements, inputs, before, broken)
 
 
-def _make(
-    needs: Needs,
-    settings: Settings,
-    requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
-    inputs: str,
-    before: Manifest | None,
-    broken: tuple[str, ...],
-    say: Say,
-) -> Outcome:
+@dataclass
+class _Run:
+    needs: Needs
+    settings: Settings
+    say: Say
+    fetched: list[str] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+    def make(
+        self,
+        requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
+        inputs: str,
+        before: Manifest | None,
+        broken: tuple[str, ...],
+    ) -> Outcome:
+        _require_programs()
+        needs, settings, output = self.needs, self.settings, self.settings.output
+        partial = output / PARTIAL
+        partial.mkdir(exist_ok=True)
+        # Packages first: if they fail, that is known before the large wheels are fetched.
+        indexed, debs = self.debs(partial)
+        files = wheels.bring(needs.target, requirements, output, partial, self.fetched, self.say)
+        index, fingerprint = signed_index.write(
+            indexed,
+            needs.suite,
+            needs.target.architecture,
+            output / "apt",
+            settings.cache / "mirror-key",
+        )
+        lacking = (Skipped(one.name, one.reason) for one in self.missing)
+        after = Manifest(
+            stack=needs.stack,
+            suite=needs.suite,
+            architecture=needs.target.architecture,
+            python=needs.target.python,
+            # A later run tries again to fetch what is missing.
+            inputs_sha256="" if self.missing else inputs,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            sources=tuple(f"{s.uri} {' '.join(s.suites)}" for s in settings.sources),
+            key_fingerprint=fingerprint,
+            skipped=(*needs.skipped, *lacking),
+            files=(*index, *debs, *files),
+        )
+        manifests.write(output, after)
+        shutil.rmtree(partial)
+        removed = _strays(output, after)
+        for path in removed:
+            (output / path).unlink()
+        _drop_empty_folders(output)
+        known = {item.path for item in before.files} if before else set()
+        repaired = tuple(path for path in broken if path in self.fetched and path in known)
+        return Outcome(after, tuple(self.fetched), repaired, removed, tuple(self.missing))
+
+    def debs(self, partial: Path) -> tuple[list[Package], list[Item]]:
+        """Have all packages in the folder. Return those for the folder's own index (a vendor's
+        package is in the vendor's index), and the items of all."""
+        needs, settings, vendors = self.needs, self.settings, self.settings.vendors
+        wanted = {role: names for role, names in needs.packages.items() if names}
+        if not wanted and not vendors.families:
+            return [], []
+        self.say(f"reading the package lists of {needs.suite}")
+        sources = (*vendors.sources(settings.cache / "apt/keyrings"), *settings.sources)
+        architecture = needs.target.architecture
+        root = closure.read_lists(
+            settings.cache, needs.suite, architecture, sources, vendors.preferences
+        )
+        there, absent = vendors.packages(root)
+        self.missing += absent
+        where = f"stack {needs.stack}, apt_packages"
+        if further := [*there, *needs.packages.get(FURTHER, ())]:
+            where += " with " + ", ".join(further)
+        for role, names in there.items():
+            wanted[role] = (*wanted.get(role, ()), *names)
+        if not wanted:
+            return [], []
+        found = closure.resolve(root, settings.base, wanted, where=where)
+        own: dict[Choice, str] = {}
+        theirs = vendors.members(root, found.reasons)
+        for choice, package in found.packages.items():
+            if path := vendors.path(choice):
+                theirs[choice] = found.item(choice, path)
+            else:
+                own[choice] = f"apt/{package.filename}"
+        items = self.of_vendors(theirs.values())
+        self.fetched += closure.fetch(root, own, settings.output, partial, self.say)
+        items += [found.item(choice, path) for choice, path in own.items()]
+        return [found.packages[choice] for choice in own], items
+
+    def of_vendors(self, items: Iterable[Item]) -> list[Item]:
+        """Fetch vendors' packages; return those that are in the folder now."""
+        had = []
+        for item in items:
+            try:
+                if self.settings.vendors.bring(item, self.say):
+                    self.fetched.append(item.path)
+                had.append(item)
+            except FetchError as error:
+                name, by = Path(item.path).name, ", ".join(item.wanted_by)
+                remedy = "Run it again; --refresh reads a new index."
+                source = f"https://{Path(item.path).parent.relative_to(FOLDER)}"
+                self.missing.append(Missing(name, by, source, str(error), remedy))
+        return had
+
+
+def _require_programs() -> None:
     for program, package in PROGRAMS.items():
         if shutil.which(program) is None:
             raise UserError(f"{program} is missing", hint=f"install the package {package}")
-    output, partial = settings.output, settings.output / _PARTIAL
-    partial.mkdir(exist_ok=True)
-    fetched: list[str] = []
-    # What is small first: where it cannot be had, that is said at once.
-    packages, deb_items = debs.bring(needs, settings, partial, fetched, say)
-    wheel_items = _wheels(needs, output, partial, requirements, fetched, say)
-    index, fingerprint = debs.index(needs, settings, packages)
-    after = Manifest(
-        stack=needs.stack,
-        suite=needs.suite.name,
-        architecture=needs.architecture,
-        python=needs.suite.python,
-        inputs_sha256=inputs,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        sources=tuple(f"{s.uri} {' '.join(s.suites)}" for s in settings.sources),
-        key_fingerprint=fingerprint,
-        skipped=needs.skipped,
-        files=(*index, *deb_items, *wheel_items),
-    )
-    manifests.write(output, after)
-    shutil.rmtree(partial)
-    removed = _strays(output, after)
-    for path in removed:
-        (output / path).unlink()
-    _drop_empty_folders(output)
-    known = {item.path for item in before.files} if before else set()
-    repaired = tuple(path for path in broken if path in fetched and path in known)
-    return Outcome(after, tuple(fetched), repaired, removed)
-
-
-def _wheels(
-    needs: Needs,
-    output: Path,
-    partial: Path,
-    requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
-    fetched: list[str],
-    say: Say,
-) -> list[Item]:
-    house = output / "wheels"
-    house.mkdir(exist_ok=True)
-    # (file, requirement) -> who wants it; a file that several environments want is one item.
-    chosen: dict[str, tuple[Pinned, RequirementsFile, list[str]]] = {}
-    for wanted, pins in requirements.items():
-        digests = manifests.digests(house, (p.name for p in house.iterdir()))
-        kinds = {pin: wanted.kind_of(pin.name) for pin in pins}
-        missing = [pin for pin in pins if not wheels.file_for(pin, digests, kinds[pin])]
-        if missing:
-            say(f"fetching {', '.join(map(str, missing))} of {wanted.path}")
-            for kind in dict.fromkeys(kinds[pin] for pin in missing):
-                of_kind = [pin for pin in missing if kinds[pin] == kind]
-                wheels.download(needs, replace(wanted, kind=kind), of_kind, partial / "wheels")
-            arrived = manifests.digests(
-                partial / "wheels", (p.name for p in (partial / "wheels").iterdir())
-            )
-            for pin in missing:
-                name = wheels.file_for(pin, arrived, kinds[pin])
-                if name is None:
-                    raise UserError(f"pip fetched no {kinds[pin]} of {pin}", where=wanted.path)
-                manifests.move_verified(partial / "wheels" / name, house / name, arrived[name])
-                fetched.append(f"wheels/{name}")
-                digests[name] = arrived[name]
-        for pin in pins:
-            name = wheels.file_for(pin, digests, kinds[pin]) or ""
-            _, _, wanters = chosen.setdefault(name, (pin, wanted, []))
-            wanters.append(wanted.wanted_by)
-    house_digests = manifests.digests(house, chosen)
-    return [
-        Item(
-            path=f"wheels/{name}",
-            kind=wanted.kind_of(pin.name),
-            name=pin.name,
-            version=pin.version,
-            sha256=house_digests[name],
-            size=(house / name).stat().st_size,
-            wanted_by=tuple(wanters),
-            why=f"{pin} in {wanted.path}",
-        )
-        for name, (pin, wanted, wanters) in sorted(chosen.items())
-    ]
-
-
-def _requirements(needs: Needs) -> dict[RequirementsFile, tuple[Pinned, ...]]:
-    environment = marker_environment(needs.suite, needs.architecture)
-    return {
-        wanted: parse(
-            _text(needs.root / wanted.path, wanted), where=wanted.path, environment=environment
-        )
-        for wanted in needs.requirements
-    }
-
-
-def _text(path: Path, wanted: RequirementsFile) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"the requirements of {wanted.wanted_by} cannot be read",
-            where=wanted.path,
-            found=str(error),
-        ) from error
 
 
 def _inputs(needs: Needs, settings: Settings) -> str:
-    """A digest of everything that decides what the mirror holds, the archive's own state aside."""
+    """A digest of everything that decides what is in the folder, except the archive's state."""
     document = {
         "format": manifests.FORMAT,
         "stack": needs.stack,
-        "suite": repr(needs.suite),
-        "architecture": needs.architecture,
+        "suite": needs.suite,
+        "target": repr(needs.target),
         "packages": {role: list(names) for role, names in needs.packages.items()},
         "base": list(settings.base),
         "requirements": [
-            [repr(wanted), manifests.digest(needs.root / wanted.path)]
-            for wanted in needs.requirements
+            [repr(wanted), digest(needs.root / wanted.path)] for wanted in needs.requirements
         ],
         "skipped": [repr(entry) for entry in needs.skipped],
         "sources": [source.stanza() for source in settings.sources],
-        "vendors": [
-            repr(one) for one in (*settings.vendors.repositories, settings.vendors.packages)
-        ],
+        "vendors": [*map(repr, settings.vendors.families), *settings.vendors.indexes],
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
@@ -268,18 +294,3 @@ def _drop_empty_folders(output: Path) -> None:
     for folder, _, _ in os.walk(output / "apt", topdown=False):
         if not any(Path(folder).iterdir()):
             Path(folder).rmdir()
-
-
-@contextmanager
-def alone(output: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that two runs do not take each other's files for strays."""
-    with (output / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                "another run is making this mirror",
-                where=str(output),
-                hint="wait for it to end, or choose another folder with --output",
-            ) from None
-        yield

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..stats import digits
+from ..stats.groups import GROUP
+from ..stats.summary import digits
 from .labels import Labels
-from .layout import GROUP, MEMORY_HEADER
+from .layout import MEMORY_HEADER
 from .tables import Cell, Column, Table, cell, span, without_empty
 
 Case = Mapping[str, Any]

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..stats import digits
-from .layout import GROUP, records, table_lines, title
+from ..stats.groups import GROUP, records, title
+from ..stats.summary import digits
+from .layout import table_lines
 from .terminal import Column, columns
 from .text import counted, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..publications import SideBySide
+    from ..compare.publications import SideBySide
 
 Record = Mapping[str, Any]
 Grid = list[tuple[str, ...]]
@@ -91,8 +92,8 @@ def render_campaigns(
 
 def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..conditions import label
-    from ..publications import values_of
+    from ..compare.conditions import label
+    from ..compare.publications import values_of
 
     width = max(width, 40)
     if not groups:

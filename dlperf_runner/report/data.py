@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .layout import GROUP, records
+from ..core.files import json_text
+from ..stats.groups import GROUP, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ def csv(frame: pd.DataFrame) -> str:
 def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
     """The cases with the names that summary.csv has; what is absent is null."""
     document = {"cases": records(table), "notes": list(notes), "problems": list(problems)}
-    return _dump(document)
+    return json_text(document)
 
 
 def results_by_batch(
@@ -41,7 +41,7 @@ def results_by_batch(
         key = tuple(row[name] for name in GROUP)
         by_batch.setdefault(row["batch_size_per_device"], {}).setdefault(key, []).append(row)
     return {
-        batch: _dump(
+        batch: json_text(
             {
                 name: {f"{r['nodes']}n{r['gpus_per_node']}g": _result(r) for r in groups[key]}
                 for key, name in _names(list(groups), short_names).items()
@@ -75,7 +75,3 @@ def _names(
             words = [str(key[n]) for n in differing if key[n] not in (None, "fp32")]
             names[key] = "_".join([name, *words])
     return names
-
-
-def _dump(document: object) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

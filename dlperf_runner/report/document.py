@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..case import Topology
+from ..core.case import Topology
+from ..stats.groups import GROUP, records
 from . import case_tables, figures
 from .charts import Chart
-from .environment import Recorded, case_commands, differences, run_command
+from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
-from .layout import GROUP, records
 from .tables import Cell, Column, Table, cell
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..results import Results
+    from ..results.load import Results
 
 # Points of all speed-over-iterations charts together, and of one line: what a page can carry.
 _ALL_POINTS, _MOST_POINTS, _LEAST_POINTS = 120_000, 240, 24
@@ -31,7 +31,7 @@ class Campaign:
     name: str
     results: Results
     table: pd.DataFrame
-    recorded: Recorded
+    recorded: CampaignRecord
     notes: tuple[str, ...] = ()
 
 

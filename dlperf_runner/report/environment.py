@@ -18,7 +18,7 @@ _NAMES = {"hostname", "address"}
 
 
 @dataclass(frozen=True)
-class Recorded:
+class CampaignRecord:
     """A campaign's records, as far as it has any: a tree of logs has none."""
 
     campaign: Mapping[str, Any] | None = None
@@ -41,13 +41,13 @@ class Recorded:
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
-def read_recorded(directory: Path) -> Recorded:
+def read_recorded(directory: Path) -> CampaignRecord:
     """What is recorded below a directory. What cannot be read is left out: the results say what is
     wrong with it."""
     campaign = _object(directory / "campaign.json") or None
     records = (_object(path) for path in sorted((directory / "runs").glob("*/*/run.json")))
     runs = [record for record in records if record]
-    return Recorded(campaign, runs, _facts(runs), _versions(runs))
+    return CampaignRecord(campaign, runs, _facts(runs), _versions(runs))
 
 
 def _object(path: Path) -> dict[str, Any]:

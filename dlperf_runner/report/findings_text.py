@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..findings import Finding
+from ..doctor.findings import Finding
 from .text import counted, wrapped
 
 

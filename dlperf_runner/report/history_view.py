@@ -9,8 +9,8 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from ..changepoints import ChangePoint
-from ..history import Point
+from ..history.store import Point
+from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
 from .terminal import Column, columns

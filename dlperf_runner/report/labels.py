@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from ..errors import UserError
+from ..core.errors import UserError
 
 _DIRECTORY = Path(__file__).parent / "labels"
 LANGUAGES = tuple(sorted(path.stem for path in _DIRECTORY.glob("*.yml")))

@@ -16,6 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core.files import write_whole
+from ..core.processors import processors
 from .charts import Chart, vega_lite
 
 _SCALE = 1.5  # pixels of a PNG for one of the chart
@@ -51,27 +53,28 @@ def has_chinese_font() -> bool:
 
 def program() -> str:
     """Vega and Vega-Lite as one script, which defines `vegaEmbed`. Putting it together takes two
-    seconds, so it is kept in the user's cache."""
+    seconds, so the user's cache keeps it if it can be written."""
     import vl_convert
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dlperf_runner"
-    file = cache / f"vega-{version('vl-convert-python')}.js"
-    with suppress(OSError, UnicodeDecodeError):
-        return file.read_text(encoding="utf-8")
+    # RuntimeError: the user has no home.
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):
+        return _cache().read_text(encoding="utf-8")
     script = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed")
-    with suppress(OSError):  # a cache that cannot be written costs time only
-        cache.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.name}.{os.getpid()}")
-        temporary.write_text(script, encoding="utf-8")
-        temporary.replace(file)
+    with suppress(OSError, RuntimeError):
+        write_whole(_cache(), script)
     return script
+
+
+def _cache() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return folder / "dlperf_runner" / f"vega-{version('vl-convert-python')}.js"
 
 
 @contextmanager
 def workers(pictures: int) -> Iterator[ProcessPoolExecutor]:
     """New processes that draw so many pictures while this one goes on. They are not forks of this
     one, which may have threads of vl-convert."""
-    most = min(os.cpu_count() or 1, 8)
+    most = min(processors(), 8)
     wanted = min(most, 1 + pictures // _PICTURES_PER_WORKER)
     with ProcessPoolExecutor(wanted, mp_context=get_context("spawn")) as pool:
         yield pool

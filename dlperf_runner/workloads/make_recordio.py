@@ -10,6 +10,8 @@ import os
 import sys
 from pathlib import Path
 
+from builtin_common import positive
+
 # Noise of one pixel's grain makes JPEGs that are several times heavier than photographs.
 GRAIN = 4
 
@@ -30,13 +32,6 @@ def parse_arguments(argv=None):
     if arguments.output.suffix != ".rec":
         parser.error("output: a name that ends with .rec was expected")
     return arguments
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("a whole number of at least 1 was expected")
-    return value
 
 
 def noise_images(images, size, quality, seed):

@@ -25,6 +25,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from builtin_common import check, multiple_of_16, positive
+
 EMBEDDING = {"r100": 512, "y1": 128}
 MARGIN, SCALE = 0.5, 64.0
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
@@ -44,7 +46,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
     parser.add_argument("--iterations", type=positive, default=120, help="batches behind the first")
     parser.add_argument("--frequent", type=positive, default=20, help="a line every n batches")
-    parser.add_argument("--image-size", type=image_size, default=112, help="a multiple of 16")
+    parser.add_argument("--image-size", type=multiple_of_16, default=112, help="a multiple of 16")
     parser.add_argument("--classes", type=positive, default=85742, help="identities")
     parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
     parser.add_argument("--seed", type=int, default=0)
@@ -53,20 +55,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.parallel == "model" and arguments.classes < arguments.devices:
         parser.error(f"--classes: one per device expected, found {arguments.classes}")
     return arguments
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
-    return number
-
-
-def image_size(text: str) -> int:
-    number = int(text)
-    if number < 16 or number % 16:
-        raise argparse.ArgumentTypeError(f"a multiple of 16 expected, found {text}")
-    return number
 
 
 def say_start(arguments: argparse.Namespace, say: Callable[[str], None]) -> None:
@@ -143,19 +131,6 @@ def train(
             start = clock()
     wait()
     return [read(loss) for loss in losses]
-
-
-def check(losses: list[float]) -> str | None:
-    """Why this was no training, if it was none: the same batch must be learnt."""
-    for number, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            return f"the loss of batch {number} is {loss}; try a lower --lr"
-    if losses[-1] >= losses[0]:
-        return (
-            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
-            f"{losses[-1]:.6f} at last; try a lower --lr"
-        )
-    return None
 
 
 def make_blocks(arguments: argparse.Namespace, shares: list[int]):

@@ -7,9 +7,10 @@ total. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpirun.
 
 import argparse
 import logging
-import math
 import sys
 import time
+
+from builtin_common import check, positive
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -35,13 +36,6 @@ def parse_arguments(argv=None):
     if arguments.no_cuda and arguments.dtype == "float16":
         parser.error("--dtype float16 needs a GPU: MXNet has no fp16 matrix product for the CPU")
     return arguments
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("a whole number of at least 1 was expected")
-    return value
 
 
 def bottleneck(nn, channels, stride, in_channels):
@@ -168,16 +162,6 @@ def train(arguments):
 
     mx.nd.waitall()
     return run(step, report, arguments, world_size, log)
-
-
-def check(losses):
-    """Why this was no training; None if the loss stayed finite and fell."""
-    for number, loss in enumerate(losses, 1):
-        if not math.isfinite(loss):
-            return f"the loss at log line {number} is {loss}: no training took place"
-    if len(losses) > 1 and not losses[-1] < losses[0]:
-        return f"the loss did not fall on a fixed batch: {losses[0]:.3f}, then {losses[-1]:.3f}"
-    return None
 
 
 def main(argv=None):

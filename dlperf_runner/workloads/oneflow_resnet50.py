@@ -13,12 +13,13 @@ Runs on OneFlow 0.9.0; the v0.1.8 of the published runs has another interface.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable
+
+from builtin_common import check, positive
 
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -49,13 +50,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
             f"found {len(arguments.node_ips)}"
         )
     return arguments
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
-    return number
 
 
 def is_own(address: str) -> bool:
@@ -144,19 +138,6 @@ def train(
     if arguments.iterations % interval:
         losses.append(read(result)[0])
     return losses
-
-
-def check(losses: list[float]) -> str | None:
-    """Why this was no training, if it was none: the same batch must be learnt."""
-    for loss in losses:
-        if not math.isfinite(loss):
-            return f"the loss became {loss}; try a lower --lr"
-    if len(losses) > 1 and losses[-1] >= losses[0]:
-        return (
-            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
-            f"{losses[-1]:.6f} at last; try another --lr"
-        )
-    return None
 
 
 def make_network(flow, classes: int):

@@ -25,6 +25,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from builtin_common import check, learning_rate, multiple_of_16, positive
+
 EMBEDDING = 512
 UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
 MARGIN, SCALE = 0.5, 64.0
@@ -37,7 +39,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("float32",), default="float32", help="as published")
     parser.add_argument("--iterations", type=positive, default=150)
     parser.add_argument("--log-period", type=positive, default=1, help="a line every n batches")
-    parser.add_argument("--image-size", type=image_size, default=112, help="a multiple of 16")
+    parser.add_argument("--image-size", type=multiple_of_16, default=112, help="a multiple of 16")
     parser.add_argument("--classes", type=positive, default=85742, help="identities")
     parser.add_argument(
         "--parallel",
@@ -49,24 +51,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 1024 images")
     return parser.parse_args(argv)
-
-
-def learning_rate(text: str) -> float | None:
-    return None if text == "auto" else float(text)
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
-    return number
-
-
-def image_size(text: str) -> int:
-    number = int(text)
-    if number < 16 or number % 16:
-        raise argparse.ArgumentTypeError(f"a multiple of 16 expected, found {text}")
-    return number
 
 
 def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
@@ -113,19 +97,6 @@ def train(
             say(f"Pass:0 batch:{batch} lr:{arguments.lr:.8f} loss:{loss:.6f} qps:{qps:.2f}")
             seconds, samples = 0.0, 0
     return losses
-
-
-def check(losses: list[float]) -> str | None:
-    """Why this was no training, if it was none: the same batch must be learnt."""
-    for number, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            return f"the loss of batch {number} is {loss}; try a lower --lr"
-    if len(losses) > 1 and losses[-1] >= losses[0]:
-        return (
-            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
-            f"{losses[-1]:.6f} at last; try another --lr"
-        )
-    return None
 
 
 def make_blocks(paddle, arguments: argparse.Namespace, classes: int):

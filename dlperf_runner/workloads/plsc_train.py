@@ -9,6 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from builtin_common import positive
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 # Drawn once and read again, so that making noise is no part of what is measured.
@@ -26,13 +28,6 @@ def parse_arguments(argv=None):
     parser.add_argument("--parallel", choices=["model", "data"], default="model")
     parser.add_argument("--lr", default="auto", help="auto: PLSC's own, 0.1 per 1024 images")
     return parser.parse_args(argv)
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("a whole number of at least 1 was expected")
-    return value
 
 
 def noise(image_size, classes, seed, images=IMAGES):

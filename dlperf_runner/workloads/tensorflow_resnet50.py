@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+from builtin_common import check, count, learning_rate, positive
+
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4
@@ -53,24 +55,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
             f"found {arguments.warmup_steps}"
         )
     return arguments
-
-
-def learning_rate(text: str) -> float | None:
-    return None if text == "auto" else float(text)
-
-
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"a number from 1 expected, found {text}")
-    return number
-
-
-def count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"a number from 0 expected, found {text}")
-    return number
 
 
 def dll_line(now: datetime, step: str, values: dict[str, object]) -> str:
@@ -130,19 +114,6 @@ def train(
     say("Ending Model Training ...")
     say(dll_line(datetime.now(), "()", {"train_throughput": sum(rates) / len(rates)}))
     return losses
-
-
-def check(losses: list[float]) -> str | None:
-    """Why this was no training, if it was none: the same batch must be learnt."""
-    for number, loss in enumerate(losses):
-        if not math.isfinite(loss):
-            return f"the loss of step {number} is {loss}; try a lower --lr"
-    if len(losses) > 1 and losses[-1] >= losses[0]:
-        return (
-            f"the loss did not fall on a fixed batch: {losses[0]:.6f} at first, "
-            f"{losses[-1]:.6f} at last; try a lower --lr"
-        )
-    return None
 
 
 def make_step(arguments: argparse.Namespace) -> Callable[[], float]:

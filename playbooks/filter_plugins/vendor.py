@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+REPOSITORIES = Path(__file__).parents[1] / "vars/vendor_repositories.yml"
 # Of what a command that failed has printed.
 LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
@@ -186,18 +191,21 @@ def address(url: str, mirror: str | None) -> str:
     return f"{prefix}{mirror.rstrip('/')}/{path}"
 
 
-def repository(
-    repositories: Mapping[str, Any],
-    name: str,
-    system: str,
-    mirror: str | None,
-    keys: Mapping[str, list[str]],
-) -> dict[str, Any]:
-    """A repository of a role's table as the module apt_family takes it.
+@cache
+def repositories() -> dict[str, Any]:
+    """Every vendor's repository, and its key."""
+    loaded = yaml.safe_load(REPOSITORIES.read_text(encoding="utf-8"))
+    return dict(loaded["vendor_repositories"])
 
-    `keys` are the fingerprints of those that a site's mirror signs anew, by repository.
+
+def repository(
+    name: str, system: str, mirror: str | None, keys: Mapping[str, list[str]]
+) -> dict[str, Any]:
+    """A repository in the form that the module apt_family takes.
+
+    `keys`: by repository, the fingerprints of those that a site's mirror signs anew.
     """
-    entry = substituted(repositories[name], names_of(system))
+    entry = substituted(repositories()[name], names_of(system))
     key = entry["key"]
     found = {
         "name": name,

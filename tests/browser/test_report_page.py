@@ -12,7 +12,7 @@ from make_logs import ROOT
 from playwright.sync_api import Browser, Locator, Page
 from report_examples import CHINESE, SCRIPT, mxnet_campaign, tensorflow_campaign
 
-from dlperf_runner.report.make import make_report
+from dlperf_runner.commands.report import make_report
 
 DESK = {"width": 1200, "height": 900}
 PHONE = {"width": 360, "height": 740}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import read_inventory
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.inventory import read_inventory
 
 VARIABLES = """\
 [nodes:vars]

@@ -20,19 +20,15 @@ from pathlib import Path
 import pytest
 from tiny_index import only_this_index, wheel
 
-from dlperf_runner.bundle import (
-    Needs,
-    Outcome,
-    RequirementsFile,
-    Settings,
-    Source,
-    apt,
-    make,
-    repository,
-)
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.needs import SUITES
-from dlperf_runner.errors import UserError
+from dlperf_runner.bundle.debian import apt, index_entry, openpgp, signed_index
+from dlperf_runner.bundle.debian.archives import Source
+from dlperf_runner.bundle.folder import manifest as manifests
+from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.mirror import Outcome, Settings, make
+from dlperf_runner.bundle.needs import Needs
+from dlperf_runner.bundle.python.locks import RequirementsFile
+from dlperf_runner.bundle.python.target import Target
+from dlperf_runner.core.errors import UserError
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg")),
@@ -67,14 +63,14 @@ def publish(folder: Path, debs: list[Path], key: Path) -> None:
         control = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         content = path.read_bytes()
         packages.append(
-            repository.parse(
+            index_entry.parse(
                 f"{control}Filename: {path.relative_to(folder)}\nSize: {len(content)}\n"
                 f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
             )
         )
-    files = repository.index_files(packages, "tiny", "amd64", datetime.now(UTC))
-    signed = repository.sign(files["dists/tiny/Release"], key)
-    repository.write_index(folder, files, signed, "tiny")
+    files = signed_index.index_files(packages, "tiny", "amd64", datetime.now(UTC))
+    signed = openpgp.sign(files["dists/tiny/Release"], key)
+    signed_index.write_index(folder, files, signed, "tiny")
 
 
 @dataclasses.dataclass
@@ -140,8 +136,8 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site_in(work: Path) -> Site:
     needs = Needs(
         stack="cpu",
-        suite=SUITES["bookworm"],
-        architecture="amd64",
+        suite="bookworm",
+        target=Target("3.11", "2.36", "amd64"),
         packages={"openmpi": ("mpi",)},
         requirements=(RequirementsFile("uv.txt", "uv"), RequirementsFile("env.txt", "tinynet")),
         root=work,
@@ -235,7 +231,7 @@ def in_every_packages_file(site: Site) -> None:
 
 def signed_by_another_key(site: Site) -> None:
     release = (site.mirror / "apt/dists/bookworm/Release").read_bytes()
-    signed = repository.sign(release, site.folder / "archive-key")
+    signed = openpgp.sign(release, site.folder / "archive-key")
     (site.mirror / "apt/dists/bookworm/InRelease").write_bytes(signed.inline)
 
 
@@ -356,9 +352,7 @@ def test_an_sdist_is_kept_as_it_is(site: Site) -> None:
             member = tarfile.TarInfo(f"tinyvod-0.28/{name}")
             member.size = len(data)
             archive.addfile(member, BytesIO(data))
-    (site.folder / "sdist.txt").write_text(
-        f"tinyvod==0.28 --hash=sha256:{manifests.digest(path)}\n"
-    )
+    (site.folder / "sdist.txt").write_text(f"tinyvod==0.28 --hash=sha256:{digest(path)}\n")
     site.needs = dataclasses.replace(
         site.needs, requirements=(RequirementsFile("sdist.txt", "tinyvod", "sdist"),)
     )

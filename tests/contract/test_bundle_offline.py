@@ -20,10 +20,15 @@ from tiny_index import only_this_index, wheel
 from typer.testing import CliRunner, Result
 from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
 
-from dlperf_runner.bundle import RequirementsFile, Source, apt, archives, debs, mirror, needs
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.vendor import of_distribution
-from dlperf_runner.cli import app
+from dlperf_runner.bundle import mirror, needs
+from dlperf_runner.bundle.debian import apt, archives, closure
+from dlperf_runner.bundle.debian.archives import Source
+from dlperf_runner.bundle.folder import manifest as manifests
+from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.python.locks import RequirementsFile
+from dlperf_runner.bundle.vendor.release_tables import of_distribution
+from dlperf_runner.cli.main import app
+from dlperf_runner.core import paths
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
@@ -123,11 +128,10 @@ def bundle_in(
     site, there = upstream
     keyring = there / "ubuntu/key.asc"
     ubuntu = dataclasses.replace(archives.UBUNTU, keyring=keyring)
-    bionic = dataclasses.replace(needs.SUITES["bionic"], distribution=ubuntu)
-    patch.setitem(needs.SUITES, "bionic", bionic)
+    patch.setitem(archives.DISTRIBUTIONS, "ubuntu", ubuntu)
     patch.setattr(needs, "UV", RequirementsFile(str(there / "lock.txt"), "uv"))
     # What it keeps of the project's own: lists of packages, and the key that signs.
-    patch.setattr(mirror, "CACHE", there / "cache")
+    patch.setattr(paths, "cache", lambda: there / "cache")
     only_this_index(patch, there / "index")
     return Bundle(site, there / "ubuntu", folder / name)
 
@@ -167,8 +171,8 @@ def test_what_is_left_out_is_said_and_nothing_else_is(whole: tuple[Path, Result]
 
 def test_the_distributions_part_is_what_vendors_packages_depend_on(made: Bundle) -> None:
     items = made.items()
-    debs_of = {name: item for name, item in items.items() if item.kind == "deb"}
-    assert set(debs_of) == {*NAMED, *(package.name for package in CHAINS), "libboth"}
+    own = {name for name, item in items.items() if item.kind == "deb" and item.path[:4] == "apt/"}
+    assert own == {*NAMED, *(package.name for package in CHAINS)}
     # The vendors' own have the vendors' index.
     in_apt = {path.rpartition("/")[2].split("_")[0] for path in made.files() if path[:4] == "apt/"}
     assert {"dkms", "gcc-7"} < in_apt and not {"libboth", "cuda-drivers"} & in_apt
@@ -186,7 +190,7 @@ def test_a_vendors_package_that_only_the_distributions_ask_for_is_brought(made: 
     (made.output / item.path).unlink()
     again = made.make("--package", HEADERS)
     assert again.exit_code == 0, again.output
-    assert manifests.digest(made.output / item.path) == item.sha256
+    assert digest(made.output / item.path) == item.sha256
 
 
 def node(made: Bundle, folder: Path) -> tuple[apt.Root, list[str]]:
@@ -229,7 +233,7 @@ def test_a_second_run_asks_nobody_and_changes_nothing(
     made: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = made.files()
-    monkeypatch.setattr(debs, "bring", None)
+    monkeypatch.setattr(closure, "read_lists", None)
     again = made.make("--package", HEADERS)
     assert again.exit_code == 0, again.output
     assert again.stdout.count("files, 0 fetched") == 2
@@ -301,10 +305,19 @@ def test_a_keyring_that_is_not_there_is_named_with_its_package(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ubuntu = dataclasses.replace(archives.UBUNTU, keyring=tmp_path / "no.gpg")
-    monkeypatch.setattr(apt, "UBUNTU", ubuntu)
-    bionic = dataclasses.replace(needs.SUITES["bionic"], distribution=ubuntu)
-    monkeypatch.setitem(needs.SUITES, "bionic", bionic)
+    monkeypatch.setitem(archives.DISTRIBUTIONS, "ubuntu", ubuntu)
     done = bundle.make()
     assert done.exit_code == 1, done.output
     assert f"the keyring {tmp_path}/no.gpg" in done.stdout
     assert "install the package ubuntu-archive-keyring" in done.stdout
+
+
+def test_a_program_that_is_not_there_is_named_with_its_package(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(mirror.PROGRAMS, "no-such-program", "its-package")
+    done = bundle.make()
+    assert done.exit_code == 2, done.output
+    assert "no-such-program is missing" in done.stderr
+    assert "install the package its-package" in done.stderr
+    assert not bundle.output.exists()

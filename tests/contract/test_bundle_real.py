@@ -10,10 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import Needs, RequirementsFile, Settings, Source, apt, archives, make
-from dlperf_runner.bundle.mirror import ROOT
-from dlperf_runner.bundle.needs import SUITES, host_architecture
-from dlperf_runner.errors import UserError
+from dlperf_runner.bundle.debian import apt, archives
+from dlperf_runner.bundle.debian.archives import Source
+from dlperf_runner.bundle.mirror import Settings, make
+from dlperf_runner.bundle.needs import Needs, host_architecture
+from dlperf_runner.bundle.python.locks import RequirementsFile
+from dlperf_runner.bundle.python.target import Target
+from dlperf_runner.catalog.suites import SUITES
+from dlperf_runner.core.errors import UserError
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [
     pytest.mark.lab,
@@ -27,14 +33,15 @@ PACKAGES = {"debian": ("netbase", "media-types"), "ubuntu": ("distro-info-data",
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
-    distribution = SUITES[suite].distribution
+    distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]
+    target = Target(SUITES[suite].python, SUITES[suite].glibc, host_architecture())
     if not distribution.keyring.is_file():
         pytest.skip(f"needs {distribution.keyring_package}")
     names = PACKAGES[distribution.name]
     needs = Needs(
         stack="cpu",
-        suite=SUITES[suite],
-        architecture=host_architecture(),
+        suite=suite,
+        target=target,
         packages={"node_base": names},
         requirements=(RequirementsFile("requirements/uv.txt", "uv"),)
         if suite == "bookworm"
@@ -52,7 +59,7 @@ def test_a_mirror_of_the_real_archive(tmp_path: Path, suite: str) -> None:
     assert not make(needs, settings).changed
 
     key = str(settings.output / "apt/dlperf-mirror.asc")
-    node = apt.Root(tmp_path / "node", needs.architecture)
+    node = apt.Root(tmp_path / "node", target.architecture)
     apt.prepare(node, [Source(f"file:{settings.output}/apt", (suite,), signed_by=key)])
     apt.update(node)
     (chosen,) = apt.resolve(node, [names[0]], where="test")

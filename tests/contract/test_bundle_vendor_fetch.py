@@ -18,14 +18,27 @@ import pytest
 from gpu_standins import CUDA, LEARNING, cudnn_7
 from range_server import RangeServer
 from standin_repository import flat_repository
-from vendor_site import NCCL, OFED, OPENMPI, PUBLISHED, PYTHON, Site, make_site, node_of
+from vendor_site import (
+    NCCL,
+    OFED,
+    OPENMPI,
+    PUBLISHED,
+    PYTHON,
+    Made,
+    Site,
+    fetch,
+    make_site,
+    node_of,
+)
 
-from dlperf_runner.bundle import apt, vendor
-from dlperf_runner.bundle import manifest as manifests
-from dlperf_runner.bundle.manifest import digest
-from dlperf_runner.bundle.vendor_fetch import Missing, Outcome, Settings, fetch
-from dlperf_runner.entry_stack import Release, Stack
-from dlperf_runner.errors import UserError
+from dlperf_runner.bundle.debian import apt
+from dlperf_runner.bundle.folder.files import digest
+from dlperf_runner.bundle.folder.manifest import Missing
+from dlperf_runner.bundle.vendor.indexes_and_files import Settings
+from dlperf_runner.catalog.stack import Release, Stack
+from dlperf_runner.core.errors import UserError
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
@@ -39,13 +52,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @pytest.fixture(scope="module")
-def whole(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def whole(site: Site, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Made]:
     output = tmp_path_factory.mktemp("whole")
     return output, fetch(PUBLISHED, "bionic", site.settings(output))
 
 
 @pytest.fixture
-def output(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
+def output(whole: tuple[Path, Made], tmp_path: Path) -> Path:
     """A copy, to be spoiled."""
     return Path(shutil.copytree(whole[0], tmp_path / "output"))
 
@@ -53,31 +66,31 @@ def output(whole: tuple[Path, Outcome], tmp_path: Path) -> Path:
 # ---- the whole of a stack
 
 
-def test_all_of_a_stack_is_there_and_no_newer_version(
-    site: Site, whole: tuple[Path, Outcome]
-) -> None:
+def test_all_of_a_stack_is_there_and_no_newer_version(site: Site, whole: tuple[Path, Made]) -> None:
     output, made = whole
     assert made.missing == ()
     for path in (NCCL, OFED, OPENMPI, PYTHON):
         assert (output / path).read_bytes() == (site.folder / path).read_bytes()
-    debs = [item for item in made.manifest.files if item.kind == "deb"]
+    debs = made.of_kind("deb")
     assert len(debs) == len({item.name for item in debs}) == 21
     versions = {item.name: item.version for item in debs}
     # Which cuda-drivers asks for, in any version that is new enough.
     assert versions["libnvidia-gl-440"] == "440.33.01-0ubuntu1"
     assert versions["libcublas10"] == "10.2.2.89-1"
     assert {p.relative_to(output / "vendor").as_posix() for p in files(output)} == {
-        *(item.path for item in made.manifest.files),
+        *made.files,
         "v100-cuda10.2-bionic.json",
     }
-    assert manifests.damaged(output / "vendor", made.manifest) == ()
+    assert {path: digest(output / "vendor" / path) for path in made.files} == {
+        path: item.sha256 for path, item in made.files.items()
+    }
 
 
 def files(output: Path) -> list[Path]:
     return [path for path in (output / "vendor").rglob("*") if path.is_file()]
 
 
-def test_it_is_said_what_the_inventory_has_to_say(site: Site, whole: tuple[Path, Outcome]) -> None:
+def test_it_is_said_what_the_inventory_has_to_say(site: Site, whole: tuple[Path, Made]) -> None:
     output, made = whole
     archive = output / "vendor/operator/nv_peer_mem-1.0.tar.gz"
     # OpenMPI's, too: it is not the table's.
@@ -90,7 +103,7 @@ def test_it_is_said_what_the_inventory_has_to_say(site: Site, whole: tuple[Path,
 
 
 def test_apt_finds_all_of_it_where_the_roles_look(
-    whole: tuple[Path, Outcome], tmp_path: Path, site: Site
+    whole: tuple[Path, Made], tmp_path: Path, site: Site
 ) -> None:
     """With sources, preferences and names as the roles' own rules and texts have them."""
     output, made = whole
@@ -98,9 +111,8 @@ def test_apt_finds_all_of_it_where_the_roles_look(
     apt.update(root)
     # A member of the driver's family that none of it asks for.
     choices = apt.resolve(root, [*names, "libxnvctrl0"], where="the test")
-    debs = {item.name: item for item in made.manifest.files if item.kind == "deb"}
     assert {choice.name: choice.sha256 for choice in choices} == {
-        name: item.sha256 for name, item in debs.items()
+        item.name: item.sha256 for item in made.of_kind("deb")
     }
     (tmp_path / "got").mkdir()
     apt.download(root, choices, tmp_path / "got")
@@ -167,7 +179,7 @@ class Small:
     folder: Path
     settings: Settings
 
-    def fetch(self, **changed: Any) -> Outcome:
+    def fetch(self, **changed: Any) -> Made:
         return fetch(SMALL, "bionic", dataclasses.replace(self.settings, **changed))
 
     def has(self, path: str) -> bool:
@@ -183,8 +195,8 @@ def small(site: Site, tmp_path: Path) -> Small:
     return Small(folder, settings)
 
 
-def only(outcome: Outcome) -> Missing:
-    (missing,) = outcome.missing
+def only(made: Made) -> Missing:
+    (missing,) = made.missing
     return missing
 
 
@@ -212,9 +224,9 @@ def altered_signed_text(small: Small, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (another_key, "another key than it should"),
-        (another_signature, "it is of another key"),
-        (altered_signed_text, "it does not fit the content"),
+        (another_key, "has the wrong key"),
+        (another_signature, "it was made with another key"),
+        (altered_signed_text, "it does not match the content"),
         (altered_index, "is another file: sha256"),
     ],
 )
@@ -241,7 +253,7 @@ def test_an_altered_package_is_left_out_and_the_rest_is_there(small: Small) -> N
     whole = (small.folder / DEB).read_bytes()
     (small.folder / DEB).write_bytes(whole[:-1] + b"?")
     missing = only(small.fetch())
-    assert missing.name == Path(DEB).name
+    assert (missing.name, missing.source) == (Path(DEB).name, f"https://{FOLDER}")
     assert f"found {digest(small.folder / DEB)}" in missing.reason
     assert not small.has(DEB) and small.has(OTHER)
     (small.folder / DEB).write_bytes(whole)
@@ -388,13 +400,13 @@ def test_an_option_that_the_stack_has_no_use_for_is_an_error(
 
 
 def test_a_system_that_the_stack_is_not_made_for_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not made for this suite"):
+    with pytest.raises(UserError, match="does not support this suite"):
         fetch(PUBLISHED, "noble", Settings(tmp_path))
 
 
 def command(*options: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", *options]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=vendor.ROOT)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +414,7 @@ def command(*options: str) -> subprocess.CompletedProcess[str]:
     [
         (("--stack", "v100-cuda10.2", "--checksum", "unknown=1"), "--checksum"),
         (("--stack", "v100-cuda10.2", "--file", "nccl_archive"), "expected NAME=VALUE"),
-        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "this stack has nothing of a vendor"),
+        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "this stack takes nothing from vendors"),
     ],
 )
 def test_bad_options_are_exit_status_2(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from dlperf_runner.case import Command, Run
+from dlperf_runner.core.case import Command, Run
 
 ROOT = Path(__file__).parents[2]
 OPTIONS = yaml.safe_load((ROOT / "roles/benchmark_run/meta/argument_specs.yml").read_text())[

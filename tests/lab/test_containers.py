@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from lab_under_test import PROJECT, Lab
+from planted import MARK, PLACES, planted
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 
@@ -21,13 +23,26 @@ PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"
 CASE = "mxnet-resnet50v1b-builtin-podman_fp32_b2_2n2g"
 ONE = '{"dlperf_frameworks": ["mxnet"]}'
 PROVISION = ("provision.yml", "-e", "dlperf_container_engine=podman", "-e", ONE)
+# Changed on the node since their packages brought them.
+EDITED = ("/etc/deluser.conf", "/usr/share/base-files/motd")
+PLANT = "".join(
+    f"mkdir -p {Path(place).parent}; echo {shlex.quote(planted(place))} >> {place}\n"
+    for place in (*PLACES, *EDITED)
+)
 BENCH = ("bench.yml", "-e", "container=podman", "-e", "model=resnet50v1b", "-e", "nodes=2")
 
 
 @pytest.fixture(scope="module")
-def contained(lab: Lab) -> Lab:
+def contained(lab: Lab) -> Iterator[Lab]:
+    """Nodes with secrets in all the usual places, provisioned."""
+    for node in NODES:
+        lab.said(node, PLANT)
     lab.play(*PROVISION)
-    return lab
+    yield lab
+    script = f"for file in {' '.join((*PLACES, *EDITED))}; do sed -i /{MARK}/d $file; "
+    script += "[ -s $file ] || rm $file; rmdir -p --ignore-fail-on-non-empty $(dirname $file); done"
+    for node in NODES:
+        lab.ssh(node, script)
 
 
 def containers(lab: Lab) -> dict[str, str]:
@@ -61,6 +76,38 @@ def test_all_nodes_have_one_image_and_nothing_of_the_node_is_in_it(contained: La
     assert "mxnet" in inside
     for secret in ("ssh_host", ".ssh", "dlperf\n/etc", "stamps", "/etc/shadow\n"):
         assert secret not in inside
+
+
+def test_no_secret_of_the_node_is_in_the_image(contained: Lab) -> None:
+    """Searched in the archive as it is before an engine reads it, made again on the same node."""
+    (digest,) = json.loads((contained.directory / "container_images.json").read_text()).values()
+    contained.said("node1", f"{PODMAN} rmi --force localhost/dlperf-mxnet:node >&2; echo removed")
+    contained.said("node1", PLANT)  # provisioning made /etc/passwd- anew
+    archive = "/var/tmp/searched.tar"
+    given = "name=localhost/dlperf-mxnet environment=/opt/dlperf/envs/mxnet user=dlperf"
+    argv = ["ansible", "node1", "--become", "-m", "container_image"]
+    made = contained.command(*argv, "-a", f"{given} mpirun=/usr/bin/mpirun archive={archive}")
+    assert made.returncode == 0, made.stdout
+    assert digest in made.stdout  # the same node makes the same image
+    assert contained.said("node1", f"stat -c '%a %U' {archive}") == "600 dlperf"
+    count = f"grep --text --count {{}} {archive} || true"
+    assert int(contained.said("node1", count.format("libmxnet.so"))) > 0
+    assert contained.said("node1", count.format(MARK)) == "0"
+    found = contained.said("node1", f"grep -l {MARK} {' '.join((*PLACES, *EDITED))} || true")
+    assert set(found.split()) == {*PLACES, *EDITED}
+    listed = contained.said("node1", f"cd /tmp && tar -xOf {archive} layer.tar | tar -t")
+    assert not {place.lstrip("/") for place in PLACES} & set(listed.split())
+    contained.said("node1", f"rm {archive}; echo removed")
+
+
+def test_an_image_that_was_replaced_is_removed(contained: Lab) -> None:
+    """As one of an earlier version, which held root's secrets, is after its name was taken."""
+    make = f"tar -c -T /dev/null | {PODMAN} import --change LABEL=dlperf.contents=1 -"
+    for node in NODES:
+        contained.said(node, make)
+    contained.play(*PROVISION, "--tags", "container")
+    names = f"{PODMAN} images --all --format '{{{{.Repository}}}}'"
+    assert {contained.said(node, names) for node in NODES} == {"localhost/dlperf-mxnet"}
 
 
 def test_a_case_trains_across_the_containers_of_two_nodes(contained: Lab, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from fabric_standins import FIXTURES
 from lab_under_test import Lab
 from node_state import differences, node_state
 
-from dlperf_runner.catalog import load_catalog
+from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]
 

@@ -24,8 +24,8 @@ from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
 
-from dlperf_runner.bundle.vendor import vendor_items
-from dlperf_runner.catalog import load_catalog
+from dlperf_runner.bundle.vendor.release_tables import wanted
+from dlperf_runner.catalog.reader import load_catalog
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
 
@@ -109,8 +109,8 @@ def policies(cluster: Cluster, node: str, names: list[str]) -> dict[str, Policy]
 
 def of_stack(pair: Pair) -> dict[str, str]:
     """Each package that the stack names, at its version."""
-    items = vendor_items(load_catalog().stack(pair.stack), pair.suite)
-    said = " ".join(item.name for item in items if item.wanted_by in ROLES)
+    things = wanted(load_catalog().stack(pair.stack), pair.suite)
+    said = " ".join(one.item.name for one in things if one.wanted_by in ROLES)
     return dict(re.findall(r"(\S+)=(\S+)", said))
 
 

@@ -21,7 +21,7 @@ import pytest
 from debian_source import upstream_source
 from lab_under_test import Lab
 
-from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.folder.files import digest
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # ten minutes of compiling for each
 

@@ -21,7 +21,7 @@ from debian_source import upstream_source
 from lab_under_test import Lab
 from node_state import differences, node_state
 
-from dlperf_runner.bundle.manifest import digest
+from dlperf_runner.bundle.folder.files import digest
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes of compiling
 

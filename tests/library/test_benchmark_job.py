@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-MODULE = Path(__file__).parents[2] / "library" / "benchmark_job.py"
+LIBRARY = Path(__file__).parents[2] / "library"
 MODULE_UTILS = Path(__file__).parents[2] / "module_utils"
 # As Ansible packs them: the project's module_utils beside Ansible's own.
 RUN = """
@@ -21,19 +21,15 @@ ansible.module_utils.__path__.append(sys.argv[1])
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# test_old_interpreters.py says another one, and an Ansible that has modules for it.
+PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
 
 
-def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
-    """One call of the module, as Ansible makes it; returns what the module returns."""
-    arguments = {
-        "directory": str(directory),
-        "launch": "t1",
-        "argv": list(argv),
-        "log": "train.log",
-        "wait_s": 10,
-    } | options
+def execute(module: str, **arguments: Any) -> dict[str, Any]:
+    """One execution of a module, as Ansible makes it; returns what the module returns."""
     finished = subprocess.run(
-        [sys.executable, "-c", RUN, MODULE_UTILS, MODULE],
+        [PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
+        env={**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")},
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
         capture_output=True,
         text=True,
@@ -42,6 +38,18 @@ def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
     )
     assert finished.stdout, finished.stderr
     return json.loads(finished.stdout)
+
+
+def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
+    """One call of benchmark_job."""
+    arguments = {
+        "directory": str(directory),
+        "launch": "t1",
+        "argv": list(argv),
+        "log": "train.log",
+        "wait_s": 10,
+    }
+    return execute("benchmark_job", **arguments | options)
 
 
 def processes_of(marker: str) -> list[int]:
@@ -192,3 +200,99 @@ def test_what_outlives_the_group_is_removed(tmp_path: Path, ends: str) -> None:
 def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
     result = call(tmp_path, "/bin/true", cleanup=["/nowhere/podman"])
     assert (result["exit_status"], result["tail"]) == (0, "")
+
+
+SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
+
+
+def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
+    argv = (*SLEEP, f"dlperf-stopped-{os.getpid()}")
+    call(tmp_path, *argv, wait_s=0)
+    began = time.monotonic()
+    ended = call(tmp_path, *argv, stop=True, wait_s=30)
+    assert (ended["finished"], ended["reason"]) == (True, "stopped")
+    assert time.monotonic() - began < 10
+    assert not processes_of(argv[-1])
+
+
+def lock_in(directory: Path) -> dict[str, Any]:
+    """A lock as node_lock leaves it, for this user."""
+    directory.mkdir()
+    lease = directory / "lease.a"
+    lease.touch()
+    os.utime(lease, (0, 0))
+    return {"directory": str(directory), "token": "a", "lease_s": 60}
+
+
+def test_every_call_renews_the_lease_of_the_lock(tmp_path: Path) -> None:
+    lock = lock_in(tmp_path / "lock")
+    assert call(tmp_path / "r1", "/bin/true", lock=lock)["exit_status"] == 0
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    assert uptime - 60 < (tmp_path / "lock/lease.a").stat().st_mtime <= uptime
+
+
+def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) -> None:
+    lock, argv = lock_in(tmp_path / "lock"), (*SLEEP, f"dlperf-fenced-{os.getpid()}")
+    assert not call(tmp_path / "r1", *argv, lock=lock, wait_s=0)["finished"]
+    (tmp_path / "lock/lease.a").unlink()  # as another campaign takes the node over
+    began = time.monotonic()
+    ended = call(tmp_path / "r1", *argv, lock=lock, wait_s=30)
+    assert (ended["finished"], ended["reason"]) == (True, "lock")
+    assert time.monotonic() - began < 10
+    assert not processes_of(argv[-1])
+    (tmp_path / "marker").touch()
+    never = call(tmp_path / "r2", "/bin/rm", str(tmp_path / "marker"), lock=lock)
+    assert (never["finished"], never["reason"]) == (True, "lock")
+    assert (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(0, ""), (3, "lock")])
+def test_another_node_of_the_run_is_asked_before_the_launch(
+    tmp_path: Path, answer: int, reason: str
+) -> None:
+    """By ssh, whose stand-in runs here what it is given; 3 says that the lease is not there."""
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(
+        f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\necho "$2" >> {tmp_path}/asked\n'
+        f'[ {answer} = 0 ] || exit {answer}\nexec sh -c "$3"\n'
+    )
+    ssh.chmod(0o755)
+    lock = lock_in(tmp_path / "lock")
+    path = {"PATH": f"{ssh.parent}:/usr/bin:/bin"}
+    result = call(tmp_path / "r1", "/bin/true", env=path, lock=lock, hosts={"n2": "n2.site"})
+    assert (result["finished"], result["reason"]) == (True, reason)
+    assert set((tmp_path / "asked").read_text().split()) == {"n2.site"}
+
+
+BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
+def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_not(
+    tmp_path: Path,
+) -> None:
+    other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
+    own = ["setpriv", "--reuid=4712", "--clear-groups", "setsid", "--fork", "--wait"]
+    try:
+        burn = BURN.replace("20", "3")
+        result = call(tmp_path, *own, "/usr/bin/python3", "-c", burn, host="node1", wait_s=30)
+    finally:
+        other.kill()
+        other.wait()
+    assert result["exit_status"] == 0
+    # This machine may have more users, whose processes are none of the test's.
+    seen = [process for process in result["beside"] if process["uid"] in (4711, 4712)]
+    assert [(p["host"], p["pid"], p["uid"]) for p in seen] == [("node1", other.pid, 4711)]
+    assert 0.02 < seen[0]["cores"] <= 1.05
+
+
+def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:
+    marker = f"dlperf-daemon-{os.getpid()}"
+    code = (
+        "import subprocess, sys\n"
+        "subprocess.Popen(['setsid', '-f', *sys.argv[1:4], sys.argv[4]]).wait()"
+    )
+    result = call(tmp_path, sys.executable, "-c", code, *SLEEP, marker)
+    assert result["exit_status"] == 0
+    assert until_gone(marker, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from test_gpu_sampler import TWO, prints, stand_in
 
-from dlperf_runner.case import Command, Run
+from dlperf_runner.core.case import Command, Run
 
 ROOT = Path(__file__).parents[2]
 HOSTS = ["node1", "node2", "node3"]
@@ -32,7 +33,13 @@ def command(host: str, path: str, *argv: str) -> dict[str, Any]:
     return asdict(Command(host, argv, {"PATH": path}))
 
 
-def run_role(directory: Path, path: str, launched_on: list[str], **changes: Any) -> Path:
+def run_role(
+    directory: Path,
+    path: str,
+    launched_on: list[str],
+    variables: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Path:
     """Execute the role for a run of three nodes; returns the run's directory on the controller."""
     nodes = directory / "nodes"
     # Train until every sampler of this node has been at work.
@@ -81,6 +88,7 @@ def run_role(directory: Path, path: str, launched_on: list[str], **changes: Any)
             "benchmark_run_user": getpass.getuser(),
             "benchmark_run_directory": str(nodes / "{{ inventory_hostname }}"),
             "benchmark_run_run": document,
+            **(variables or {}),
         },
     }
     playbook = directory / "play.yml"
@@ -101,10 +109,15 @@ def run_role(directory: Path, path: str, launched_on: list[str], **changes: Any)
     return directory / "campaign" / "runs" / "case" / "r1"
 
 
-def outcome(run: Path) -> dict[str, Any]:
+def outcome(run: Path, status: str = "done") -> dict[str, Any]:
     found: dict[str, Any] = json.loads((run / "run.json").read_text())["outcome"]
-    assert found["status"] == "done", found
+    assert found["status"] == status, found
     return found
+
+
+def run_on_cpu(directory: Path, script: str, **changes: Any) -> Path:
+    commands = [command("node1", "/usr/bin:/bin", "sh", "-c", script)]
+    return run_role(directory, "", HOSTS[:1], accelerator="cpu", commands=commands, **changes)
 
 
 @pytest.mark.parametrize("launched_on", [HOSTS[:1], HOSTS], ids=["mpirun", "every node"])
@@ -126,3 +139,82 @@ def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
     assert "gpu_memory_mib" not in outcome(run)
     assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
     assert not (tmp_path / "bin" / "calls").exists()
+
+
+def test_large_log_comes_in_parts(tmp_path: Path) -> None:
+    """40 MiB: three parts of at most 16 MiB."""
+    script = "yes 'Speed: 1.0 samples/sec' | head -c 41943040"
+    run = run_on_cpu(tmp_path, script)
+    log = (run / "train.log").read_bytes()
+    assert log == (b"Speed: 1.0 samples/sec\n" * (1 << 21))[: 40 << 20]
+    assert outcome(run)["log_sha256"] == hashlib.sha256(log).hexdigest()
+    assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
+
+
+PLANTED = "the secret that was planted"
+
+
+@pytest.mark.parametrize(
+    ("instead", "why"),
+    [
+        ("ln -s {secret} train.log", "is a symbolic link"),
+        ("ln {secret} train.log", "has 2 names"),
+        ("mkfifo train.log", "is a FIFO"),
+        ("truncate -s 3M train.log", "has 3145728 bytes, more than the limit of 2097152"),
+        ("true", "No such file or directory"),
+    ],
+)
+def test_log_that_is_refused_fails_the_run(tmp_path: Path, instead: str, why: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(PLANTED)
+    earlier = tmp_path / "campaign/runs/case/r1/train.log"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("of an earlier launch")
+    script = "echo trained; rm train.log; " + instead.format(secret=secret)
+    run = run_on_cpu(tmp_path, script, variables={"benchmark_run_log_limit_mib": 2})
+    found = outcome(run, "failed")
+    assert found["exit_status"] == 0
+    assert found["message"].startswith("node1: train.log was not fetched: ")
+    assert why in found["message"]
+    assert "at most 2 MiB is fetched" in found["message"]
+    assert "raise benchmark_run_log_limit_mib" in found["message"]
+    assert "log_sha256" not in found
+    assert [path.name for path in run.iterdir()] == ["run.json"]
+    assert PLANTED not in (run / "run.json").read_text()
+
+
+def test_log_that_shrinks_while_it_is_fetched_fails_the_run(tmp_path: Path) -> None:
+    """Another process of the user empties the log as soon as a part of it has come."""
+    part = tmp_path / "campaign/runs/case/r1/train.log.part"
+    waits = "until test -s $1; do sleep .01; done; find $2 -name train.log -exec truncate -s0 {} +"
+    with subprocess.Popen(["sh", "-c", waits, "sh", part, tmp_path / "nodes"]) as other:
+        run = run_on_cpu(tmp_path, "head -c 100000000 /dev/zero")
+        other.wait(timeout=60)
+    assert "train.log was truncated while it was read" in outcome(run, "failed")["message"]
+    assert [path.name for path in run.iterdir()] == ["run.json"]
+
+
+def test_telemetry_that_is_refused_fails_the_run_and_keeps_its_log(
+    tmp_path: Path, programs: str
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(PLANTED)
+    sample = "telemetry-node1.csv"
+    script = f"until test -s {sample}; do sleep 0.1; done; rm {sample}; ln -s {secret} {sample}"
+    commands = [command("node1", programs, "sh", "-c", script)]
+    run = run_role(tmp_path, programs, HOSTS[:1], commands=commands)
+    message = outcome(run, "failed")["message"]
+    assert f"{sample} was not fetched: " in message
+    assert "raise benchmark_run_telemetry_limit_mib" in message
+    assert {"run.json", "train.log"} <= {path.name for path in run.iterdir()}
+    assert not (run / sample).exists()
+
+
+def test_state_that_is_forged_fails_the_run_and_no_task(tmp_path: Path) -> None:
+    """The job has ended, it says, for a reason that there is not; it is recorded."""
+    script = (
+        """sed -i 's/"started": [0-9.]*/"started": 1.0, "finished": true, "exit_status": 0,"""
+        """ "ended": 2.0, "reason": [], "telemetry": ["..\\/..\\/x"]/' job.json; sleep 5"""
+    )
+    found = outcome(run_on_cpu(tmp_path, script), "failed")
+    assert "node1: the node's answer is damaged: exit status 0, reason []" in found["message"]

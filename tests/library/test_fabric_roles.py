@@ -13,7 +13,7 @@ from standins import PROJECT
 from test_provisioning_filters import load
 from test_provisioning_modules import call
 
-from dlperf_runner.mpirun import MPIRUN, mpirun_of
+from dlperf_runner.catalog.mpirun import MPIRUN, mpirun_of
 
 openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
 infiniband = load("roles/infiniband/filter_plugins/infiniband.py")

@@ -93,7 +93,7 @@ def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
     )
     result = sampled(tmp_path / "r1", smi, samples=6)
     assert result["gpu_memory_mib"] == {"node1": {"0": 12565, "1": 12839}}
-    assert result["telemetry"] == [str(tmp_path / "r1" / "telemetry-node1.csv")]
+    assert set(result["files"]) == {"train.log", "telemetry-node1.csv"}
     rows = telemetry(tmp_path / "r1" / "telemetry-node1.csv")
     assert [(row["device"], row["memory_used_mib"]) for row in rows[:4]] == [
         ("0", "3"),
@@ -156,7 +156,7 @@ def test_processes_on_the_devices(tmp_path: Path) -> None:
     smi = prints(tmp_path / "bin", FULL, processes=processes)
     result = sampled(tmp_path / "r1", smi, samples=2 * 7)  # the sixth look asks again
     path = tmp_path / "r1" / "processes-node1.csv"
-    assert str(path) in result["telemetry"]
+    assert path.name in result["files"]
     (found,) = telemetry(path)
     assert (found["device"], found["pid"], found["memory_used_mib"]) == (
         *("1", str(os.getpid())),
@@ -178,7 +178,7 @@ def test_new_errors_in_the_kernels_log(tmp_path: Path) -> None:
     )
     result = sampled(tmp_path / "r1", folder, samples=2 * 7)
     path = tmp_path / "r1" / "xid-node1.csv"
-    assert str(path) in result["telemetry"]
+    assert path.name in result["files"]
     (found,) = telemetry(path)
     assert list(found.values())[1:] == [
         *("0000:af:00", "79"),
@@ -198,7 +198,8 @@ def test_kernels_log_that_this_user_may_not_see_gives_no_file(tmp_path: Path) ->
 
 def test_without_nvidia_smi_there_is_nothing(tmp_path: Path) -> None:
     result = sampled(tmp_path / "r1", names=())
-    assert not {"gpu_memory_mib", "telemetry"} & set(result)
+    assert "gpu_memory_mib" not in result
+    assert set(result["files"]) == {"train.log"}
     assert sorted(path.name for path in (tmp_path / "r1").iterdir()) == [
         *("job.json", "lease", "train.log")
     ]
@@ -309,10 +310,7 @@ def test_several_nodes(tmp_path: Path) -> None:
         tmp_path / "r1", ssh, here, sample_hosts=hosts, names=("node1", "node2"), timeout_s=100
     )
     assert result["gpu_memory_mib"] == {"node1": {"0": 10, "1": 20}, "node2": {"0": 30, "1": 40}}
-    assert [Path(path).name for path in result["telemetry"]] == [
-        "telemetry-node1.csv",
-        "telemetry-node2.csv",
-    ]
+    assert set(result["files"]) == {"train.log", "telemetry-node1.csv", "telemetry-node2.csv"}
     asked = (tmp_path / "asked").read_text().splitlines()
     assert {line.partition(":")[0] for line in asked} == {"node2", "node3"}
     # It ends there by itself, should this node vanish.
@@ -341,5 +339,5 @@ def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
 def test_name_of_a_host_does_not_lead_out_of_the_directory(tmp_path: Path) -> None:
     smi = prints(tmp_path / "bin", TWO.format(10, 20))
     result = sampled(tmp_path / "r1", smi, sample_hosts={"../node 1": ""}, names=(".._node_1",))
-    assert result["telemetry"] == [str(tmp_path / "r1" / "telemetry-.._node_1.csv")]
+    assert set(result["files"]) == {"train.log", "telemetry-.._node_1.csv"}
     assert result["gpu_memory_mib"] == {"../node 1": {"0": 10, "1": 20}}

@@ -68,8 +68,9 @@ def oldest_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: str) -> None:
     """Their own tests again, each execution of a module in that Python."""
-    tests = Path(__file__).with_name("test_provisioning_modules.py")
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    names = ("provisioning_modules", "build_archive", "benchmark_job", "benchmark_fetch")
+    tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     given = {"MODULES_PYTHON": python(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
     done = subprocess.run(
         argv, cwd=PROJECT, env={**os.environ, **given}, capture_output=True, text=True, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -287,3 +288,35 @@ def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> No
     assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "ib0", []))
     build["build_environment"] = {"A": "2"}
     assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "eth0", []))
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused"),
+    [
+        ({}, ""),
+        ({"horovod-1.data/scripts/horovodrun": ""}, ""),
+        ({"evil.pth": "import os"}, "'evil.pth'"),
+        ({"sitecustomize.py": ""}, "'sitecustomize.py'"),
+        ({"horovod/../../x": ""}, "'horovod/../../x'"),
+        ({"horovod-1.data/scripts/python": ""}, "'horovod-1.data/scripts/python'"),
+        ({"horovod-1.data/data/bin/python": ""}, "'horovod-1.data/data/bin/python'"),
+        ({"horovod-1.data/purelib/evil.pth": ""}, "'horovod-1.data/purelib/evil.pth'"),
+        ({"horovod-1.dist-info/entry_points.txt": "[console_scripts]\npython = a:b\n"}, "'python'"),
+        ({"horovod-1.dist-info/RECORD": "../../../../../etc/passwd,,\n"}, "etc/passwd"),
+    ],
+)
+def test_a_wheel_brings_horovod_and_nothing_that_root_would_run(
+    tmp_path: Path, extra: dict[str, str], refused: str
+) -> None:
+    files = {
+        "horovod/__init__.py": "",
+        "horovod-1.dist-info/METADATA": "Name: horovod",
+        "horovod-1.dist-info/RECORD": "horovod/__init__.py,sha256=x,0\n",
+        "horovod-1.dist-info/entry_points.txt": "[console_scripts]\nhorovodrun = horovod:run\n",
+    }
+    path = tmp_path / "horovod-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (files | extra).items():
+            archive.writestr(name, content)
+    found = horovod.wheel_refusal(str(path))
+    assert refused in found if refused else found == ""

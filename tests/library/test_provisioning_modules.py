@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,14 @@ class TestProof:
         left = subprocess.run(["pgrep", "-f", f"sleep {marker}"], check=False, capture_output=True)
         assert not left.stdout
 
+    def test_what_left_the_session_and_keeps_its_output_is_not_waited_for(
+        self, tmp_path: Path
+    ) -> None:
+        began = time.monotonic()
+        command = ["sh", "-c", "setsid sleep 30 & echo ok"]
+        assert self.prove(tmp_path, command, "^ok$")["proven"] == "now"
+        assert time.monotonic() - began < 20
+
     def test_check_mode_runs_nothing(self, tmp_path: Path) -> None:
         result = self.prove(tmp_path, ["touch", str(tmp_path / "x")], "ok", check=True)
         assert result["proven"] == "no"
@@ -240,6 +249,8 @@ class TestPythonEnvironment:
         assert checked["diff"]["after"] == "alpha==1.0\n"
         assert not (tmp_path / "env").exists()
         assert self.environment(tmp_path, first)["packages"] == {"alpha": "1.0"}
+        shared = [path for path in (tmp_path / "env").rglob("*") if path.stat().st_mode & 0o022]
+        assert shared == []
         assert not self.environment(tmp_path, first)["changed"]
         assert self.environment(tmp_path, second)["packages"] == {"alpha": "2.0"}
         assert not self.environment(tmp_path, second, check=True)["changed"]
@@ -393,6 +404,34 @@ class TestSshMesh:
         result = self.call(home, "ssh_mesh_trust", members=[one], known_hosts=known)
         assert result.get("failed") or "secret" not in (ssh / "authorized_keys").read_text()
         assert secret.read_text() == "secret\n"
+
+    @pytest.mark.parametrize("kind", ["FIFO", "device", "huge"])
+    def test_what_blocks_or_never_ends_in_the_home_is_refused(
+        self, home: Path, tmp_path: Path, kind: str
+    ) -> None:
+        ssh = home / ".ssh"
+        ssh.mkdir()
+        os.chown(ssh, 64321, 64321)
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        (ssh / "id_ed25519").touch()
+        for path in (ssh / "authorized_keys", ssh / "id_ed25519.pub"):
+            if kind == "FIFO":
+                os.mkfifo(path)
+                path.chmod(0o644)
+            elif kind == "device":
+                path.symlink_to("/dev/zero")
+            else:
+                path.touch()
+                os.truncate(path, 1 << 40)
+        given = {"members": [], "known_hosts": str(tmp_path / "known")}
+        result = self.call(home, "ssh_mesh_trust", **given)
+        assert f"{ssh}/authorized_keys: " in result["msg"]
+        found = self.call(home, "ssh_mesh_identity", comment="it", host_key_files=[str(host_key)])
+        said = (
+            "no end within 20 s" if kind == "FIFO" else "id_ed25519.pub: a public key was expected"
+        )
+        assert said in found["msg"]
 
     def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
         one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}

@@ -68,3 +68,16 @@ def test_an_unreachable_host_has_no_exit_status() -> None:
         "exit_status": None,
         "message": "node1: Connection timed out",
     }
+
+
+def test_what_ran_beside_is_kept_of_every_launch() -> None:
+    row = {"host": "node2", "pid": 1, "uid": 1000, "command": "sh", "cores": 0.5}
+    found = outcome({"node1": ENDED, "node2": ENDED | {"beside": [row]}}, ["node1", "node2"], 60)
+    assert (found["status"], found["beside"]) == ("done", [row])
+
+
+def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
+    for reason, why in (("stopped", "stopped, because its campaign was"), ("lock", "another")):
+        found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
+        assert found["status"] == "failed"
+        assert why in found["message"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import apt, archives
-from dlperf_runner.errors import UserError
+from dlperf_runner.bundle.debian import apt, archives
+from dlperf_runner.core.errors import UserError
 
 DEB822 = """\
 Types: deb
@@ -176,7 +176,7 @@ def test_uris() -> None:
     ],
 )
 def test_what_has_no_sha256_is_no_choice(line: str) -> None:
-    with pytest.raises(UserError, match="not understood"):
+    with pytest.raises(UserError, match="unknown line"):
         apt.parse_uris(line)
 
 

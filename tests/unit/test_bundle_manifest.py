@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.bundle import manifest
-from dlperf_runner.bundle.manifest import Item, Manifest, Skipped
+from dlperf_runner.bundle.folder import manifest
+from dlperf_runner.bundle.folder.manifest import Item, Manifest, Skipped
 
 
 def item(path: str, content: bytes) -> Item:

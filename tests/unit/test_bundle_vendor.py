@@ -9,37 +9,33 @@ from typing import Any
 import pytest
 import yaml
 
-from dlperf_runner.bundle import vendor
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.entry_stack import Driver, Stack
-from dlperf_runner.errors import UserError
+from dlperf_runner.bundle import listing
+from dlperf_runner.bundle.vendor import release_tables
+from dlperf_runner.bundle.vendor.release_tables import VendorItem
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.stack import Driver, Stack
+from dlperf_runner.core.errors import UserError
 
 PROJECT = Path(__file__).parents[2]
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 GPU_STACKS = [name for name, stack in load_catalog().stacks.items() if stack.accelerator == "gpu"]
 # Of these a stack has some only, by its methods.
 FILE_ROLES = {"infiniband": "mlnx_ofed", "openmpi": "source"}
-rules = vendor._rules()
+REPOSITORIES = yaml.safe_load((PROJECT / "playbooks/vars/vendor_repositories.yml").read_text())[
+    "vendor_repositories"
+]
 
 
 def variables(role: str) -> dict[str, Any]:
     return yaml.safe_load((PROJECT / f"roles/{role}/vars/main.yml").read_text())
 
 
-def test_roles_that_share_a_repository_say_the_same_of_it() -> None:
-    """They share its files on the node, too."""
-    said: dict[str, list[Any]] = {}
-    for role in ROLES:
-        for name, entry in variables(role)[f"__{role}_repositories"].items():
-            said.setdefault(name, []).append(entry)
-    assert len(said["nvidia-cuda"]) == 4
-    for entries in said.values():
-        assert all(entry == entries[0] for entry in entries)
+def items_of(stack: Stack, suite: str) -> list[VendorItem]:
+    return [thing.item for thing in release_tables.wanted(stack, suite)]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_every_repository_has_a_key_with_its_whole_fingerprint(role: str) -> None:
-    for entry in variables(role)[f"__{role}_repositories"].values():
+def test_every_repository_has_a_key_with_its_whole_fingerprint() -> None:
+    for entry in REPOSITORIES.values():
         assert entry["key"]["fingerprints"]
         for fingerprint in entry["key"]["fingerprints"]:
             assert re.fullmatch("[0-9A-F]{40}", str(fingerprint))
@@ -52,8 +48,8 @@ def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -
     stack = load_catalog().stack(name)
     assert stack.suites
     for suite in stack.suites:
-        assert vendor.refusals(stack, suite) == []
-        items = vendor.vendor_items(stack, suite)
+        assert release_tables.refusals(stack, suite) == []
+        items = items_of(stack, suite)
         methods = {"infiniband": stack.infiniband, "openmpi": stack.openmpi}
         files = {
             role
@@ -68,7 +64,7 @@ def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -
 
 
 def test_what_the_published_cluster_needs() -> None:
-    items = vendor.vendor_items(load_catalog().stack("v100-cuda10.2"), "bionic")
+    items = items_of(load_catalog().stack("v100-cuda10.2"), "bionic")
     assert {item.wanted_by: item.name.split(" ")[0] for item in reversed(items)} == {
         "nvidia_driver": "cuda-drivers=440.33.01-1",
         "cuda": "cuda-toolkit-10-2=10.2.89-1",
@@ -86,7 +82,7 @@ def test_what_the_published_cluster_needs() -> None:
 
 
 def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
-    items = vendor.vendor_items(load_catalog().stack("a100-cuda11.8"), "focal")
+    items = items_of(load_catalog().stack("a100-cuda11.8"), "focal")
     assert [(item.wanted_by, *item.name.split(" ")) for item in items] == [
         ("nvidia_driver", "nvidia-driver-535=535.183.01-0ubuntu1"),
         ("cuda", "cuda-toolkit-11-8=11.8.0-1"),
@@ -119,93 +115,19 @@ def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() ->
 def test_the_run_file_is_a_file() -> None:
     driver = Driver(version="580.105.08", method="runfile")
     stack = Stack(name="x", title="x", accelerator="gpu", driver=driver)
-    (item,) = vendor.vendor_items(stack, "bookworm")
+    (item,) = items_of(stack, "bookworm")
     assert item.kind == "file"
     assert item.source.endswith("/580.105.08/NVIDIA-Linux-x86_64-580.105.08.run")
     assert item.known_by == "sha256 in nvidia_driver_sha256"
 
 
-@pytest.mark.parametrize(
-    ("version", "system", "said"),
-    [
-        (
-            "9.9",
-            "ubuntu18.04",
-            "NCCL 9.9 is not known (nccl.version); known is 2.29.7, 2.15.5 or 2.7.3",
-        ),
-        (
-            "2.7.3",
-            "ubuntu22.04",
-            "NCCL 2.7.3 is not for Ubuntu 22.04 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.15.5 (nccl.version)",
-        ),
-        (
-            "2.29.7",
-            "ubuntu20.04",
-            "NCCL 2.29.7 is not for Ubuntu 20.04 (built for CUDA 12.9): it is for Debian 12, Ubuntu"
-            " 22.04 or Ubuntu 24.04; for Ubuntu 20.04, the nearest that is: NCCL 2.15.5"
-            " (nccl.version)",
-        ),
-        (
-            "2.7.3",
-            "centos7",
-            "NCCL 2.7.3 is not for centos 7 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for centos 7, none that is known here is (nccl.version)",
-        ),
-        ("2.7.3", "ubuntu18.04", ""),
-    ],
-)
-def test_a_refusal_says_the_reason_and_the_nearest_that_works(
-    version: str, system: str, said: str
-) -> None:
-    releases = variables("nccl")["__nccl_releases"]
-    assert rules.refusal(releases, version, system, "NCCL", "nccl.version") == said
-
-
-def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
-    entry = {"version": "12.9.1", "minimum_driver": "525.60"}
-    assert "needs driver 525.60 or newer, and the stack has 440.33.01" in rules.too_old(
-        entry, "440.33.01", "driver.version"
-    )
-    assert rules.too_old(entry, "580.105.08", "driver.version") == ""
-    assert rules.too_old(entry, "", "driver.version") == ""
-
-
-@pytest.mark.parametrize(
-    ("mirror", "address"),
-    [
-        (None, "https://vendor.example/a/b.run"),
-        ("", "https://vendor.example/a/b.run"),
-        ("http://10.0.0.1:8010/vendor/", "http://10.0.0.1:8010/vendor/vendor.example/a/b.run"),
-        ("/srv/mirror/vendor", "file:/srv/mirror/vendor/vendor.example/a/b.run"),
-    ],
-)
-def test_every_address_is_found_behind_the_mirror(mirror: str | None, address: str) -> None:
-    assert rules.address("https://vendor.example/a/b.run", mirror) == address
-
-
-def test_keys_of_a_mirror_that_signs_anew_are_the_sites() -> None:
-    repositories = {
-        "r": {
-            "url": "https://v.example/{system}/",
-            "key": {"url": "https://v.example/k", "fingerprints": ["A" * 40], "sha256": "0" * 64},
-        }
-    }
-    own = rules.repository(repositories, "r", "ubuntu18.04", None, {})
-    assert own["uri"] == "https://v.example/ubuntu1804/"
-    assert own["key_sha256"] == "0" * 64
-    sites = rules.repository(repositories, "r", "ubuntu18.04", None, {"r": ["B" * 40]})
-    assert sites["fingerprints"] == ["B" * 40]
-    assert "key_sha256" not in sites
-
-
 def test_the_listing_names_what_has_to_give_each_checksum() -> None:
     catalog = load_catalog()
-    rows = vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "bionic")
-    text = vendor.as_text(rows)
+    rows = listing.of_stack(catalog, catalog.stack("v100-cuda10.2"), "bionic")
+    text = listing.as_text(rows)
     assert "sha256 in nccl_archive_sha256" in text
     assert "key EB693B3035CD5710E231E123A4B469963BF863CC" in text
-    assert all(len(row) == len(vendor.COLUMNS) and all(row) for row in rows)
+    assert all(len(row) == len(listing.COLUMNS) and all(row) for row in rows)
     assert ("image", "nvcr.io/nvidia/tensorflow:20.12-tf1-py3", "tensorflow") in {
         row[:3] for row in rows
     }
@@ -215,13 +137,13 @@ def test_the_listing_names_what_has_to_give_each_checksum() -> None:
 def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
     catalog = load_catalog()
     stack = catalog.stack("v100-cuda10.2")
-    rows = vendor.listing(catalog, stack, "bionic", ("linux-headers-generic",))
+    rows = listing.of_stack(catalog, stack, "bionic", ("linux-headers-generic",))
     assert ("deb", "linux-headers-generic", "--package") in {row[:3] for row in rows}
 
 
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
     stack = load_catalog().stack("v100-cuda10.2")
-    of = dict(vendor.of_distribution(stack))
+    of = dict(release_tables.of_distribution(stack))
     assert of["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
     assert "libssl-dev" in of["python (building node)"]
     runtime = stack.container_runtime
@@ -232,7 +154,7 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
             "container_runtime": runtime.model_copy(update={"version": None}),
         }
     )
-    of = dict(vendor.of_distribution(other))
+    of = dict(release_tables.of_distribution(other))
     assert of["nvidia_driver"] == ["gcc", "make"]
     assert of["container_runtime (docker)"] == ["docker.io"]
 
@@ -240,7 +162,7 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
 def test_the_listing_names_what_comes_with_the_frameworks() -> None:
     catalog = load_catalog()
     stack = catalog.stack("v100-cuda10.2")
-    rows = vendor.listing(catalog, stack, "bionic")
+    rows = listing.of_stack(catalog, stack, "bionic")
     named = {row[:3] for row in rows}
     assert {
         ("file", "Python-3.7.17.tgz", "python"),
@@ -251,7 +173,7 @@ def test_the_listing_names_what_comes_with_the_frameworks() -> None:
         ("wheel", "oneflow 0.1.8", "oneflow"),
     } <= named
     assert "interpreter" not in {row[0] for row in rows}
-    without = vendor.listing(catalog, stack.model_copy(update={"python": None}), "bionic")
+    without = listing.of_stack(catalog, stack.model_copy(update={"python": None}), "bionic")
     (interpreter,) = (row for row in without if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
@@ -264,10 +186,13 @@ def test_a_system_that_the_stack_is_not_for_has_no_listing() -> None:
     """It would lack what the roles refuse there, and not say so."""
     catalog = load_catalog()
     with pytest.raises(UserError) as error:
-        vendor.listing(catalog, catalog.stack("v100-cuda10.2"), "noble")
+        listing.of_stack(catalog, catalog.stack("v100-cuda10.2"), "noble")
     assert (error.value.expected, error.value.found) == ("xenial or bionic", "noble")
-    assert error.value.hint
-    assert "the nearest that is: the driver 580.105.08" in error.value.hint
+    assert error.value.hint == (
+        "the driver 440.33.01 is not for ubuntu24.04 (it is older than that system's kernel, and"
+        " NVIDIA's repository has none for it); it is for ubuntu16.04 or ubuntu18.04."
+        " Known for ubuntu24.04: 580.105.08"
+    )
 
 
 TABLES = {
@@ -306,9 +231,8 @@ def test_no_version_can_be_selected_that_nothing_verifies(
     role: str, version: str, entry: dict[str, Any]
 ) -> None:
     """By the key that signs its repository, by its own checksum, or by the operator's."""
-    repositories = variables(role).get(f"__{role}_repositories", {})
     if "repository" in entry:
-        assert repositories[entry["repository"]]["key"]["fingerprints"]
+        assert REPOSITORIES[entry["repository"]]["key"]["fingerprints"]
         systems = entry["systems"]
         parts = [entry, *(systems.values() if isinstance(systems, dict) else [])]
         exact = [text for part in parts for text in part.get("packages", {}).values()]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from plan_examples import lab_nodes
 
-from dlperf_runner import campaign
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.choice import Choice, parse_choice
-from dlperf_runner.errors import UserError
-from dlperf_runner.plan import make_plan
-from dlperf_runner.validity import catalogued_rules
+from dlperf_runner.campaign import directory as campaign
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.validity import catalogued_rules
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.choice import Choice, parse_choice
+from dlperf_runner.plan.make import make_plan
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

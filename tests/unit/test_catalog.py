@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
-from dlperf_runner import entries, entry_stack, inventory
-from dlperf_runner.case import Topology
-from dlperf_runner.catalog import CATALOG, load_catalog
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog.reader import CATALOG, load_catalog
+from dlperf_runner.catalog.reader import stack as entry_stack
+from dlperf_runner.catalog.reader import workload as entries
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import inventory
 
 RESNET = "mxnet-resnet50v1b"
 
@@ -59,8 +61,8 @@ def test_values_are_frozen() -> None:
             "launcher: mpirun",
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
-            " (expected one of mpirun, single_process, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, found 'mpirum')",
+            " (expected one of mpirun, paddle_launch, paddle_launch_1,"
+            " same_command_everywhere, single_process, found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",

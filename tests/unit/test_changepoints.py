@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dlperf_runner.changepoints import LEAST, best_split, change_points
+from dlperf_runner.stats.change_points import LEAST, best_split, change_points
 
 
 def energy(left: list[float], right: list[float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,10 +17,11 @@ from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from typer.testing import CliRunner
 
-from dlperf_runner import __version__, inventory
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import Node
+from dlperf_runner import __version__
+from dlperf_runner.cli.main import app
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan import inventory
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,7 +70,7 @@ def test_a_python_without_the_requirements_says_what_to_do() -> None:
 def test_help_imports_nothing_heavy() -> None:
     """`--help` is instant: 0.2 s in all (measured in benchmarks/)."""
     code = (
-        "import sys, dlperf_runner.cli;"
+        "import sys, dlperf_runner.cli.main;"
         "heavy = {'pydantic', 'yaml', 'pandas', 'rich', 'ansible_runner', 'ansible'};"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
@@ -222,8 +224,8 @@ def test_summarize_prints_table_paths_and_problems(
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
         return SimpleNamespace(text="a table", problems=problems, paths=[Path("summary.csv")])
 
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     assert call("summarize", "results/latest").out == "a table\nsummary.csv\n"
     result = call("summarize", "logs", "--output-dir", str(tmp_path), status=2)
     assert result.out == "a table\nsummary.csv\n"
@@ -254,9 +256,9 @@ def test_run_hands_the_choice_to_the_playbook(
     def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text="a table", problems=[], paths=[])
 
-    fake(monkeypatch, "execute", execute=execute)
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "campaign.execute", execute=execute)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     monkeypatch.chdir(tmp_path)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
@@ -283,9 +285,9 @@ def test_resuming_what_is_done_only_summarizes(
     def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
         return SimpleNamespace(text=f"table of {directory.name}", problems=[], paths=[])
 
-    fake(monkeypatch, "execute", execute=None)
-    fake(monkeypatch, "summarize", summarize=summarize)
-    fake(monkeypatch, "history", history_of=lambda _: None)
+    fake(monkeypatch, "campaign.execute", execute=None)
+    fake(monkeypatch, "commands.summarize", summarize=summarize)
+    fake(monkeypatch, "history.store", history_of=lambda _: None)
     arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
     (run,) = json.loads(call("plan", *arguments).out)["runs"]
     place = tmp_path / "c" / "runs" / run["id"]
@@ -294,3 +296,28 @@ def test_resuming_what_is_done_only_summarizes(
     (place / "run.json").write_text(json.dumps(record))
     (place / run["log_name"]).write_text("")
     assert call("run", "--resume", str(tmp_path / "c")).out == "table of c\n"
+
+
+def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
+    arguments = ("--nodes", "2", "--campaign", str(tmp_path / "c"), "--json")
+    (run,) = json.loads(call("plan", *arguments).out)["runs"]
+    path = tmp_path / "c" / "runs" / run["id"] / "run.json"
+    record = json.loads(path.read_text())
+    gone = {"host": socket.gethostname(), "pid": 2**22 + 1}  # more than Linux has
+    record["outcome"] |= {"status": "running", "controller": gone}
+    path.write_text(json.dumps(record))
+    found = call("status", str(tmp_path / "c"), status=1).out
+    assert f"{run['id']}  cut off: its controller ended" in found
+
+
+def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: Path) -> None:
+    for command in ("run", "plan"):
+        where = str(tmp_path / command)
+        found = call(command, "--nodes", "1", "--wait", "soon", "--campaign", where, status=2)
+        assert (
+            "--wait: this is no time to wait (expected 90s, 30m or 2h, found 'soon')" in found.err
+        )
+        assert not (tmp_path / command).exists()
+    arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]
+    assert json.loads(call(*arguments, "--wait", "30m").out)["wait_s"] == 1800
+    assert "wait_s" not in json.loads((tmp_path / "c" / "plan.json").read_text())

@@ -12,7 +12,7 @@ from make_logs import campaign_run, gluoncv, write
 from test_published import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
 from typer.testing import CliRunner, Result
 
-from dlperf_runner.cli import app
+from dlperf_runner.cli.main import app
 
 CLUSTER = {
     "accelerator": "V100-SXM2-16GB",

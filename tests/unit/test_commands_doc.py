@@ -5,19 +5,21 @@ from __future__ import annotations
 import typer
 from make_logs import ROOT
 
-from dlperf_runner.cli import app
-from dlperf_runner.commands_doc import render
+from dlperf_runner.cli.main import app
+from dlperf_runner.cli.reference import render
 
 PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
-    again = "python -m dlperf_runner.commands_doc > docs/commands.md"
+    again = "python -m dlperf_runner.cli.reference > docs/commands.md"
     assert render() == PAGE, f"docs/commands.md is old; {again}"
 
 
 def test_every_command_and_option_is_there_and_has_a_help_text() -> None:
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        if command.hidden:
+            continue
         _, _, section = PAGE.partition(f"\n## {name}\n")
         section = section.partition("\n## ")[0]
         assert command.help
@@ -36,6 +38,8 @@ def test_commands_that_print_data_print_json() -> None:
     without = {
         name
         for name, command in group.commands.items()  # type: ignore[attr-defined]
-        if not any("--json" in parameter.opts for parameter in command.params)
+        if not command.hidden
+        and not any("--json" in parameter.opts for parameter in command.params)
     }
-    assert without == {"run"}  # which is a playbook's output, and then the table of summarize
+    # Their output is a playbook's; that of run ends with the table of summarize.
+    assert without == {"run", "lab", "provision", "bench", "decommission", "init"}

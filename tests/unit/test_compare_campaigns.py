@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, mannwhitneyu
 from test_compare_published import CASE, rows
 
-from dlperf_runner.baselines import read_baseline, save_baseline
-from dlperf_runner.compare_campaigns import COLUMNS, compare_campaigns, holm
-from dlperf_runner.conditions import limit_verdict
-from dlperf_runner.errors import UserError
-from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.compare.baselines import read_baseline, save_baseline
+from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, holm
+from dlperf_runner.compare.conditions import limit_verdict
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
 from dlperf_runner.report.compare_text import render_campaigns
-from dlperf_runner.report.layout import records
+from dlperf_runner.stats.groups import records
 
 FIVE = [100.0, 101.0, 102.0, 103.0, 104.0]
 

@@ -12,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_logs import published
 
-from dlperf_runner.case import Topology
-from dlperf_runner.compare_published import (
+from dlperf_runner.catalog.published_numbers import load_published
+from dlperf_runner.compare.conditions import (
+    case_key,
+    parse_stated,
+    same,
+    same_product,
+    short_product,
+)
+from dlperf_runner.compare.publications import side_by_side
+from dlperf_runner.compare.with_published import (
     COLUMNS,
     compare_published,
     published_points,
@@ -21,16 +29,14 @@ from dlperf_runner.compare_published import (
     verdict_of,
     with_limit,
 )
-from dlperf_runner.conditions import case_key, parse_stated, same, same_product, short_product
-from dlperf_runner.errors import UserError
-from dlperf_runner.frame import Row, make_frame
-from dlperf_runner.intervals import UNKNOWN, Interval
-from dlperf_runner.publications import side_by_side
-from dlperf_runner.published import load_published
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_publications, render_published
-from dlperf_runner.report.layout import records
-from dlperf_runner.stats import summarize
+from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.intervals import UNKNOWN, Interval
+from dlperf_runner.stats.summary import summarize
 
 CASE: dict[str, Any] = {
     "framework": "mxnet",

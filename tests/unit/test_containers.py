@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 
-from dlperf_runner.case import Command
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.choice import Choice
-from dlperf_runner.containers import Image, container_name, enclose, inside
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import Node
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.case import Command
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
 from dlperf_runner.launchers import Program, launch
-from dlperf_runner.plan import make_plan
+from dlperf_runner.plan.choice import Choice
+from dlperf_runner.plan.containers import Image, container_name, enclose, inside
+from dlperf_runner.plan.make import make_plan
 
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
 DIGEST = "sha256:" + "5f" * 32

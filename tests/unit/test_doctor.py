@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.doctor import diagnose, status_of
-from dlperf_runner.doctor_gpu import SILENCE
-from dlperf_runner.errors import UserError
-from dlperf_runner.findings import Finding
-from dlperf_runner.inventory import Node
-from dlperf_runner.preflight import examine, read_facts
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.doctor import examine, read_facts
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.doctor.findings import Finding
+from dlperf_runner.doctor.gpu import SILENCE
+from dlperf_runner.doctor.nodes import diagnose, status_of
 from dlperf_runner.report.findings_text import render
 
 PROJECT = Path(__file__).parents[2]

@@ -14,20 +14,20 @@ import pytest
 from make_logs import KNOWN, campaign_run, gluoncv, write
 from typer.testing import CliRunner
 
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
-from dlperf_runner.frame import COLUMNS
-from dlperf_runner.history import (
+from dlperf_runner.cli.main import app
+from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.commands.verify import verify
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import COLUMNS
+from dlperf_runner.history.store import (
     MEASUREMENTS,
-    Campaign,
+    RecordedCampaign,
     history_of,
     identified,
     points,
     record,
     recorded_rows,
 )
-from dlperf_runner.summarize import summarize
-from dlperf_runner.verify import verify
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
 IDS = [
@@ -183,7 +183,9 @@ def test_where_nothing_was_recorded(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no history here"):
         points(tmp_path / "history.sqlite")
     path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
-    assert recorded_rows(path, Campaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
+    assert (
+        recorded_rows(path, RecordedCampaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
+    )
     (tmp_path / "directory").mkdir()
     with pytest.raises(UserError, match="the history cannot be written"):
         recorded(tmp_path / "one", tmp_path / "directory")

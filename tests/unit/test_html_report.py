@@ -32,14 +32,14 @@ from report_examples import (
 )
 from typer.testing import CliRunner
 
-from dlperf_runner.cli import app
-from dlperf_runner.errors import UserError
-from dlperf_runner.report import make, pictures
+from dlperf_runner.cli.main import app
+from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.report import pictures
 from dlperf_runner.report.charts import COLOURS, Chart, Line, Point, vega_lite
 from dlperf_runner.report.document_markdown import code, text
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import LANGUAGES, load_labels
-from dlperf_runner.report.make import Report, make_report
 from dlperf_runner.report.pictures import draw
 from dlperf_runner.report.xlsx import sheet_name
 
@@ -468,7 +468,8 @@ def test_without_a_chinese_font_pictures_speak_english(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_letters: bool
 ) -> None:
     # Another process calls it.
-    monkeypatch.setattr(make, "has_chinese_font", functools.partial(bool, has_letters))
+    known = functools.partial(bool, has_letters)
+    monkeypatch.setattr("dlperf_runner.commands.report.has_chinese_font", known)
     campaign = mxnet_campaign(tmp_path / "mxnet")
     report = make_report([campaign], tmp_path / "zh", "zh")
     make_report([campaign], tmp_path / "en")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dlperf_runner.intervals import (
+from dlperf_runner.stats.intervals import (
     compare_samples,
     cv,
     mad,

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import Node, nodes_of, read_inventory
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan.inventory import nodes_of, read_inventory
 
 GOOD = {
     "dlperf_devices_per_node": 8,

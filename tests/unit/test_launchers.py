@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 
-from dlperf_runner.case import Command
-from dlperf_runner.errors import UserError
-from dlperf_runner.launchers import LAUNCHERS, Program, in_run_directory, launch
+from dlperf_runner.core.case import Command
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.launchers import Program, in_run_directory, launch, launchers
 
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
 
@@ -212,7 +212,7 @@ def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
 
 
 def test_every_launcher_is_covered_here() -> None:
-    assert set(LAUNCHERS) == {
+    assert set(launchers()) == {
         *("mpirun", "single_process", "same_command_everywhere"),
         *("paddle_launch", "paddle_launch_1"),
     }

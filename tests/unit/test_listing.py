@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dlperf_runner import listing
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.errors import UserError
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.commands import listing
+from dlperf_runner.core.errors import UserError
 
 KINDS = ("workloads", "matrices", "frameworks", "stacks", "published")
 

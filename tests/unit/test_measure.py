@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,20 @@ from hypothesis import strategies as st
 from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, speedometer
 
 from dlperf_runner import logs
-from dlperf_runner.case import Topology
-from dlperf_runner.errors import UserError
-from dlperf_runner.estimates import Expected, Measured, Rule
-from dlperf_runner.measure import measure
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.by_line import measure
+from dlperf_runner.measure.estimators import Expected, Measured, Rule
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
 RESNET = RULES["mxnet-resnet50v1b.md"]
 ARCFACE = RULES["mxnet-insightface-arcface.md"]
 PLSC = RULES["paddle-plsc-arcface.md"]
+
+
+def changed(rule: Rule, **values: object) -> Rule:
+    """The rule with other values."""
+    return Rule.model_validate({**rule.model_dump(), **values})
 
 
 def run(
@@ -76,7 +80,7 @@ def test_arcface_rounds_five_lines_to_a_digit_and_counts_nodes() -> None:
     two = values(run("mxnet_speedometer", lines, ARCFACE, "2n4g"))
     assert two["samples_per_second mean_of_rates"] == 200.24
     device = values(
-        run("mxnet_speedometer", lines, replace(ARCFACE, rates_are_per="device"), "1n4g")
+        run("mxnet_speedometer", lines, changed(ARCFACE, rates_are_per="device"), "1n4g")
     )
     assert device["samples_per_second mean_of_rates"] == 400.48
 
@@ -159,7 +163,7 @@ def test_plsc_prints_one_batch_more_than_it_measures() -> None:
     with pytest.raises(UserError, match="more steps than the rule"):
         run("plsc", [*plsc(5.0), plsc(5.0)[-1].replace("batch:150", "batch:151")], PLSC)
     with pytest.raises(UserError, match="more steps than the rule"):
-        run("plsc", plsc(5.0), replace(PLSC, surplus_steps=0))
+        run("plsc", plsc(5.0), changed(PLSC, surplus_steps=0))
 
 
 def test_plsc_with_a_line_every_ten_batches() -> None:
@@ -219,7 +223,7 @@ def test_tensorflow_without_the_final_value() -> None:
 
 def test_tensorflow_on_cpu_prints_from_the_first_step_after_warmup() -> None:
     path = FIXTURES / "dllogger" / "tf_rn50_1n2g_cpu_mpirun.log"
-    rule = Rule(total_steps=8, warmup_steps=2)
+    rule = Rule(estimator="mean_of_rates", total_steps=8, warmup_steps=2)
     found = run("dllogger", path.read_bytes(), rule, "1n2g", batch=2)
     # 4.043695 + 3.335083 + 3.744543 + 4.227116 + 2.825682 + 3.678060 = 21.854179, of six.
     assert values(found)["samples_per_second mean_of_rates"] == 3.64
@@ -317,13 +321,20 @@ def test_real_logs_that_ended_early(name: str, form: str, rule: Rule) -> None:
 
 def test_real_log_whole_by_its_own_rule() -> None:
     data = (FIXTURES / "gluoncv_horovod" / "rn50_b2_fp32_1n1g_cpu.log").read_bytes()
-    found = values(run("gluoncv_horovod", data, Rule(total_steps=30, warmup_steps=28), batch=2))
+    found = values(
+        run(
+            "gluoncv_horovod",
+            data,
+            Rule(estimator="mean_of_rates", total_steps=30, warmup_steps=28),
+            batch=2,
+        )
+    )
     assert found["samples_per_second mean_of_rates"] == 2.53  # (2.37 + 2.69) / 2
 
 
 def test_real_log_of_four_processes_confirms_all_of_the_plan() -> None:
     data = (FIXTURES / "gluoncv_horovod" / "rn50_b2_fp32_2n2g_builtin_cpu.log").read_bytes()
-    rule = Rule(total_steps=12, warmup_steps=4)
+    rule = Rule(estimator="mean_of_rates", total_steps=12, warmup_steps=4)
     found = run("gluoncv_horovod", data, rule, "2n2g", batch=2)
     # 4.231593 + 4.140910 + 4.008767 + 3.351039 + 3.575051 + 3.300721 + 3.548204 + 3.509093
     # = 29.665378, of eight.
@@ -337,19 +348,19 @@ def test_real_log_of_four_processes_confirms_all_of_the_plan() -> None:
         # (41.1 + 41.0 + 41.8 + 40.4) / 4
         (
             "mxnet_speedometer/arcface_y1_b4_1n2g_builtin_cpu",
-            replace(ARCFACE, total_steps=10, warmup_steps=2, log_every=2),
+            changed(ARCFACE, total_steps=10, warmup_steps=2, log_every=2),
             *("1n2g", 4, 41.08),
         ),
         # 4.976528 + 5.341662 + 7.302606 + 5.623811 + 5.938023 + 5.278616 = 34.461246, of six
         (
             "dllogger/tf_rn50_b2_2n2g_builtin_cpu",
-            Rule(total_steps=8, warmup_steps=2),
+            Rule(estimator="mean_of_rates", total_steps=8, warmup_steps=2),
             *("2n2g", 2, 5.74),
         ),
         # 6.66 + 6.52 + 6.64 + 8.40 + 8.34 + 7.34 = 43.90, of six
         (
             "plsc/r50_b4_2n2g_builtin_cpu",
-            replace(PLSC, total_steps=8, warmup_steps=2),
+            changed(PLSC, total_steps=8, warmup_steps=2),
             *("2n2g", 4, 7.32),
         ),
     ],

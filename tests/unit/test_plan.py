@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_examples import gpu_nodes, lab_nodes, write_catalog
 
-from dlperf_runner.case import Run, Topology
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.choice import Choice, choice_options, parse_choice
-from dlperf_runner.errors import UserError
-from dlperf_runner.plan import make_plan, plan_document
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.core.case import Run, Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.choice import Choice, choice_options, parse_choice
+from dlperf_runner.plan.make import make_plan, plan_document
 
 
 @pytest.fixture(scope="module")

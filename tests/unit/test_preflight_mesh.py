@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.doctor import diagnose
-from dlperf_runner.inventory import Node
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.node import Node
+from dlperf_runner.doctor.nodes import diagnose
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
 import preflight

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from make_logs import MAKE, dllogger, published, write
 
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.entries import Workload
-from dlperf_runner.summarize import summarize
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.workload import Workload
+from dlperf_runner.commands.summarize import summarize
 
 NGC = "tensorflow-ngc-resnet50v1.5.md"
 TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from make_logs import PUBLISHED, ROOT, published
 
-from dlperf_runner.case import Topology
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.entry_published import Conditions, Report
-from dlperf_runner.errors import UserError
-from dlperf_runner.published import (
+from dlperf_runner.catalog.publication import Conditions, PublishedReport
+from dlperf_runner.catalog.published_numbers import (
     PublishedNumber,
     as_frame,
     as_record,
     load_published,
     load_rule,
 )
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
 
 # Of the two files as they were handed over with the five reports.
 SHA256 = {
@@ -225,7 +225,7 @@ def test_the_documentation_counts_what_there_is() -> None:
     assert f"{len(NUMBERS)} speeds of {reports} reports" in text
     catalogue = (ROOT / "docs" / "catalogue.md").read_text(encoding="utf-8")
     section = catalogue.split("## published/")[1].split("## workloads/")[0]
-    for key in Report.model_fields:
+    for key in PublishedReport.model_fields:
         assert f"`{key}`" in section
     rule = load_rule()
     words = " ".join(text.split())

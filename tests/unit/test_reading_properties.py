@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from make_logs import KNOWN, ROOT, dllogger, gluoncv, plsc, speedometer, write
 from pandas.testing import assert_frame_equal
 
-from dlperf_runner import results
-from dlperf_runner.results import Results, load_results
-from dlperf_runner.stats import summarize
+from dlperf_runner.results import load as results
+from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.stats.summary import summarize
 
 EXAMPLES = settings(max_examples=40, deadline=None)
 FEW = settings(max_examples=8, deadline=None)  # each starts processes

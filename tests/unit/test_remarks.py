@@ -6,9 +6,9 @@ from typing import Any
 
 from test_stats import row
 
-from dlperf_runner.frame import Row, make_frame
-from dlperf_runner.remarks import remarks
-from dlperf_runner.stats import summarize
+from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.summary import summarize
 
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
 

@@ -6,9 +6,9 @@ import json
 
 from test_stats import row
 
-from dlperf_runner.frame import Row, make_frame
+from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.report import data, layout, markdown, text
-from dlperf_runner.stats import summarize
+from dlperf_runner.stats.summary import summarize
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
 

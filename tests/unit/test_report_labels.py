@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from report_examples import mxnet_campaign, tensorflow_campaign
 
-from dlperf_runner.conditions import FACTORS, label
+from dlperf_runner.commands.report import make_report
+from dlperf_runner.compare.conditions import FACTORS, label
 from dlperf_runner.report.labels import load_labels
-from dlperf_runner.report.make import make_report
 
 
 def test_conditions_have_the_names_that_comparisons_give_them() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plan_examples import write_catalog
 
-from dlperf_runner import sources
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.errors import UserError
-from dlperf_runner.sources import File, make_tar, prepare_source
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.core import paths
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.sources import File, make_tar, prepare_source
 
 TRAIN = "import logging\n# logging.info('Speed: %.2f')\nepochs = 90\n"
 
@@ -31,7 +31,7 @@ launcher: mpirun
 rule: {{total_steps: 10, warmup_steps: 2, estimator: mean_of_rates}}
 sources:
   builtin:
-    files: [tests/unit/plan_examples.py]
+    files: [tests/support/plan_examples.py]
     argv: ["{{python}}", plan_examples.py]
   upstream:
     repository: owner/toy
@@ -259,7 +259,7 @@ def lose(bare: Path, name: str) -> None:
 def test_builtin_files_stand_side_by_side(tmp_path: Path) -> None:
     catalog = catalog_with(tmp_path, "0" * 40)
     made = prepare_source(catalog, "paddle-toy", "builtin", None, tmp_path / "cache")
-    expected = (sources.ROOT / "tests" / "unit" / "plan_examples.py").read_bytes()
+    expected = (paths.project() / "tests" / "support" / "plan_examples.py").read_bytes()
     assert contents(made.path) == {"plan_examples.py": expected}
     assert made.directory == "/opt/dlperf/src/paddle-toy-builtin"
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 from test_stats import row
 
-from dlperf_runner.frame import Row, make_frame
-from dlperf_runner.intervals import (
+from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.measure.steady_state import BATCHES, steadiness
+from dlperf_runner.report import data, markdown, text
+from dlperf_runner.stats.intervals import (
     Interval,
     compare_samples,
     cv,
@@ -23,10 +25,8 @@ from dlperf_runner.intervals import (
     outliers,
     ratio_interval,
 )
-from dlperf_runner.remarks import remarks
-from dlperf_runner.report import data, markdown, text
-from dlperf_runner.stats import summarize
-from dlperf_runner.steady import BATCHES, steadiness
+from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.summary import summarize
 
 RATES = st.floats(0.01, 1e9, allow_nan=False, allow_infinity=False)
 SAMPLES = st.lists(RATES, min_size=1, max_size=12)

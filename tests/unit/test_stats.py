@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from make_logs import published
 
-from dlperf_runner.frame import COLUMNS, Row, make_frame
-from dlperf_runner.stats import summarize
+from dlperf_runner.core.frame import COLUMNS, Row, make_frame
+from dlperf_runner.stats.summary import summarize
 
 # average_speed as the three reports print it, by the last digit.
 AVERAGES = {

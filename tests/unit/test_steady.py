@@ -12,9 +12,8 @@ from make_logs import NGC, dllogger, write
 from numpy.typing import NDArray
 from scipy import stats
 
-from dlperf_runner import steady
-from dlperf_runner.results import load_results
-from dlperf_runner.steady import (
+from dlperf_runner.measure import steady_state as steady
+from dlperf_runner.measure.steady_state import (
     batch_means,
     mann_kendall,
     measurements,
@@ -22,6 +21,7 @@ from dlperf_runner.steady import (
     sen_slope,
     steadiness,
 )
+from dlperf_runner.results.load import load_results
 
 WARMUP, TOTAL = 20, 120
 RUNS = 400

@@ -26,11 +26,10 @@ from make_logs import (
     write,
 )
 
-from dlperf_runner.catalog import load_catalog
-from dlperf_runner.errors import UserError
-from dlperf_runner.estimates import Rule
-from dlperf_runner.summarize import Known, SummaryResult, catalogued
-from dlperf_runner.summarize import summarize as summarize_directory
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.summarize import Known, SummaryResult, catalogued
+from dlperf_runner.commands.summarize import summarize as summarize_directory
+from dlperf_runner.core.errors import UserError
 
 # The result files as the reports print them, whole.
 PRINTED: dict[str, dict[str, Any]] = {
@@ -347,11 +346,11 @@ def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
     assert entry.rule.drop_first_values == 5
     smoke = load_catalog().workload(entry.workload).rule_of("smoke")
     window = (smoke.total_steps, smoke.warmup_steps)
-    assert entry.rule_of(*window) == Rule(**smoke.model_dump())
+    assert entry.rule_of(*window) == smoke
     assert entry.rule_of(*window).drop_first_values == 0
     # Of no matrix: 120 of 300 steps are measured, so 2 of 5 values are dropped.
-    assert entry.rule_of(200, 80) == replace(
-        entry.rule, total_steps=200, warmup_steps=80, drop_first_values=2
+    assert entry.rule_of(200, 80) == entry.rule.model_copy(
+        update={"total_steps": 200, "warmup_steps": 80, "drop_first_values": 2}
     )
 
 
@@ -580,7 +579,7 @@ def test_large_log_in_little_memory(tmp_path: Path) -> None:
         file.write("\n".join(GOOD[5:]) + "\n")
     program = (
         "import sys, resource; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "from dlperf_runner.summarize import summarize;"
+        "from dlperf_runner.commands.summarize import summarize;"
         "result = summarize(Path(sys.argv[1])); assert not result.problems, result.problems;"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_runner import progress
+from dlperf_runner.commands import progress
 from dlperf_runner.report.terminal import Column, coloured, columns, shortened, with_verdicts
 
 HEADER = (Column("case", shrinks=True), Column("n", right=True), Column("changed", wraps=True))

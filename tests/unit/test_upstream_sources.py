@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 
-from dlperf_runner.case import Run
-from dlperf_runner.catalog import Catalog, load_catalog
-from dlperf_runner.choice import parse_choice
-from dlperf_runner.entries import Preparation, UpstreamSource
-from dlperf_runner.errors import UserError
-from dlperf_runner.inventory import Node
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.workload import Preparation, UpstreamSource
+from dlperf_runner.core.case import Run
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
 from dlperf_runner.logs.dllogger import parse
-from dlperf_runner.plan import make_plan
-from dlperf_runner.sources import prepare_source
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.plan.sources import prepare_source
 
 # As the reports name them.
 COMMITS = {

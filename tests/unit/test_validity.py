@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from make_logs import KNOWN, campaign_run, gluoncv
 
-from dlperf_runner.case import Topology
-from dlperf_runner.found import places, run_at
-from dlperf_runner.recorded import FoundRun
-from dlperf_runner.results import Results, load_results
-from dlperf_runner.stats import summarize
-from dlperf_runner.validity import Verdict, catalogued_rules, is_selected, judge
+from dlperf_runner.catalog.validity import catalogued_rules
+from dlperf_runner.core.case import Topology
+from dlperf_runner.results.discovery import places, run_at
+from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.results.run_record import FoundRun
+from dlperf_runner.results.validity import Verdict, is_selected, judge
+from dlperf_runner.stats.summary import summarize
 
 START = 1795243315
 HEADER = (
@@ -352,3 +353,40 @@ def test_rules_that_cannot_be_used_are_a_problem(
     (problem,) = load(tmp_path).problems
     assert problem.problem == "the campaign's rules of validity cannot be used"
     assert where in str(problem.where)
+
+
+def beside(*rows: tuple[str, float]) -> list[dict[str, Any]]:
+    names = ("host", "pid", "uid", "command", "cores")
+    return [
+        dict(zip(names, (host, 4711, 1000, "python", cores), strict=True)) for host, cores in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (beside(("node1", 0.93)), ["node1: python of user 1000 ran beside it (0.93 cores)"]),
+        (beside(("node1", 0.15), ("node1", 0.1), ("node2", 0.2)),
+         ["node1: python of user 1000 ran beside it (0.25 cores)"]),
+        (beside(("node1", 0.2)), []),
+        (None, []),
+        ([{"host": "node1", "cores": 5}, "no process"], []),
+    ],
+)  # fmt: skip
+def test_run_beside_another_is_invalid_on_cpu_too(
+    tmp_path: Path, found: object, why: list[str]
+) -> None:
+    outcome = {"status": "done", "hosts": {}, "versions": {"mxnet": "1.9.1"}, "beside": found}
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(100.0, world=1), accelerator="cpu", outcome=outcome)
+    assert list(verdict(tmp_path).reasons) == why
+    results = load(tmp_path)
+    assert len(summarize(results.frame)) == (0 if why else 1)
+
+
+def test_campaign_of_an_older_version_is_not_judged_by_what_ran_beside(tmp_path: Path) -> None:
+    outcome = {"status": "done", "versions": {}, "beside": beside(("node1", 2.0))}
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(100.0, world=1), accelerator="cpu", outcome=outcome)
+    rules = catalogued_rules().model_dump(mode="json")
+    del rules["most_cores_beside"]
+    (tmp_path / "campaign.json").write_text(json.dumps({"validity": rules}))
+    assert verdict(tmp_path) == Verdict()

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from make_logs import ONEFLOW, RULES, TENSORFLOW, dllogger, gluoncv, oneflow, plsc, speedometer
 
 from dlperf_runner import logs
-from dlperf_runner.case import Topology
-from dlperf_runner.errors import UserError
-from dlperf_runner.estimates import Expected, Measured, Rule
-from dlperf_runner.log_file import Log
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs.columns import take
 from dlperf_runner.logs.records import Columns, Format, Header, Step, columns
-from dlperf_runner.logs.whole import take
-from dlperf_runner.measure import measure
-from dlperf_runner.measure_whole import measure_whole
+from dlperf_runner.measure.by_column import measure_whole
+from dlperf_runner.measure.by_line import measure
+from dlperf_runner.measure.estimators import Expected, Measured, Rule
+from dlperf_runner.results.log_file import Log
 
 REAL = sorted((Path(__file__).resolve().parents[1] / "fixtures" / "logs").glob("*/*.log"))
 RULE = {
@@ -150,7 +150,7 @@ def test_the_format_is_the_same_from_the_beginning_alone(data: st.DataObject, na
 def test_a_large_log_is_never_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "train.log"
     path.write_bytes(data_of(gluoncv(384.25)))
-    monkeypatch.setattr("dlperf_runner.log_file.SMALL", 1000)
+    monkeypatch.setattr("dlperf_runner.results.log_file.SMALL", 1000)
     log = Log(path)
     assert log.data is None
     assert log.form.name == "gluoncv_horovod"

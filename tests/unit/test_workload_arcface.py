@@ -111,16 +111,3 @@ def test_the_projects_parser_reads_the_lines() -> None:
         ("log_every", 2),
     ):
         assert value in [header[key] for header in stated]
-
-
-@pytest.mark.parametrize(
-    ("losses", "problem"),
-    [
-        ([41.0, 40.0], None),
-        ([41.0, float("nan")], "the loss of batch 1 is nan"),
-        ([41.0, 42.0], "the loss did not fall on a fixed batch: 41.000000 at first"),
-    ],
-)
-def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
-    found = program.check(losses)
-    assert found is None if problem is None else found and found.startswith(problem)

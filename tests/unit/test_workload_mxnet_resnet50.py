@@ -27,8 +27,8 @@ def test_the_defaults_are_the_published_runs() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "0"], "a whole number of at least 1 was expected"),
-        (["--iterations", "many"], "invalid positive value: 'many'"),
+        (["--batch-size", "0"], "a number from 1 expected, found 0"),
+        (["--iterations", "many"], "invalid whole number value: 'many'"),
         (["--dtype", "bfloat16"], "invalid choice: 'bfloat16'"),
         (["--dtype", "float16", "--no-cuda"], "--dtype float16 needs a GPU"),
     ],
@@ -172,25 +172,10 @@ def test_this_projects_reader_reads_them() -> None:
     assert headers[1].world_size == 2
 
 
-@pytest.mark.parametrize(
-    ("losses", "problem"),
-    [
-        ([7.0, 9.0, 0.5], None),
-        ([7.0], None),
-        ([7.0, float("nan"), 0.5], "the loss at log line 2 is nan: no training took place"),
-        ([float("inf")], "the loss at log line 1 is inf: no training took place"),
-        ([7.0, 7.0], "the loss did not fall on a fixed batch: 7.000, then 7.000"),
-        ([], None),
-    ],
-)
-def test_what_did_not_learn_is_told(losses: list[float], problem: str | None) -> None:
-    assert program.check(losses) == problem
-
-
 def test_the_program_ends_with_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "train", lambda _: [7.0, float("nan")])
     monkeypatch.setattr(program, "logging", SimpleNamespace(basicConfig=lambda **_: None, INFO=20))
-    with pytest.raises(SystemExit, match="mxnet_resnet50: the loss at log line 2 is nan"):
+    with pytest.raises(SystemExit, match="mxnet_resnet50: loss 2 of 2 is nan"):
         program.main([])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,13 @@ class ActionModule(ActionBase):
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             document = dict(self._task.args["run"])
-        document["outcome"] = document.get("outcome", {}) | dict(self._task.args["outcome"])
+        outcome = document.get("outcome", {}) | dict(self._task.args["outcome"])
+        outcome.pop("controller", None)
+        if outcome.get("status") == "running":
+            outcome.pop("beside", None)  # of an earlier attempt
+            # By it `status` knows a run that was cut off.
+            outcome["controller"] = {"host": socket.gethostname(), "pid": os.getppid()}
+        document["outcome"] = outcome
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         temporary.replace(path)

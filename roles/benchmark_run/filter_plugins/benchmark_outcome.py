@@ -24,6 +24,10 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         return f"{host}: ended after its time-out of {timeout_s} s"
     if job.get("reason") == "lease":
         return f"{host}: ended because no controller asked for it any more"
+    if job.get("reason") == "stopped":
+        return f"{host}: stopped, because its campaign was"
+    if job.get("reason") == "lock":
+        return f"{host}: ended because another campaign took one of its nodes"
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"
@@ -31,12 +35,23 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     return None
 
 
+def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
+    """Which files of this host's launch were not fetched; None if all were."""
+    return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
+
+
 def benchmark_outcome(
     jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
 ) -> dict[str, Any]:
-    """The run is done if every launch succeeded; times are those of the first host's clock."""
+    """The run is done if every launch succeeded and its files were fetched; times are those of the
+    first host's clock."""
     first = jobs[hosts[0]]
-    reasons = [reason for host in hosts if (reason := why_failed(host, jobs[host], timeout_s))]
+    reasons = [
+        reason
+        for host in hosts
+        for reason in (why_failed(host, jobs[host], timeout_s), why_not_kept(host, jobs[host]))
+        if reason
+    ]
     ended = [job for job in jobs.values() if "exit_status" in job]
     outcome: dict[str, Any] = {
         "status": "failed" if reasons else "done",
@@ -55,6 +70,9 @@ def benchmark_outcome(
         memory.update(job.get("gpu_memory_mib") or {})
     if memory:
         outcome["gpu_memory_mib"] = memory
+    beside = [process for job in jobs.values() for process in job.get("beside") or ()]
+    if beside:
+        outcome["beside"] = beside
     if "log_sha256" in first:
         outcome["log_sha256"] = first["log_sha256"]
     return outcome

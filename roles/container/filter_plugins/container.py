@@ -1,12 +1,15 @@
-"""The command line of a proof, put into containers by the same function as a benchmark's."""
+"""The command line of a proof, put into containers by the program that does so for benchmarks."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = """
 name: container_command
@@ -14,38 +17,24 @@ short_description: A command in a container on the first of some hosts, across a
 options:
   _input: {description: Name of the container., type: str, required: true}
 """
+PROJECT = Path(__file__).resolve().parents[3]
 
 
-def container_command(
-    name: str,
-    hosts: Sequence[str],
-    reference: str,
-    user: str,
-    interface: str,
-    mpirun: str,
-    mpirun_args: Sequence[str],
-    argv: Sequence[str],
-) -> dict[str, Any]:
-    """`argv` twice by mpirun, on two hosts or on one and the same; without mpirun once."""
-    sys.path.append(str(Path(__file__).parents[3]))
-    from dlperf_runner import containers, launchers
-    from dlperf_runner.inventory import Node
+def container_command(name: str, hosts: Sequence[str], **options: Any) -> dict[str, Any]:
+    """`argv` twice by mpirun, on two hosts or on one and the same; without mpirun once.
 
-    names = list(dict.fromkeys(hosts))
-    nodes = tuple(
-        Node(
-            name=host, address=host, devices_per_node=len(hosts), accelerator="cpu", stack="",
-            interface=interface, user=user, mpirun=mpirun, mpirun_args=tuple(mpirun_args),
-        )
-        for host in names
-    )  # fmt: skip
-    image = containers.Image("podman", reference, argv[0])
-    program = launchers.Program(
-        argv=tuple(argv), gpus_per_node=len(hosts) // len(names), on_gpu=False, cwd="/"
+    `options` are the others of `python -m dlperf_runner container-command`: reference, user,
+    interface, mpirun, mpirun_args, argv.
+    """
+    asked = json.dumps({"name": name, "hosts": list(hosts), **options}, default=list)
+    argv = [sys.executable, "-m", "dlperf_runner", "container-command"]
+    done = subprocess.run(
+        argv, cwd=PROJECT, input=asked, capture_output=True, text=True, check=False
     )
-    launcher = "mpirun" if mpirun else "single_process"
-    (command,) = launchers.launch(launcher, program, containers.inside(nodes, image))
-    return asdict(containers.enclose(command, image, nodes, name))
+    if done.returncode != 0:
+        raise AnsibleFilterError(done.stderr.strip())
+    command: dict[str, Any] = json.loads(done.stdout)
+    return command
 
 
 class FilterModule:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import re
+import stat
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,10 +38,40 @@ def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return {key: value for key, value in proven.items() if key != "wheel"} == wanted
 
 
+def wheel_refusal(path: str) -> str:
+    """Why a wheel of Horovod is not installed; empty where nothing is amiss.
+
+    Root starts the environment's Python (uv asks it for its version), which runs every .pth file.
+    So a wheel brings the package, its metadata and its command, and nothing beside them.
+    """
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        strange = [m.filename for m in archive.infolist() if not is_part_of_horovod(m)]
+        for name in names - set(strange):
+            text = archive.read(name).decode(errors="replace") if ".dist-info/" in name else ""
+            if name.endswith("/RECORD"):  # what uninstalling removes
+                strange += [row[0] for row in csv.reader(text.splitlines()) if row[0] not in names]
+            elif name.endswith("/entry_points.txt"):
+                commands = re.findall(r"(?m)^\s*([^\s=\[]+)\s*=", text)
+                strange += [command for command in commands if command != "horovodrun"]
+    if not strange:
+        return ""
+    return f"{path}: {strange[0]!r} is no part of Horovod; look at its source before you run again"
+
+
+def is_part_of_horovod(member: zipfile.ZipInfo) -> bool:
+    name, mode = member.filename, member.external_attr >> 16
+    data = r"data/((pure|plat)lib/horovod/|scripts/horovodrun$)"
+    within = rf"horovod/|horovod-[^/]+\.(dist-info/|{data})"
+    is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR) and not mode & 0o6000
+    return bool(re.match(within, name)) and ".." not in name.split("/") and is_plain
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "horovod_options": options,
             "horovod_stands": stands,
             "horovod_wanted": wanted,
+            "horovod_wheel_refusal": wheel_refusal,
         }

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import yaml
 from packaging.specifiers import SpecifierSet
 
-# Releases whose own python3 a site may choose.
-RELEASES = {
-    "Ubuntu 18.04": "3.6",
-    "Ubuntu 20.04": "3.8",
-    "Debian 11 (bullseye)": "3.9",
-    "Ubuntu 22.04": "3.10",
-    "Debian 12 (bookworm)": "3.11",
-    "Ubuntu 24.04": "3.12",
-    "Debian 13 (trixie)": "3.13",
-}
+SUITES = Path(__file__).parents[3] / "dlperf_runner/catalog/suites.yml"
+
+
+@cache
+def releases() -> dict[str, str]:
+    """The Python of each release of Debian and Ubuntu, by the release's name."""
+    found = {}
+    for name, suite in yaml.safe_load(SUITES.read_text(encoding="utf-8"))["suites"].items():
+        code = f" ({name})" if suite["distribution"] == "debian" else ""
+        found[f"{suite['distribution'].title()} {suite['version']}{code}"] = suite["python"]
+    return found
 
 
 def refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:
@@ -36,16 +40,15 @@ def refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) 
         if version in takes:
             continue
         others = [path for path in node["interpreters"] if re.split("python", path)[-1] in takes]
-        releases = [name for name, python in RELEASES.items() if python in takes]
-        releases.sort(key=lambda name: abs(_minor(RELEASES[name]) - _minor(version)))
+        fitting = [item for item in releases().items() if item[1] in takes]
+        fitting.sort(key=lambda item: abs(_minor(item[1]) - _minor(version)))
         hint = "no release that this project knows has a Python in that range"
         if others:
             hint = f"this node also has {others[-1]}: name it in python_env_interpreter"
-        elif releases:
+        elif fitting:
             hint = (
-                f"the nearest release whose Python fits is {releases[0]} with"
-                f" {RELEASES[releases[0]]}; or name another interpreter of this node in"
-                " python_env_interpreter"
+                f"the nearest release whose Python fits is {' with '.join(fitting[0])}; or name"
+                " another interpreter of this node in python_env_interpreter"
             )
         return (
             f"the environment of {name} takes Python {environment['requires_python']};"

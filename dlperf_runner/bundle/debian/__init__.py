@@ -1,0 +1,1 @@
+"""The distribution's part of a mirror folder: a signed apt repository with all dependencies."""

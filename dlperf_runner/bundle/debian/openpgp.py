@@ -1,0 +1,103 @@
+"""OpenPGP keys and signatures, made and read by gpg."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.errors import UserError
+
+_KEY_NAME = "dlperf mirror <mirror@localhost>"
+_ARMOUR, _ARMOUR_END = (
+    f"-----{edge} PGP PUBLIC KEY BLOCK-----".encode() for edge in ("BEGIN", "END")
+)
+
+
+@dataclass(frozen=True)
+class Signed:
+    inline: bytes
+    detached: bytes
+    public_armoured: bytes
+    public_binary: bytes
+    fingerprint: str
+
+
+def sign(release: bytes, key_folder: Path) -> Signed:
+    """Sign with the key in `key_folder`; make one if there is none. It is an RSA key, because the
+    gpgv of old nodes does not know Ed25519."""
+    secret = key_folder / "secret.asc"
+    with _home() as home:
+        if secret.is_file():
+            _gpg(home, ["--import"], secret.read_bytes())
+        else:
+            _gpg(home, ["--quick-generate-key", _KEY_NAME, "rsa3072", "sign", "never"])
+            _keep_secret(secret, _gpg(home, ["--armor", "--export-secret-keys"]))
+        listing = _gpg(home, ["--with-colons", "--list-keys"]).decode()
+        fingerprints = re.findall(r"^fpr:+([0-9A-F]{40}):", listing, re.MULTILINE)
+        if not fingerprints:
+            raise UserError("no key in it", where=str(secret), hint="remove it and run again")
+        return Signed(
+            inline=_gpg(home, ["--clearsign"], release),
+            detached=_gpg(home, ["--armor", "--detach-sign"], release),
+            public_armoured=_gpg(home, ["--armor", "--export"]),
+            public_binary=_gpg(home, ["--export"]),
+            fingerprint=fingerprints[0],
+        )
+
+
+def keyring(content: bytes) -> tuple[bytes, list[str]]:
+    """The binary form of a public key file, armoured or not, and the fingerprints of its primary
+    keys. Raises ValueError for any other file."""
+    if content.count(_ARMOUR) != content.count(_ARMOUR_END):
+        raise ValueError("it was cut off")
+    with _home() as home:
+        try:
+            lines = _gpg(home, ["--with-colons", "--show-keys"], content).decode().splitlines()
+            binary = _gpg(home, ["--dearmor"], content) if _ARMOUR in content else content
+        except UserError as error:
+            raise ValueError(f"gpg reads no public key in it: {error.found}") from None
+    kinds = [line.split(":")[0] for line in lines]
+    if "sec" in kinds:
+        raise ValueError("it contains a secret key")
+    primary = [line for kind, line in zip(kinds, lines[1:], strict=False) if kind == "pub"]
+    return binary, [line.split(":")[9] for line in primary]
+
+
+@contextmanager
+def _home() -> Iterator[str]:
+    """A home of gpg's for a moment: its agent needs a short socket path and must not stay."""
+    with tempfile.TemporaryDirectory(prefix="dlperf-gpg-") as home:
+        try:
+            yield home
+        finally:
+            argv = ["gpgconf", "--homedir", home, "--kill", "all"]
+            subprocess.run(argv, check=False, capture_output=True)
+
+
+def _keep_secret(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    temporary = path.with_name(f".{path.name}")
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def _gpg(home: str, arguments: list[str], content: bytes = b"") -> bytes:
+    options = ["--batch", "--yes", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
+    result = subprocess.run(
+        ["gpg", "--homedir", home, *options, "--digest-algo", "SHA512", *arguments],
+        input=content,
+        capture_output=True,
+        check=False,
+    )
+    if result.returncode:
+        message = result.stderr.decode(errors="replace").strip().splitlines()
+        raise UserError("gpg failed", where=" ".join(arguments), found="; ".join(message[-2:]))
+    return result.stdout

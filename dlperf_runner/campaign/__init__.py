@@ -1,0 +1,1 @@
+"""A campaign on disk, and its execution."""

@@ -1,0 +1,1 @@
+"""What exists, in YAML, and its one reader."""

@@ -1,0 +1,113 @@
+"""What an entry of catalog/published/ is: a report, its tables, and when a speed is the published
+one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from .types import Count, CountOrNone, Entry, Name, TopologyText, listed, wrong
+
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Rows = dict[TopologyText, Rate]
+
+
+class Conditions(Entry):
+    """Under which a number was measured; None is what is not stated. `accelerator` is the product
+    (V100-SXM2-16GB), `data` what was trained on, `input_pipeline` what read it (framework: its
+    own), `statistic` what was made of the `repeats`."""
+
+    accelerator: str | None = None
+    interconnect: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    framework_version: str | None = None
+    container: str | None = None
+    implementation: str | None = None
+    data: Literal["real", "synthetic"] | None = None
+    dataset: str | None = None
+    image_size: Count | None = None
+    classes: Count | None = None
+    input_pipeline: str | None = None
+    xla: bool | None = None
+    parallelism: str | None = None
+    loss_scaling: str | None = None
+    total_steps: Count | None = None
+    warmup_steps: CountOrNone | None = None
+    estimator: str | None = None
+    repeats: Count | None = None
+    statistic: str | None = None
+
+    def changed_by(self, change: Conditions) -> Conditions:
+        """With what the other states, be it None."""
+        return self.model_copy(update=change.model_dump(include=change.model_fields_set))
+
+
+class PublishedTable(Entry):
+    """Numbers of one model, precision and batch size, by topology; `runs` where single runs were
+    published, `conditions` and `cases` (by topology) what differs from the report's own."""
+
+    model: Name
+    precision: Name
+    batch_size_per_device: Count
+    date: str | None = None
+    conditions: Conditions = Conditions()
+    cases: dict[TopologyText, Conditions] = {}
+    rows: Annotated[Rows, Field(min_length=1)]
+    runs: dict[TopologyText, Annotated[tuple[Rate, ...], Field(min_length=1)]] = {}
+
+    @model_validator(mode="after")
+    def _of_these_rows(self) -> PublishedTable:
+        for name in ("runs", "cases"):
+            for topology in getattr(self, name):
+                if topology not in self.rows:
+                    known = f"one of {listed(self.rows)}"
+                    raise wrong("there is no row of this topology", known, str(topology), name)
+        return self
+
+
+class PublishedReport(Entry):
+    """A publication. `workload`: the one of the catalogue that its numbers are of, if any, whose
+    model is another in `workload_models`; `rows_of`: its name in published.csv."""
+
+    name: Name
+    title: str
+    publisher: str
+    source: str
+    date: Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
+    framework: Name
+    workload: Name | None = None
+    workload_models: dict[Name, Name] = {}
+    rows_of: str | None = None
+    conditions: Conditions
+    cases: dict[TopologyText, Conditions] = {}
+    tables: tuple[PublishedTable, ...] = ()
+
+    @model_validator(mode="after")
+    def _something_is_published(self) -> PublishedReport:
+        if not self.tables and self.rows_of is None:
+            raise wrong("there are no numbers", "tables or rows_of", None, "tables")
+        return self
+
+
+class RecordedConditions(Entry):
+    """What a source of a workload does that a run's record does not say. Where
+    `data_parameter` names the data, the values `synthetic` of it are synthetic ones."""
+
+    data: Literal["real", "synthetic"] | None = None
+    data_parameter: str | None = None
+    synthetic: tuple[str, ...] = ()
+    input_pipeline: str | None = None
+    xla: bool | None = None
+
+
+class ComparisonRule(Entry):
+    """When a speed counts as the published one: see catalog/published/rule.yml."""
+
+    name: Name
+    tolerance: Annotated[float, Field(gt=0, lt=1)]
+    must_be_equal: tuple[str, ...]
+    workloads: dict[Name, dict[Literal["builtin", "upstream"], RecordedConditions]] = {}

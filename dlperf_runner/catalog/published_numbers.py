@@ -1,0 +1,207 @@
+"""What others have published of the same models: catalog/published/ as typed, checked numbers.
+
+One YAML file per report says where its numbers stand and under which conditions they were
+measured; the numbers stand in it too, or, of the reports that this project reproduces, in
+published.csv and published_runs.csv. A condition that a report does not state is None: unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.case import Topology
+from ..core.errors import UserError
+from .publication import ComparisonRule, Conditions, PublishedReport, PublishedTable
+from .reader import CATALOG, load_entry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PUBLISHED = CATALOG / "published"
+RULE = "rule"
+
+
+@dataclass(frozen=True)
+class PublishedNumber:
+    """One published speed: where it stands, what it is of, and under which conditions."""
+
+    report: str
+    title: str
+    publisher: str
+    source: str
+    date: str
+    framework: str
+    workload: str | None
+    model: str
+    workload_model: str
+    precision: str
+    batch_size_per_device: int
+    topology: Topology
+    samples_per_second: float
+    speedup: float | None
+    gpu_memory_mib: float | None
+    runs: tuple[float, ...]
+    conditions: Conditions
+    reproduced: bool  # one of published.csv, which the workload reproduces
+
+    @property
+    def cited(self) -> str:
+        """Publisher and date, as `OneFlow (DLPerf), 2020-10-29`."""
+        return f"{self.publisher}, {self.date}"
+
+
+@cache
+def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
+    """Every published number, by the name of its report and in the order of its tables."""
+    reports = [
+        load_entry(path, PublishedReport)
+        for path in sorted(root.glob("*.yml"))
+        if path.stem != RULE
+    ]
+    return tuple(number for report in reports for number in _numbers(report, root))
+
+
+@cache
+def load_rule(root: Path = PUBLISHED) -> ComparisonRule:
+    return load_entry(root / f"{RULE}.yml", ComparisonRule)
+
+
+def as_frame(numbers: Sequence[PublishedNumber]) -> pd.DataFrame:
+    """One row per number with everything that is known of it; what is not is None."""
+    import pandas as pd
+
+    return pd.DataFrame([as_record(number) for number in numbers])
+
+
+def as_record(number: PublishedNumber) -> dict[str, Any]:
+    """The number with its conditions side by side, as JSON has it."""
+    topology = number.topology
+    own = {
+        "report": number.report,
+        "title": number.title,
+        "publisher": number.publisher,
+        "published_source": number.source,
+        "date": number.date,
+        "framework": number.framework,
+        "workload": number.workload,
+        "model": number.model,
+        "precision": number.precision,
+        "batch_size_per_device": number.batch_size_per_device,
+        "nodes": topology.nodes,
+        "gpus_per_node": topology.gpus_per_node,
+        "world_size": topology.world_size,
+        "samples_per_second": number.samples_per_second,
+        "speedup": number.speedup,
+        "gpu_memory_mib": number.gpu_memory_mib,
+        "runs": list(number.runs),
+    }
+    return {**own, **number.conditions.model_dump()}
+
+
+def _numbers(report: PublishedReport, root: Path) -> list[PublishedNumber]:
+    found = [
+        _number(report, table, topology, value)
+        for table in report.tables
+        for topology, value in table.rows.items()
+    ]
+    return [*_numbers_of_csv(report, root), *found] if report.rows_of else found
+
+
+def _number(
+    report: PublishedReport, table: PublishedTable, topology: Topology, value: float
+) -> PublishedNumber:
+    conditions = report.conditions.changed_by(table.conditions)
+    for cases in (report.cases, table.cases):
+        conditions = conditions.changed_by(cases.get(topology, Conditions()))
+    return _made(
+        report,
+        (table.model, table.precision, table.batch_size_per_device, topology),
+        value,
+        runs=table.runs.get(topology, ()),
+        conditions=conditions,
+        date=table.date or report.date,
+    )
+
+
+def _made(
+    report: PublishedReport,
+    key: tuple[str, str, int, Topology],
+    value: float,
+    *,
+    runs: tuple[float, ...],
+    conditions: Conditions,
+    date: str,
+    speedup: float | None = None,
+    gpu_memory_mib: float | None = None,
+    reproduced: bool = False,
+) -> PublishedNumber:
+    model, precision, batch, topology = key
+    return PublishedNumber(
+        report=report.name,
+        title=report.title,
+        publisher=report.publisher,
+        source=report.source,
+        date=date,
+        framework=report.framework,
+        workload=report.workload,
+        model=model,
+        workload_model=report.workload_models.get(model, model),
+        precision=precision,
+        batch_size_per_device=batch,
+        topology=topology,
+        samples_per_second=value,
+        speedup=speedup,
+        gpu_memory_mib=gpu_memory_mib,
+        runs=runs,
+        conditions=conditions,
+        reproduced=reproduced,
+    )
+
+
+def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber]:
+    runs: dict[tuple[str, str, int, Topology], list[float]] = {}
+    for line in _lines(root / "published_runs.csv", report):
+        key = _key(line, Topology.parse(line["topology"]))
+        runs.setdefault(key, []).append(float(line["samples_per_second"]))
+    found = []
+    for line in _lines(root / "published.csv", report):
+        nodes, devices = int(line["nodes"]), int(line["gpus"])
+        topology = Topology(nodes, devices // nodes)
+        key = _key(line, topology)
+        change = report.cases.get(topology, Conditions())
+        number = _made(
+            report,
+            key,
+            float(line["samples_per_second"]),
+            runs=tuple(runs.get(key, ())),
+            conditions=report.conditions.changed_by(change),
+            date=report.date,
+            speedup=_number_or_none(line["speedup"]),
+            gpu_memory_mib=_number_or_none(line["gpu_memory_mib"]),
+            reproduced=True,
+        )
+        found.append(number)
+    if not found:
+        raise UserError(
+            f"no line of published.csv is of the report {report.rows_of}",
+            where=f"{root / report.name}.yml: rows_of",
+        )
+    return found
+
+
+def _key(line: Mapping[str, str], topology: Topology) -> tuple[str, str, int, Topology]:
+    return line["model"], line["precision"], int(line["batch_size_per_device"]), topology
+
+
+def _number_or_none(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _lines(path: Path, report: PublishedReport) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [line for line in csv.DictReader(file) if line["source"] == report.rows_of]

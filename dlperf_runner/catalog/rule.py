@@ -1,0 +1,53 @@
+"""The rule of calculation: how the log of a run becomes one number."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from .types import Count, CountOrNone, Entry, Name, wrong
+
+
+class Rule(Entry):
+    """How a publication makes one number of a run's log.
+
+    Steps count from 1; the first `warmup_steps` of `total_steps` are not measured. `log_every`:
+    the log has a line every n steps, unless the log itself states another interval.
+    `rates_are_per`: what a printed rate counts. `drop_first_values`: printed rates that are left
+    out besides the warm-up. `round_rates_to`: digits to which each rate is rounded before it is
+    used. `final_value_from_world_size`: from this many devices on, the rate that the program
+    prints at its end is the number. `surplus_steps`: lines that a program prints beyond
+    `total_steps` before it stops. `round_value_to`: digits of the result.
+    """
+
+    total_steps: Count
+    warmup_steps: CountOrNone
+    estimator: Name
+    log_every: Count = 1
+    rates_are_per: Literal["world", "node", "device"] = "world"
+    drop_first_values: CountOrNone = 0
+    round_rates_to: CountOrNone | None = None
+    final_value_from_world_size: Count | None = None
+    surplus_steps: CountOrNone = 0
+    round_value_to: CountOrNone = 2
+
+    @model_validator(mode="after")
+    def _something_is_measured(self) -> Rule:
+        if self.warmup_steps >= self.total_steps:
+            raise wrong(
+                "no step is left to measure",
+                f"fewer warm-up steps than total_steps, {self.total_steps}",
+                self.warmup_steps,
+                "warmup_steps",
+            )
+        return self
+
+
+class RuleChange(Entry):
+    """What a matrix changes in its workload's rule."""
+
+    total_steps: Count | None = None
+    warmup_steps: CountOrNone | None = None
+    log_every: Count | None = None
+    drop_first_values: CountOrNone | None = None

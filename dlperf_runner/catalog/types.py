@@ -1,0 +1,89 @@
+"""What the entries of catalog/ are built of: checked values, errors that say where they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ..core.case import Topology
+
+
+def wrong(problem: str, expected: str, found: object, *keys: str | int) -> PydanticCustomError:
+    """An error at `keys` below the model that raises it."""
+    context = {"expected": expected, "found": show(found), "keys": keys}
+    return PydanticCustomError("dlperf", problem, context)
+
+
+def show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def listed(names: Iterable[object]) -> str:
+    return ", ".join(str(name) for name in names) or "none"
+
+
+def _topology(value: object) -> Topology:
+    if isinstance(value, str):
+        try:
+            return Topology.parse(value)
+        except ValueError:
+            pass
+    raise wrong("this is no topology", "nodes and devices, like 2n8g", value)
+
+
+def _relative(value: str) -> str:
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts or value in ("", "."):
+        raise wrong("this path leads out of its tree", "a relative path without ..", value)
+    return value
+
+
+def _regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise wrong(f"{error}", "a regular expression", value) from None
+    return value
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+RelativePath = Annotated[str, AfterValidator(_relative)]
+Regex = Annotated[str, AfterValidator(_regex)]
+Count = Annotated[StrictInt, Field(ge=1)]
+CountOrNone = Annotated[StrictInt, Field(ge=0)]
+TopologyText = Annotated[Topology, PlainValidator(_topology), PlainSerializer(str, return_type=str)]
+Value = StrictStr | StrictInt | StrictFloat
+Parameters = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Value]
+
+
+class Entry(BaseModel):
+    """Frozen; an unknown key is refused, with the known ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields:
+                    known = f"one of {', '.join(cls.model_fields)}"
+                    raise wrong("unknown key", known, key, str(key))
+        return data

@@ -1,0 +1,304 @@
+"""What an entry of catalog/ is: its keys, and what must hold between them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from .. import launchers
+from ..core import template
+from .framework import Environment as Environment
+from .framework import Framework as Framework
+from .framework import Horovod as Horovod
+from .framework import OperatorWheel as OperatorWheel
+from .rule import Rule as Rule
+from .rule import RuleChange
+from .stack import Stack as Stack
+from .types import (
+    Count,
+    Entry,
+    Name,
+    Parameters,
+    Regex,
+    RelativePath,
+    TopologyText,
+    listed,
+    wrong,
+)
+
+# What an argv template may name besides the workload's own parameters.
+RUN_KEYS = (
+    "python",
+    "workload",
+    "framework",
+    "model",
+    "source",
+    "precision",
+    "batch_size_per_device",
+    "global_batch_size",
+    "nodes",
+    "gpus_per_node",
+    "world_size",
+    "total_steps",
+    "total_samples",
+    "warmup_steps",
+    "repeat",
+)
+# What an argv of `prepare` may name: it knows the node, and no run.
+PREPARE_KEYS = ("python", "directory")
+
+
+class BatchEntry(Entry):
+    precision: Name
+    batch_size_per_device: Count
+    variant: str = ""
+
+
+class Matrix(Entry):
+    """The cases that belong together: every batch on every topology, `repeats` times."""
+
+    topologies: Annotated[tuple[TopologyText, ...], Field(min_length=1)]
+    batches: Annotated[tuple[BatchEntry, ...], Field(min_length=1)]
+    repeats: Count = 1
+    rule: RuleChange = RuleChange()
+    parameters: Parameters = {}
+    timeout_s: Count = 3600
+
+
+class Variant(Entry):
+    """One of several networks that a workload trains; its model is `<model>-<variant>`."""
+
+    short_name: Name
+    parameters: Parameters = {}
+
+
+class Patch(Entry):
+    """One declared change of an upstream file: `pattern` (multi-line mode) must match exactly
+    `count` times and becomes `replacement`, in which \\1 stands for a group."""
+
+    file: RelativePath
+    pattern: Regex
+    replacement: str
+    reason: str
+    count: Count = 1
+
+
+class AddedFile(Entry):
+    """A file of a few lines that the upstream source needs and does not have."""
+
+    file: RelativePath
+    content: str
+    reason: str
+
+
+class Preparation(Entry):
+    """A command that runs once on a node, before its first run: `creates` is there afterwards."""
+
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    creates: Annotated[str, Field(pattern=r"^/")]
+
+
+class _Source(Entry):
+    """`launcher` and `flavor` (of the framework's environments) where this source's is not the
+    workload's usual one. `stacks`: the only ones whose environments can run it (none: any).
+    `started_in`: the directory of the source, which is not the benchmark user's to write, or the
+    run's own."""
+
+    launcher: Name | None = None
+    flavor: Name | None = None
+    stacks: tuple[Name, ...] = ()
+    started_in: Literal["source", "run"] = "source"
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    prepare: tuple[Preparation, ...] = ()
+    environment: dict[str, str] = {}
+    on_cpu: tuple[str, ...] = ()
+    on_gpu: tuple[str, ...] = ()
+    on_precision: dict[str, tuple[str, ...]] = {}
+
+
+class BuiltinSource(_Source):
+    """Files of this repository, copied side by side into one directory of the node."""
+
+    files: Annotated[tuple[RelativePath, ...], Field(min_length=1)]
+
+
+class UpstreamSource(_Source):
+    """A repository at a commit. `directory` is where the command runs; `paths` are what is taken
+    of the repository (default: that directory); `files` of this repository are put beside it,
+    into `directory`."""
+
+    repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    directory: RelativePath
+    paths: tuple[RelativePath, ...] = ()
+    patches: tuple[Patch, ...] = ()
+    added_files: tuple[AddedFile, ...] = ()
+    files: tuple[RelativePath, ...] = ()
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        return self.paths or (self.directory,)
+
+
+Source = BuiltinSource | UpstreamSource
+
+
+class Sources(Entry):
+    builtin: BuiltinSource | None = None
+    upstream: UpstreamSource | None = None
+
+    def items(self) -> list[tuple[str, Source]]:
+        pairs = (("builtin", self.builtin), ("upstream", self.upstream))
+        return [(name, source) for name, source in pairs if source is not None]
+
+    def named(self, name: str) -> Source | None:
+        return dict(self.items()).get(name)
+
+
+class Workload(Entry):
+    """A model trained by a framework: where its source is, how it starts, what its log means."""
+
+    name: Name
+    title: str
+    framework: Name
+    model: Name
+    families: tuple[Name, ...] = ()
+    short_name: Name
+    log_format: Name
+    launcher: Name
+    max_nodes: Count | None = None
+    rule: Rule
+    parameters: Parameters = {}
+    dtypes: dict[str, str] = {}
+    variants: dict[Name, Variant] = {}
+    sources: Sources
+    matrices: Annotated[dict[Name, Matrix], Field(min_length=1)]
+    published: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Workload:
+        self._check_launcher()
+        self._check_parameters()
+        self._check_templates()
+        self._check_matrices()
+        return self
+
+    def _check_launcher(self) -> None:
+        named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
+        for name, source in self.sources.items():
+            named.append((source.launcher, ("sources", name, "launcher")))
+        for launcher, where in named:
+            if launcher is not None and launcher not in launchers.launchers():
+                known = f"one of {', '.join(launchers.launchers())}"
+                raise wrong("unknown launcher", known, launcher, *where)
+
+    def _check_parameters(self) -> None:
+        for name in self.parameters:
+            if name in (*RUN_KEYS, "dtype"):
+                raise wrong(
+                    "this name belongs to the run itself", "a name of its own", name, "parameters"
+                )
+        for kind, group in (("matrices", self.matrices), ("variants", self.variants)):
+            for key, item in group.items():
+                for name in item.parameters:
+                    if name not in self.parameters:
+                        raise wrong(
+                            "this parameter has no default",
+                            f"one of the workload's parameters: {listed(self.parameters)}",
+                            name,
+                            *(kind, key, "parameters", name),
+                        )
+
+    def _check_templates(self) -> None:
+        known = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
+        if not self.sources.items():
+            raise wrong("there is no source", "builtin, upstream or both", {}, "sources")
+        for source_name, source in self.sources.items():
+            fields: list[tuple[tuple[str | int, ...], str]] = [
+                *((("argv", n), text) for n, text in enumerate(source.argv)),
+                *((("on_cpu", n), text) for n, text in enumerate(source.on_cpu)),
+                *((("on_gpu", n), text) for n, text in enumerate(source.on_gpu)),
+                *((("environment", key), text) for key, text in source.environment.items()),
+                *(
+                    (("on_precision", key, n), text)
+                    for key, texts in source.on_precision.items()
+                    for n, text in enumerate(texts)
+                ),
+                *(
+                    (("prepare", m, "argv", n), text)
+                    for m, preparation in enumerate(source.prepare)
+                    for n, text in enumerate(preparation.argv)
+                ),
+            ]
+            for keys, text in fields:
+                allowed = PREPARE_KEYS if keys[0] == "prepare" else known
+                where = ("sources", source_name, *keys)
+                try:
+                    names = template.placeholders(text)
+                except ValueError as error:
+                    raise wrong(str(error), "{name}", text, *where) from None
+                for name in names:
+                    if name not in allowed:
+                        expected = f"one of {', '.join(sorted(allowed))}"
+                        raise wrong("unknown placeholder", expected, name, *where)
+
+    def _check_matrices(self) -> None:
+        for name, matrix in self.matrices.items():
+            try:
+                self.rule_of(name)
+            except ValidationError as error:
+                detail = error.errors()[0].get("ctx", {})
+                raise wrong(
+                    "no step is left to measure",
+                    str(detail.get("expected")),
+                    matrix.rule.model_dump(exclude_none=True),
+                    *("matrices", name, "rule"),
+                ) from None
+            for number, entry in enumerate(matrix.batches):
+                where = ("matrices", name, "batches", number)
+                if self.dtypes and entry.precision not in self.dtypes:
+                    raise wrong(
+                        "this precision has no dtype",
+                        f"one of {listed(self.dtypes)}",
+                        entry.precision,
+                        *(*where, "precision"),
+                    )
+                if entry.variant not in (tuple(self.variants) or ("",)):
+                    raise wrong(
+                        "unknown variant",
+                        f"one of {listed(self.variants)}",
+                        entry.variant,
+                        *(*where, "variant"),
+                    )
+            if self.max_nodes is not None:
+                for number, topology in enumerate(matrix.topologies):
+                    if topology.nodes > self.max_nodes:
+                        raise wrong(
+                            "too many nodes for this workload",
+                            f"at most {self.max_nodes} (max_nodes)",
+                            str(topology),
+                            *("matrices", name, "topologies", number),
+                        )
+
+    def rule_of(self, matrix: str) -> Rule:
+        """The rule with the matrix's changes."""
+        change = self.matrices[matrix].rule.model_dump(exclude_none=True)
+        return Rule.model_validate({**self.rule.model_dump(), **change})
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Every precision that the workload can run."""
+        if self.dtypes:
+            return tuple(self.dtypes)
+        entries = (entry for matrix in self.matrices.values() for entry in matrix.batches)
+        return tuple(dict.fromkeys(entry.precision for entry in entries))
+
+    def model_name(self, variant: str) -> str:
+        return f"{self.model}-{variant}" if variant else self.model
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What `model=` selects this workload by."""
+        variants = (self.model_name(variant) for variant in self.variants)
+        return tuple(dict.fromkeys((self.model, *variants, *self.families)))

@@ -1,0 +1,236 @@
+"""The command `bundle`: makes the mirror folder for air-gapped sites."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..core.errors import UserError
+from .options import AsJson, print_json
+
+if TYPE_CHECKING:
+    from ..bundle.mirror import Outcome, WithVendors
+    from ..bundle.vendor.indexes_and_files import Outcome as Vendors
+
+
+def bundle(
+    stack: Annotated[
+        str, typer.Option("--stack", help="The nodes' stack.", metavar="NAME")
+    ] = "cpu",
+    suite: Annotated[
+        str,
+        typer.Option(
+            "--suite",
+            help="Debian or Ubuntu release of the nodes; default: the stack's first.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = "",
+    framework: Annotated[
+        str,
+        typer.Option(
+            "--framework",
+            help="Only the environments of these frameworks; default: all that the stack has.",
+            metavar="NAME[,NAME]",
+            show_default=False,
+        ),
+    ] = "",
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python",
+            help="Version of the nodes' python_env_interpreter; default: the stack's, or that of"
+            " the release.",
+            metavar="X.Y",
+            show_default=False,
+        ),
+    ] = "",
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", help="Default: .cache/mirror/<stack>-<suite> of the project.", metavar="DIR"
+        ),
+    ] = None,
+    debian_mirror: Annotated[
+        str,
+        typer.Option(
+            "--debian-mirror",
+            help="A mirror of Debian or Ubuntu; default: the archive that this machine uses, if it"
+            " runs the same distribution, else the official one.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = "",
+    debian_security_mirror: Annotated[
+        str,
+        typer.Option(
+            "--debian-security-mirror",
+            help="Its security updates; default: their usual place beside --debian-mirror.",
+            metavar="URL",
+            show_default=False,
+        ),
+    ] = "",
+    package: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--package",
+            help="A further package of the distribution, like linux-headers-VERSION for the nodes'"
+            " kernel; may be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
+    vendor_mirror: Annotated[
+        str,
+        typer.Option(
+            "--vendor-mirror",
+            help="A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
+            " default: the vendors themselves.",
+            metavar="URL|DIR",
+            show_default=False,
+        ),
+    ] = "",
+    vendor_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--vendor-key",
+            help="Fingerprint of a repository that the mirror signs anew; may be repeated.",
+            metavar="REPOSITORY=FINGERPRINT",
+        ),
+    ] = None,
+    checksum: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--checksum",
+            help="Checksum of a vendor's file, by the role's variable; may be repeated.",
+            metavar="VARIABLE=SHA256",
+        ),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            help="A vendor's file on this machine, by the role's variable; may be repeated.",
+            metavar="VARIABLE=PATH",
+        ),
+    ] = None,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Look for newer packages.")] = False,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Only list what the folder would contain.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the mirror folder from which nodes install offline. For a stack with GPUs it also has
+    what vendors publish. The exit status is 1 if something could not be fetched; the output names
+    it."""
+    from ..bundle import listing, mirror
+    from ..bundle.vendor import indexes_and_files
+    from ..bundle.vendor.release_tables import wanted
+    from ..catalog.reader import load_catalog
+    from ..plan.choice import parse_choice
+    from ..report.text import table
+
+    further = tuple(package or ())
+    catalog = load_catalog()
+    chosen = catalog.stack(stack, "--stack")
+    suite = suite or next(iter(chosen.suites), "")
+    given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
+    has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))
+    if not has_vendors:
+        _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
+    elif list_only:
+        entries = listing.of_stack(catalog, chosen, suite, further)
+        _print_listing(listing.COLUMNS, entries, listing.as_text(entries), as_json)
+        return
+    folder = output or mirror.default_output(stack, suite)
+    frameworks = parse_choice({"framework": framework}).framework
+    sources = (debian_mirror or None, debian_security_mirror or None)
+    needs, settings = mirror.choose(
+        stack, suite, folder, *sources, refresh, frameworks, python, further
+    )
+    for skipped in needs.skipped:
+        _say(f"left out: {skipped}")
+    if has_vendors:
+        pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
+        keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
+        of_vendors = indexes_and_files.Settings(
+            folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
+        )
+        both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, _say)
+        _print_with_vendors(folder, both, as_json)
+        if both.missing:
+            raise typer.Exit(1)
+    elif list_only:
+        columns, names = ("kind", "name", "wanted by"), listing.of_needs(needs)
+        _print_listing(columns, names, table(f"{stack} on {suite}", columns, names), as_json)
+    else:
+        made = mirror.make(needs, settings, say=_say)
+        if as_json:
+            print_json(made.manifest.to_json())
+        else:
+            print(_sentence(folder, made))
+
+
+def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
+    import yaml
+
+    from ..bundle.vendor.release_tables import FOLDER
+
+    vendors, ordinary = both.vendors, both.ordinary
+    if as_json:
+        missing = [asdict(one) for one in both.missing]
+        document = {**vendors.to_json(), "missing": missing}
+        print_json({**document, "ordinary": ordinary.manifest.to_json() if ordinary else None})
+        return
+    print(_sentence(folder / FOLDER, vendors))
+    if ordinary:
+        print(_sentence(folder, ordinary))
+    if vendors.variables:
+        print("\nSet in the inventory, in addition to dlperf_vendor_mirror:")
+        print(yaml.safe_dump(dict(vendors.variables), width=1000), end="")
+    if both.missing:
+        print(f"\nmissing: {len(both.missing)}\n")
+        print("\n\n".join(map(str, both.missing)))
+
+
+def _refuse(given: Mapping[str, object], stack: str) -> None:
+    for option, value in given.items():
+        if value:
+            raise UserError(
+                "this stack takes nothing from vendors", where=option, found=f"stack {stack}"
+            )
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UserError("invalid pair", where=option, expected="NAME=VALUE", found=text)
+        pairs[name] = value
+    return pairs
+
+
+def _sentence(folder: Path, made: Outcome | Vendors) -> str:
+    from ..report.text import counted
+
+    text = f"{folder}: {counted(len(made.manifest.files), 'file')}, {len(made.fetched)} fetched"
+    removed = getattr(made, "removed", None)
+    return text if removed is None else f"{text}, {len(removed)} removed"
+
+
+def _print_listing(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], text: str, as_json: bool
+) -> None:
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print(text, end="")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,310 @@
+"""The command `compare`: is it what was published, and is it as fast as before?"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..core.errors import UserError
+from ..core.files import write_result
+from .options import AsJson, print_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..results.load import Results
+
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%", re.ASCII)
+
+
+def compare(
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="A campaign, beside what was published; or two, the second beside the first.",
+            metavar="[DIR] [DIR]",
+            show_default=False,
+        ),
+    ] = None,
+    baseline: Annotated[
+        str,
+        typer.Option("--baseline", help="A saved one in place of the first DIR.", metavar="NAME"),
+    ] = "",
+    save_baseline: Annotated[
+        str,
+        typer.Option("--save-baseline", help="Keep DIR's speeds under this name.", metavar="NAME"),
+    ] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a baseline of that name.")
+    ] = False,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Set publications that seem to differ side by side."),
+    ] = False,
+    model: Annotated[
+        str, typer.Option("--model", help="With --published: only this one.", metavar="NAME")
+    ] = "",
+    framework: Annotated[
+        str, typer.Option("--framework", help="With --published: only this one.", metavar="NAME")
+    ] = "",
+    precision: Annotated[
+        str, typer.Option("--precision", help="With --published: only this one.", metavar="NAME")
+    ] = "",
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Every publication of a case, not the nearest only."),
+    ] = False,
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--condition",
+            help="What the runs' records do not say, such as data=real; may be repeated.",
+            metavar="K=V",
+        ),
+    ] = None,
+    assume_published: Annotated[
+        bool,
+        typer.Option(
+            "--assume-published",
+            help="Take what the runs' records do not say as it was published.",
+        ),
+    ] = False,
+    fail_if_slower: Annotated[
+        str,
+        typer.Option(
+            "--fail-if-slower",
+            help="Exit status 1 where a case is slower by more, or that cannot be decided.",
+            metavar="PERCENT",
+        ),
+    ] = "",
+    allow_undecided: Annotated[
+        bool,
+        typer.Option("--allow-undecided", help="No exit status 1 for what cannot be decided."),
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML, too.", metavar="FILE")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a campaign with what was published, or with another campaign."""
+    given = directories or []
+    mode = _mode(given, baseline, save_baseline, published)
+    given_options = {
+        "--model": model,
+        "--framework": framework,
+        "--precision": precision,
+        "--all": everything,
+        "--condition": condition,
+        "--assume-published": assume_published,
+        "--fail-if-slower": fail_if_slower,
+        "--allow-undecided": allow_undecided,
+        "--junit": junit,
+        "--replace": replace,
+        "--json": as_json,
+    }
+    _check_options(mode, [name for name, value in given_options.items() if value])
+    limit = _limit(fail_if_slower)
+    if published:
+        _publications(model, framework, precision, everything, as_json)
+        return
+    loaded = [_load(directory) for directory in given or [Path("results/latest")]]
+    problems = [problem for results in loaded for problem in results.problems]
+    if save_baseline:
+        _tell(problems)
+        _save(loaded[0], save_baseline, replace)
+        return
+    if len(loaded) == 2 or baseline:
+        table, rendered, suite = _two_campaigns(loaded, baseline, limit)
+    else:
+        stated, ways = condition or [], (everything, assume_published)
+        table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
+    status = _finish(table, rendered, suite, limit, allow_undecided, junit, as_json)
+    _tell(problems)
+    if status:
+        raise typer.Exit(status)
+
+
+def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:
+    """What is compared with what; a key of _OPTIONS."""
+    wanted = 0 if published else 1 if baseline or save else 2
+    if (
+        len(given) > wanted
+        or (baseline and not given)
+        or (baseline and save)
+        or (published and (baseline or save))
+    ):
+        names = {0: "no directory", 1: "one directory, the campaign", 2: "one or two directories"}
+        raise UserError(
+            "these do not go together",
+            where="compare",
+            expected=names[wanted],
+            found=" ".join(map(str, given)) or "none",
+            hint="--published, --baseline and --save-baseline are used one at a time",
+        )
+    if published:
+        return "--published"
+    if save:
+        return "--save-baseline"
+    return "two campaigns" if baseline or len(given) == 2 else "one campaign"
+
+
+# What a limit in CI is held against must not be left out without a word, nor anything else.
+_GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
+_OPTIONS = {
+    "--published": ("--model", "--framework", "--precision", "--all", "--json"),
+    "--save-baseline": ("--replace",),
+    "two campaigns": (*_GATE, "--json"),
+    "one campaign": (*_GATE, "--all", "--condition", "--assume-published", "--json"),
+}
+
+
+def _check_options(mode: str, options: Sequence[str]) -> None:
+    for name in options:
+        if name not in _OPTIONS[mode]:
+            fitting = [place for place, names in _OPTIONS.items() if name in names]
+            raise UserError(
+                f"this option means nothing with {mode}",
+                where=name,
+                expected=f"it with {' or '.join(fitting)}",
+            )
+
+
+def _limit(text: str) -> float | None:
+    if not text:
+        return None
+    match = _PERCENT.fullmatch(text.strip())
+    value = float(match[1]) / 100 if match else 1.0
+    if not 0 <= value < 1:
+        raise UserError(
+            "this is no limit",
+            where="--fail-if-slower",
+            expected="a percentage below 100, like 3%",
+            found=text,
+        )
+    return value
+
+
+def _load(directory: Path) -> Results:
+    from ..commands.progress import reading_logs
+    from ..results.load import load_results
+
+    return load_results(directory, progress=reading_logs)
+
+
+def _tell(problems: Sequence[UserError]) -> None:
+    """Logs that could not be believed are told, and are bad input as they are to `summarize`."""
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if problems:
+        raise typer.Exit(2)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def _publications(
+    model: str, framework: str, precision: str, everything: bool, as_json: bool
+) -> None:
+    from ..catalog.published_numbers import as_record
+    from ..compare.publications import side_by_side
+    from ..report.compare_text import render_publications
+
+    groups = side_by_side(model=model, framework=framework, precision=precision, every=everything)
+    if not as_json:
+        print(render_publications(groups, _width()), end="")
+        return
+    document = [
+        {
+            "framework": group.framework,
+            "model": group.model,
+            "precision": group.precision,
+            "topology": group.topology,
+            "spread": group.spread,
+            "factors": list(group.factors),
+            "numbers": [as_record(number) for number in group.numbers],
+        }
+        for group in groups
+    ]
+    print_json({"publications": document})
+
+
+def _save(results: Results, name: str, replace: bool) -> None:
+    from ..compare.baselines import save_baseline
+
+    campaign = results.directory.resolve().name
+    print(save_baseline(results.frame, name, campaign, replace=replace))
+
+
+def _with_published(
+    results: Results, texts: Sequence[str], limit: float | None, ways: tuple[bool, bool]
+) -> tuple[pd.DataFrame, str, str]:
+    from ..catalog.published_numbers import load_rule
+    from ..compare.conditions import parse_stated, read_conditions
+    from ..compare.with_published import compare_published, with_limit
+    from ..report.compare_text import render_published
+
+    rule = load_rule()
+    conditions = read_conditions(results.counted, rule, parse_stated(texts))
+    every, assume = ways
+    table = compare_published(results.frame, conditions, rule=rule, every=every, assume=assume)
+    if limit is not None:
+        table = with_limit(table, limit)
+    rendered = render_published(table, rule.tolerance, _width(), limit)
+    return table, rendered, f"{results.directory} and what was published"
+
+
+def _two_campaigns(
+    loaded: Sequence[Results], baseline: str, limit: float | None
+) -> tuple[pd.DataFrame, str, str]:
+    from ..compare.campaigns import compare_campaigns
+    from ..report.compare_text import render_campaigns
+
+    if baseline:
+        from ..compare.baselines import read_baseline
+
+        first, name = read_baseline(baseline), f"baseline {baseline}"
+    else:
+        first, name = loaded[0].frame, str(loaded[0].directory)
+    names = (name, str(loaded[-1].directory))
+    table = compare_campaigns(first, loaded[-1].frame, limit)
+    return table, render_campaigns(table, names, limit, _width()), " and ".join(names)
+
+
+def _finish(
+    table: pd.DataFrame,
+    rendered: str,
+    suite: str,
+    limit: float | None,
+    allow_undecided: bool,
+    junit: Path | None,
+    as_json: bool,
+) -> int:
+    """Print or write the comparison; returns the exit status."""
+    from ..report.compare_junit import junit_cases, render
+    from ..report.terminal import with_verdicts
+    from ..stats.groups import records
+
+    cases = records(table)
+    undecided: list[Mapping[str, Any]] = []
+    failed = []
+    if limit is not None:
+        failed = [case for case in cases if case["limit_verdict"] == "failed"]
+        undecided = [case for case in cases if case["limit_verdict"] == "undecided"]
+    status = int(bool(failed) or (bool(undecided) and not allow_undecided))
+    # Nothing that could be compared is no success either.
+    if limit is not None and not any(case["limit_verdict"] for case in cases):
+        status = 1
+    if junit is not None:
+        write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
+    if as_json:
+        print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
+    else:
+        print(with_verdicts(rendered, sys.stdout), end="")
+    return status

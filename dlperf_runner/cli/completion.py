@@ -1,0 +1,44 @@
+"""What shells complete: the names of the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+CATALOGUE = ("workloads", "matrices", "frameworks", "stacks", "published")
+
+
+def completes(kind: str) -> Callable[[str], list[str]]:
+    """A completion of one name of this kind, or of several separated by commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        try:
+            known = sorted(set(_names(kind)))
+        except Exception:  # a shell that completes has no place for an error
+            return []
+        return [before + comma + name for name in known if name.startswith(last)]
+
+    return complete
+
+
+def _names(kind: str) -> Iterable[str]:
+    from ..catalog.reader import load_catalog
+    from ..core.node import ENGINES
+    from ..plan.choice import SOURCE_NAMES
+
+    catalog = load_catalog()
+    workloads = catalog.workloads.values()
+    names: dict[str, Iterable[str]] = {
+        "model": (name for workload in workloads for name in workload.model_names),
+        "framework": catalog.frameworks,
+        "workload": catalog.workloads,
+        "stack": catalog.stacks,
+        "precision": (
+            batch.precision for w in workloads for m in w.matrices.values() for batch in m.batches
+        ),
+        "matrix": (name for workload in workloads for name in workload.matrices),
+        "source": SOURCE_NAMES,
+        "container": ENGINES,
+        "catalogue": CATALOGUE,
+    }
+    return names[kind]

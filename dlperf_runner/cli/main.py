@@ -1,0 +1,315 @@
+"""The command line: it and the other cli_* alone print and exit; cli_options has the options.
+
+Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
+standard error; 130 interrupted, 143 and 129 ended by TERM and HUP. Everything but typer is
+imported by the command that needs it, so that `--help` is instant.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import __version__
+from ..core.errors import Stopped, UserError
+from . import playbooks
+from .bundle import bundle
+from .compare import compare
+from .completion import completes
+from .doctor import doctor
+from .history import history
+from .options import AsJson, Inventories, Limit, Wait, chooses, print_json
+from .report import report
+from .results import history_of, print_summary, status, summarize
+
+if TYPE_CHECKING:
+    from ..catalog.reader import Catalog
+    from ..core.node import Node
+    from ..plan.choice import Choice
+
+
+# Shells complete a command of one word, which `python -m dlperf_runner` is not.
+AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
+
+
+# As a user meets them: on servers, on results, on the catalogue.
+ORDER = (
+    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
+    *("decommission", "summarize", "compare", "report", "history", "list", "source"),
+    "container-command",
+)
+
+
+class _Commands(TyperGroup):
+    """Turns bad input into a message and an exit status, for every command alike; lists the
+    commands in the order of ORDER."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not command.short_help:
+            # The whole first sentence; it would be cut at some 40 letters.
+            command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
+        return command
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+                raise
+            # What no module has put into better words: a disk that is full, a missing right.
+            where = f"{error.filename}: " if error.filename else "output: "
+            print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except Stopped as stopped:
+            name = signal.Signals(stopped.number).name
+            print(f"stopped by {name}; {stopped.hint}", file=sys.stderr)
+            raise typer.Exit(128 + stopped.number) from None
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="dlperf_runner",
+    help="Run published deep-learning training benchmarks on a cluster, and compare.",
+    epilog="Exit status: 0 all is well, 1 a run failed or is missing, 2 bad input or usage, "
+    "130 interrupted, 143 and 129 ended by TERM and HUP.",
+    no_args_is_help=True,
+    add_completion=AS_COMMAND,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
+app.command()(bundle)
+app.command()(compare)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
+app.command()(doctor)
+app.command()(history)
+app.command()(playbooks.init)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
+app.command()(report)
+app.command()(status)
+app.command()(summarize)
+
+
+def main() -> None:
+    app(prog_name="dlperf" if AS_COMMAND else "python -m dlperf_runner")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dlperf_runner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@chooses
+def plan(
+    choice: Choice,
+    inventory: Inventories = None,
+    limit: Limit = "",
+    campaign: Annotated[
+        str,
+        typer.Option("--campaign", help="Make this campaign directory.", metavar="DIR"),
+    ] = "",
+    resume: Annotated[
+        str,
+        typer.Option("--resume", help="Only what is not done yet of this campaign.", metavar="DIR"),
+    ] = "",
+    wait: Wait = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show every command that would run, per host, and run nothing."""
+    from ..campaign import directory as campaigns
+    from ..plan.choice import parse_wait
+    from ..plan.make import make_plan, plan_document
+    from ..report.plan_text import render
+
+    wait_s = parse_wait(wait)
+    if resume:
+        document = campaigns.remaining_plan(Path(resume))
+    else:
+        catalog, nodes = _catalog(), _nodes(inventory, limit)
+        runs = make_plan(choice, catalog, nodes)
+        if campaign:
+            document = campaigns.create_campaign(Path(campaign), choice, nodes, runs)
+        else:
+            document = plan_document(choice, nodes, runs)
+    directory = resume or campaign
+    if directory:
+        where = str(Path(directory).resolve())
+        document = {**document, "campaign": where, "wait_s": wait_s}
+    if as_json:
+        print_json(document)
+    else:
+        print(render(document), end="")
+
+
+@app.command()
+@chooses
+def run(
+    choice: Choice,
+    inventory: Inventories = None,
+    limit: Limit = "",
+    campaign: Annotated[
+        str,
+        typer.Option("--campaign", help="Directory of the new campaign.", metavar="DIR"),
+    ] = "",
+    resume: Annotated[
+        str, typer.Option("--resume", help="Go on with this campaign.", metavar="DIR")
+    ] = "",
+    wait: Wait = "",
+) -> None:
+    """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
+    from ..campaign import directory as campaigns
+    from ..campaign.execute import execute
+    from ..plan.choice import choice_options, parse_wait
+    from ..plan.make import make_plan
+
+    variables: dict[str, Any]
+    parse_wait(wait)
+    if resume:
+        directory = Path(resume).resolve()
+        if not campaigns.remaining_plan(directory)["runs"]:
+            print_summary(directory, None, history_of(directory))
+            return
+        variables = {"resume": str(directory)}
+    else:
+        # Bad input is told here and now; bench.yml makes the same plan again.
+        make_plan(choice, _catalog(), _nodes(inventory, limit))
+        directory = Path(campaign or campaigns.new_directory()).resolve()
+        campaigns.refuse_taken(directory)
+        variables = {**choice_options(choice), "parameters": choice.parameters}
+    variables |= {name: text for name, text in (("limit", limit), ("wait", wait)) if text}
+    inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
+    problems = execute(variables, inventories, directory)
+    print_summary(directory, None, history_of(directory))
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if campaigns.remaining_plan(directory)["runs"]:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_catalogue(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="Only these: workloads, matrices, frameworks, stacks or published.",
+            metavar="[WHAT]",
+            show_default=False,
+            autocompletion=completes("catalogue"),
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue."""
+    from ..commands import listing
+
+    catalog = _catalog()
+    if as_json:
+        print_json(listing.document(catalog, what))
+    else:
+        print(listing.render(catalog, what, _width()), end="")
+
+
+@app.command("source")
+def prepare(
+    workload: Annotated[str, typer.Option("--workload", help="A workload.", metavar="NAME")],
+    source: Annotated[
+        str, typer.Option("--source", help="builtin or upstream.", metavar="NAME")
+    ] = "builtin",
+    mirror: Annotated[
+        str,
+        typer.Option(
+            "--mirror",
+            help="URL or directory of git mirrors; default: https://github.com.",
+            metavar="MIRROR",
+            show_default=False,
+        ),
+    ] = "",
+    environment: Annotated[
+        str,
+        typer.Option(
+            "--environment",
+            help="The one that its runs use; default: the framework's own.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make the tar of a workload's source, patched as declared, that nodes unpack."""
+    from dataclasses import asdict
+
+    from ..plan.sources import prepare_source
+
+    prepared = prepare_source(
+        _catalog(),
+        workload,
+        source or "builtin",
+        mirror or None,
+        environment=environment or None,
+    )
+    if as_json:
+        print_json({**asdict(prepared), "path": str(prepared.path)})
+    else:
+        print(prepared.path)
+
+
+@app.command("container-command", hidden=True)
+def container_command() -> None:
+    """Print the command of a proof in containers, for the role container: JSON in, JSON out."""
+    from dataclasses import asdict
+
+    from ..plan.containers import proof_command
+
+    print_json(asdict(proof_command(**json.load(sys.stdin))))
+
+
+def _catalog() -> Catalog:
+    from ..catalog.reader import load_catalog
+
+    return load_catalog()
+
+
+def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
+    from ..plan.inventory import read_inventory
+
+    return read_inventory(inventories or (), limit or None)
+
+
+def _width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns

@@ -1,0 +1,115 @@
+"""The options that commands of `cli` share; it and this are the only importers of typer."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ..core.files import json_text
+from .completion import completes
+
+# Options whose values shells can complete.
+_NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
+# The options that choose what runs: name, its metavar, and what it says. An empty text means
+# "not given" everywhere: Ansible passes options on that nobody set.
+CHOICE = (
+    ("model", "NAME[,NAME]", "Models, their networks, or families of models."),
+    ("framework", "NAME[,NAME]", "Frameworks."),
+    ("workload", "NAME[,NAME]", "Workloads."),
+    ("precision", "NAME[,NAME]", "Precisions, such as fp32."),
+    ("batch_size", "N[,N]", "Batch sizes per device."),
+    ("nodes", "N[,N]", "Numbers of nodes."),
+    ("gpus_per_node", "N[,N]", "Devices used on each node."),
+    ("matrix", "NAME", "published or smoke; default: the inventory's dlperf_matrix."),
+    ("repeats", "N", "Runs of each case."),
+    ("source", "NAME[,NAME]", "builtin (default) or upstream."),
+    ("iterations", "N", "Steps of each run."),
+    ("warmup", "N", "First steps, which are not measured; default: in the published proportion."),
+    ("container", "ENGINE", "docker or podman: in containers; default: bare where that can be."),
+)
+ParameterTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter", "-p", help="A parameter of the workload; may be repeated.", metavar="K=V"
+    ),
+]
+Inventories = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inventory",
+        "-i",
+        help="Inventory, as Ansible takes it; may be repeated. Default: as in ansible.cfg.",
+        metavar="PATH",
+    ),
+]
+Limit = Annotated[
+    str,
+    typer.Option(
+        "--limit", "-l", help="Only these hosts, as Ansible takes it.", show_default=False
+    ),
+]
+Wait = Annotated[
+    str,
+    typer.Option(
+        "--wait",
+        help="Wait so long for nodes that another campaign holds, as 90s, 30m or 2h;"
+        " default: refuse at once.",
+        metavar="TIME",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def chooses(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `CHOICE`; it gets the Choice as its first argument."""
+
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        from ..plan.choice import parse_choice
+
+        texts = {name: values.pop(name) for name, _, _ in CHOICE}
+        command(parse_choice(texts, values.pop("parameter") or []), **values)
+
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default="",
+            annotation=Annotated[
+                str,
+                typer.Option(
+                    f"--{name.replace('_', '-')}",
+                    metavar=metavar,
+                    help=text,
+                    show_default=False,
+                    autocompletion=completes(name) if name in _NAMES else None,
+                ),
+            ],
+        )
+        for name, metavar, text in CHOICE
+    ]
+    # Choice is imported for type checkers only; no option is of that type.
+    types = get_type_hints(command, localns={"Choice": object}, include_extras=True)
+    own = list(inspect.signature(command).parameters.values())[1:]
+    parameter = inspect.Parameter(
+        "parameter", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ParameterTexts
+    )
+    keywords = [
+        item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name])
+        for item in own
+    ]
+    signature = inspect.Signature([*options, parameter, *keywords])
+    wrapped.__signature__ = signature  # type: ignore[attr-defined]
+    # Typer reads the types from here; those of the wrapped function would hide the new options.
+    wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
+    del wrapped.__wrapped__
+    return wrapped
+
+
+def print_json(document: object) -> None:
+    print(json_text(document), end="")

@@ -1,0 +1,57 @@
+"""The command `report`: one page, its plots and tables, of one or more campaigns."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, print_json
+
+
+def report(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(help="Campaigns, or trees of published logs.", metavar="CAMPAIGN..."),
+    ],
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--output-dir",
+            help="Where the report goes; default: CAMPAIGN/report, of several ./report.",
+            metavar="DIR",
+        ),
+    ] = None,
+    lang: Annotated[str, typer.Option("--lang", help="en or zh.", metavar="LANGUAGE")] = "en",
+    condition: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--condition",
+            help="What the runs' records do not say, such as data=real; may be repeated.",
+            metavar="K=V",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md, plots and results.{csv,json,xlsx}; exit status 2 where a log
+    could not be believed."""
+    from ..commands.report import make_report
+
+    made = make_report(directories, output_dir, lang, conditions=condition or [])
+    if as_json:
+        document = {
+            "answers": made.answers,
+            "files": [str(path) for path in made.paths],
+            "notes": made.notes,
+            "problems": [str(problem) for problem in made.problems],
+        }
+        print_json(document)
+    else:
+        for text in (*made.answers, *made.notes, *map(str, made.paths)):
+            print(text)
+    for problem in made.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if made.problems:
+        raise typer.Exit(2)

@@ -1,0 +1,159 @@
+"""The commands `summarize` and `status`: what a campaign came to, and what is left of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import AsJson, print_json
+
+if TYPE_CHECKING:
+    from ..commands.summarize import SummaryResult
+
+LATEST = Path("results/latest")
+_History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        help="Record it here, a tree of logs too; default: history.sqlite beside a campaign in"
+        " results/.",
+        metavar="FILE",
+    ),
+]
+
+
+def summarize(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            help="A campaign, or a tree of published logs.", metavar="[DIR]", show_default=True
+        ),
+    ] = LATEST,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("--output-dir", help="Where the results go; default: DIR.", metavar="DIR"),
+    ] = None,
+    history: _History = None,
+    no_history: Annotated[
+        bool, typer.Option("--no-history", help="Do not record it in the history.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Write nothing; say what is recorded otherwise than the logs say, exit status 1.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute speeds, speed-ups and efficiencies from logs, and print the table."""
+    path = None if no_history else history or history_of(directory)
+    if verify:
+        _verify(directory, output_dir, path, as_json)
+    elif not print_summary(directory, output_dir, path, as_json):
+        raise typer.Exit(2)
+
+
+def history_of(directory: Path) -> Path | None:
+    """The history that a directory is recorded in unless something else is said."""
+    from ..history import store as history
+
+    return history.history_of(directory) if (directory / "campaign.json").is_file() else None
+
+
+def print_summary(
+    directory: Path, output_dir: Path | None, history: Path | None, as_json: bool = False
+) -> bool:
+    """Print the table and where it is kept; False where a log could not be believed."""
+    from ..commands.progress import reading_logs
+    from ..commands.summarize import summarize as summarize_directory
+
+    result = summarize_directory(directory, output_dir, progress=reading_logs)
+    if as_json:
+        document = {**json.loads(result.document), "files": [str(path) for path in result.paths]}
+        print_json(document)
+    else:
+        print(result.text)
+        for path in result.paths:
+            here = path.is_absolute() and path.is_relative_to(Path.cwd())
+            print(path.relative_to(Path.cwd()) if here else path)
+    for problem in result.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if history is not None:
+        _record(directory, history, result)
+    return not result.problems
+
+
+def _record(directory: Path, history: Path, result: SummaryResult) -> None:
+    from ..history.store import identified, record
+
+    record(history, identified(directory), result.frame, result.table)
+
+
+def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_json: bool) -> None:
+    from ..commands.progress import reading_logs
+    from ..commands.verify import verify
+    from ..report.text import counted
+
+    result = verify(directory, output_dir, history, progress=reading_logs)
+    found = result.differences
+    if as_json:
+        problems = [str(problem) for problem in result.problems]
+        document = {"differences": found, "problems": problems}
+        print_json(document)
+    else:
+        for sentence in found:
+            print(sentence)
+        end = counted(len(found), "difference")
+        print(end if found else "what is recorded is what the logs say")
+    for problem in result.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    if found or result.problems:
+        raise typer.Exit(1 if found else 2)
+
+
+def status(
+    directory: Annotated[
+        Path, typer.Argument(help="A campaign's directory.", metavar="[DIR]")
+    ] = LATEST,
+    as_json: AsJson = False,
+) -> None:
+    """Say what became of each run of a campaign; exit status 1 where one is not done."""
+    from ..campaign import directory as campaigns
+    from ..report.terminal import coloured
+
+    records = campaigns.read_records(directory)
+    for record in records:
+        if campaigns.is_cut_off(record["outcome"]):
+            record["outcome"] |= {"status": "cut off", "message": "its controller ended"}
+    left = [record for record in records if not campaigns.is_done(directory, record)]
+    done = len(records) - len(left)
+    if as_json:
+        unfinished = {record["id"] for record in left}
+        document = {
+            "runs": [
+                {
+                    "id": record["id"],
+                    "done": record["id"] not in unfinished,
+                    "status": record["outcome"].get("status"),
+                    "message": record["outcome"].get("message"),
+                }
+                for record in records
+            ],
+            "done": done,
+            "total": len(records),
+        }
+        print_json(document)
+    else:
+        for record in left:
+            outcome = record["outcome"]
+            message = f": {outcome['message']}" if outcome.get("message") else ""
+            colour = "red" if outcome["status"] == "failed" else "yellow"
+            print(f"{record['id']}  {coloured(outcome['status'], colour, sys.stdout)}{message}")
+        print(f"{done} of {len(records)} runs done")
+    if left:
+        raise typer.Exit(1)

@@ -1,0 +1,204 @@
+"""The catalogue as `list` shows it: for people, and as one document for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ..catalog.framework import Environment
+from ..catalog.published_numbers import PublishedNumber, as_record, load_published
+from ..catalog.reader import Catalog
+from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
+from ..core.errors import UserError
+from ..report.text import counted, wrapped
+
+# A named value below an entry, such as ("log", "plsc").
+Detail = tuple[str, str]
+Block = tuple[str, list[Detail]]
+
+
+def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
+    """Everything, or only one kind of it. Of each matrix: its own keys, cases and runs."""
+    everything: dict[str, Any] = {
+        "workloads": _dumped(catalog.workloads),
+        "matrices": {
+            workload.name: {
+                name: {
+                    **matrix.model_dump(mode="json", exclude_none=True),
+                    "rule": workload.rule_of(name).model_dump(mode="json", exclude_none=True),
+                    "cases": cases(matrix),
+                    "runs": cases(matrix) * matrix.repeats,
+                }
+                for name, matrix in workload.matrices.items()
+            }
+            for workload in catalog.workloads.values()
+        },
+        "frameworks": _dumped(catalog.frameworks),
+        "stacks": _dumped(catalog.stacks),
+        "published": [as_record(number) for number in load_published()],
+    }
+    return {name: everything[name] for name in _chosen(what)}
+
+
+def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
+    """The same as text; no line is wider than `width` unless a word is."""
+    lines: list[str] = []
+    for name in _chosen(what):
+        lines.append(name.capitalize())
+        for heading, details in _SECTIONS[name](catalog):
+            lines += wrapped(heading, width, first="  ", rest="      ")
+            indent = max(len(label) for label, _ in details) + 2
+            for label, text in details:
+                first, rest = "    " + label.ljust(indent), " " * (4 + indent)
+                lines += wrapped(text, width, first=first, rest=rest)
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cases(matrix: Matrix) -> int:
+    return len(matrix.topologies) * len(matrix.batches)
+
+
+def _chosen(what: str) -> list[str]:
+    if not what:
+        return list(_SECTIONS)
+    if what not in _SECTIONS:
+        raise UserError(
+            "the catalogue has no such kind of entries",
+            expected=f"one of {', '.join(_SECTIONS)}",
+            found=repr(what),
+        )
+    return [what]
+
+
+def _dumped(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: entry.model_dump(mode="json", exclude_none=True) for name, entry in entries.items()
+    }
+
+
+def _workloads(catalog: Catalog) -> Iterator[Block]:
+    for workload in catalog.workloads.values():
+        details = [
+            ("framework", workload.framework),
+            ("--model", ", ".join(workload.model_names)),
+            ("--precision", ", ".join(workload.precisions)),
+            ("log format", workload.log_format),
+            *((name, _source(workload, source)) for name, source in workload.sources.items()),
+        ]
+        if workload.published:
+            details.append(("published", workload.published))
+        yield f"{workload.name}: {workload.title}", details
+
+
+def _source(workload: Workload, source: Source) -> str:
+    if isinstance(source, UpstreamSource):
+        parts = [f"{source.repository} at {source.commit[:12]}"]
+        if source.patches:
+            parts.append(counted(len(source.patches), "patch", "patches"))
+    else:
+        parts = [", ".join(path.rpartition("/")[2] for path in source.files)]
+    parts.append(f"started by {source.launcher or workload.launcher}")
+    if source.flavor:
+        parts.append(f"flavor {source.flavor}")
+    if source.stacks:
+        parts.append(f"on {' or '.join(source.stacks)} only")
+    return ", ".join(parts)
+
+
+def _matrices(catalog: Catalog) -> Iterator[Block]:
+    for workload in catalog.workloads.values():
+        for name, matrix in workload.matrices.items():
+            rule = workload.rule_of(name)
+            runs = counted(cases(matrix) * matrix.repeats, "run")
+            yield (
+                f"{workload.name} {name}: {counted(cases(matrix), 'case')}, {runs}",
+                [
+                    ("topologies", " ".join(map(str, matrix.topologies))),
+                    ("batches", ", ".join(_batches(matrix))),
+                    (
+                        "each",
+                        f"{counted(matrix.repeats, 'repeat')} of {rule.total_steps} iterations,"
+                        f" {rule.warmup_steps} of them warm-up",
+                    ),
+                ],
+            )
+
+
+def _batches(matrix: Matrix) -> Iterator[str]:
+    """`r100 fp32 b64 b96`: the batch sizes of each network and precision."""
+    sizes: dict[str, list[str]] = {}
+    for entry in matrix.batches:
+        name = f"{entry.variant} {entry.precision}".strip()
+        sizes.setdefault(name, []).append(f"b{entry.batch_size_per_device}")
+    return (f"{name} {' '.join(values)}" for name, values in sizes.items())
+
+
+def _frameworks(catalog: Catalog) -> Iterator[Block]:
+    for framework in catalog.frameworks.values():
+        details = [(stack, _environment(e)) for stack, e in framework.environments.items()]
+        for flavor, environments in framework.flavors.items():
+            details += [
+                (f"{stack} ({flavor})", _environment(e)) for stack, e in environments.items()
+            ]
+        yield f"{framework.name}: {framework.title}", details or [("environments", "none")]
+
+
+def _environment(environment: Environment) -> str:
+    values = environment.model_dump(exclude_none=True)
+    parts = [
+        f"Python {values['python']}" if values.get("python") else "",
+        values.get("requirements") or "",
+        f"Horovod {environment.horovod.version}" if environment.horovod else "",
+        *(f"the operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
+        f"image {values['container']['image']}" if "container" in values else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _stacks(catalog: Catalog) -> Iterator[Block]:
+    for stack in catalog.stacks.values():
+        details = [("accelerator", stack.accelerator), ("suites", ", ".join(stack.suites) or "any")]
+        versions = stack.model_dump(
+            exclude_none=True,
+            exclude={"name", "title", "accelerator", "suites", "apt_packages"},
+        )
+        for name, values in versions.items():
+            texts = (
+                # The version needs no name.
+                _text(value) if key in ("version", "models") else f"{key} {_text(value)}"
+                for key, value in sorted(values.items(), key=lambda item: item[0] != "version")
+            )
+            details.append((name, ", ".join(texts)))
+        yield f"{stack.name}: {stack.title}", details
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _published(_: Catalog) -> Iterator[Block]:
+    reports: dict[str, list[PublishedNumber]] = {}
+    for number in load_published():
+        reports.setdefault(number.report, []).append(number)
+    for name, numbers in reports.items():
+        first, tables = numbers[0], dict.fromkeys((n.model, n.precision) for n in numbers)
+        batches = sorted({number.batch_size_per_device for number in numbers})
+        accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
+        details = [
+            ("source", f"{first.source}, {min(number.date for number in numbers)}"),
+            ("numbers", f"{len(numbers)} of {', '.join(f'{m} {p}' for m, p in tables)}"),
+            ("batch sizes", ", ".join(map(str, batches))),
+            ("topologies", " ".join(map(str, sorted({n.topology for n in numbers})))),
+            ("accelerators", ", ".join(accelerators)),
+        ]
+        yield f"{name}: {first.title}", details
+
+
+_SECTIONS: dict[str, Callable[[Catalog], Iterator[Block]]] = {
+    "workloads": _workloads,
+    "matrices": _matrices,
+    "frameworks": _frameworks,
+    "stacks": _stacks,
+    "published": _published,
+}

@@ -1,0 +1,62 @@
+"""Start a playbook of this project, and make an inventory for one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from ..campaign.directory import new_directory
+from ..core.errors import UserError
+from ..core.extras import require_cluster
+from ..core.paths import is_clone, project
+
+LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
+
+
+def start(playbook: str, options: Sequence[str]) -> NoReturn:
+    """Become ansible-playbook with this playbook of the project."""
+    require_cluster()
+    argv, environment = playbook_command(playbook, options)
+    os.execve(argv[0], argv, environment)  # noqa: S606  no shell is wanted
+
+
+def start_bench(options: Sequence[str]) -> NoReturn:
+    """Become ansible-playbook with bench.yml; results go to `results/` of this directory."""
+    given = " ".join(options)
+    if not any(f"{name}=" in given for name in ("campaign", "resume")):
+        options = [*options, "-e", f"campaign={new_directory().resolve()}"]
+    start("bench.yml", options)
+
+
+def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
+    """The command line and the environment that start a playbook of the project."""
+    root = project()
+    programs = Path(sys.executable).parent
+    argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
+    path = f"{programs}{os.pathsep}{os.environ.get('PATH', '')}"
+    return argv, {**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg"), "PATH": path}
+
+
+def init_inventory(directory: Path, example: str) -> Path:
+    """Copy an example of an inventory; a UserError where the directory is there already."""
+    examples = project() / "inventory"
+    known = sorted(p.name for p in examples.iterdir() if p.name.startswith("example"))
+    if example not in known:
+        raise UserError(
+            "unknown example", where="--from", expected=f"one of {', '.join(known)}", found=example
+        )
+    if directory.is_dir() and is_clone() and directory.resolve() == examples:
+        directory = directory / "mine"
+    if directory.exists():
+        raise UserError(
+            "this is there already",
+            where=str(directory),
+            expected="a new directory",
+            hint="name another: dlperf init DIR",
+        )
+    shutil.copytree(examples / example, directory)
+    return directory

@@ -1,0 +1,223 @@
+"""A report of campaigns: reads them, and writes report.html, report.md, plots and results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..compare.conditions import parse_stated
+from ..core.errors import UserError
+from ..core.files import json_text, write_result
+from ..report.document import Campaign, Document, make_cases, make_document, make_figures
+from ..report.environment import read_recorded
+from ..report.labels import load_labels
+from ..report.pictures import draw, has_chinese_font, program, workers
+from .progress import followed, reading_logs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..compare.conditions import Values
+    from ..results.run_record import Known
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out; `problems` are logs that could not be believed."""
+
+    answers: tuple[str, ...]
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...]
+    problems: tuple[UserError, ...]
+
+
+def make_report(
+    directories: Sequence[Path],
+    output_dir: Path | None = None,
+    language: str = "en",
+    known: Sequence[Known] | None = None,
+    conditions: Sequence[str] = (),
+) -> Report:
+    """Write the report of some campaigns into `output_dir` (default: `report` in the only
+    campaign, or here). `conditions` are texts such as `data=real`: what the runs' records do not
+    say of how they were measured.
+
+    Raises UserError where there is nothing to report, or no place for it.
+    """
+    t = load_labels(language)
+    stated = parse_stated(conditions)
+    campaigns = list(_campaigns(directories, known))
+    output_dir = output_dir or _place(directories)
+    cases, published = make_cases(campaigns, _families()), _published(campaigns)
+    figures = tuple(make_figures(cases, published, t))
+    charts = {name: chart for figure in figures for name, chart in figure.charts}
+    notes: tuple[str, ...] = ()
+    with workers(len(charts)) as pool:
+        script = pool.submit(program)
+        drawn = pool.map(draw, charts.values(), chunksize=4)
+        has_letters = t.language == "en" or not charts or pool.submit(has_chinese_font)
+        comparison = list(_compared(campaigns, stated))
+        document = make_document(campaigns, cases, figures, comparison, t)
+        workbook = _workbook(document, pool)
+        painted = followed(zip(charts, drawn, strict=True), len(charts), "painting plots")
+        pictures = dict(painted)
+        svgs = {name: picture.svg for name, picture in pictures.items()}
+        if isinstance(has_letters, Future) and not has_letters.result():
+            # A PNG has its letters in it: where no font has Chinese ones, it speaks English.
+            english = make_figures(cases, published, load_labels("en"))
+            charts = {name: chart for figure in english for name, chart in figure.charts}
+            pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
+            notes = (t("png_language"),)
+        files: dict[str, bytes] = dict(_documents(document, svgs, script.result()))
+        files["results.xlsx"] = workbook.result()
+    files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
+    files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
+    former = _former_plots(output_dir)
+    paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
+    for path in former - set(paths):
+        path.unlink(missing_ok=True)
+    problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
+    return Report(tuple(map(str, document.answers)), paths, notes, problems)
+
+
+def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
+    from ..results.load import load_results
+    from ..stats.notes import remarks
+    from ..stats.summary import summarize
+    from .summarize import notes_on
+
+    names = [directory.resolve().name for directory in directories]
+    for directory, name in zip(directories, names, strict=True):
+        results = load_results(directory, known, with_series=True, progress=reading_logs)
+        shown = name if names.count(name) == 1 else str(directory)
+        table = summarize(results.frame)
+        # What was not counted has a table of its own here.
+        said = [note for note in results.notes if not note.startswith("not counted: ")]
+        notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
+        yield Campaign(shown, results, table, read_recorded(directory), notes)
+
+
+def _place(directories: Sequence[Path]) -> Path:
+    return directories[0] / "report" if len(directories) == 1 else Path("report")
+
+
+def _families() -> dict[tuple[str, str], str]:
+    """What a model is a version of, where frameworks train versions of the same. Models that are
+    one of several of their workload are no versions of each other."""
+    from ..catalog.reader import load_catalog
+
+    return {
+        (workload.name, workload.model): workload.families[0]
+        for workload in load_catalog().workloads.values()
+        if workload.families and not workload.variants
+    }
+
+
+def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
+    """The published points of all campaigns."""
+    import pandas as pd
+
+    from ..compare.with_published import published_points
+
+    tables = [campaign.table for campaign in campaigns if len(campaign.table)]
+    return published_points(pd.concat(tables, ignore_index=True)) if tables else None
+
+
+def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, pd.DataFrame]]:
+    """What compare_published makes of each campaign."""
+    from ..catalog.published_numbers import load_rule
+    from ..compare.conditions import read_conditions
+    from ..compare.with_published import compare_published
+
+    rule = load_rule()
+    for campaign in campaigns:
+        if len(campaign.table):
+            known = read_conditions(campaign.results.counted, rule, stated)
+            frame, table = campaign.results.frame, campaign.table
+            yield campaign.name, compare_published(frame, known, rule=rule, table=table)
+
+
+# ---- files
+
+
+def _documents(
+    document: Document, svgs: Mapping[str, str], script: str
+) -> Iterator[tuple[str, bytes]]:
+    from ..report import document_markdown, html
+
+    data = ("report.md", "results.csv", "results.json", "results.xlsx")
+    yield "report.html", html.render(document, svgs, script, data).encode()
+    yield "report.md", document_markdown.render(document).encode()
+    yield "results.csv", results_csv(document.cases).encode()
+    yield "results.json", results_json(document).encode()
+
+
+def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
+    """All cases with all that was computed of them. A text that a spreadsheet would take for a
+    formula has an apostrophe before it; numbers are as they are."""
+    from ..report.xlsx import FORMULA
+
+    names = list(dict.fromkeys(name for case in cases for name in case))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(names)
+    for case in cases:
+        values = (case.get(name) for name in names)
+        writer.writerow(
+            f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+            for value in values
+        )
+    return buffer.getvalue()
+
+
+def results_json(document: Document) -> str:
+    """The cases as they are, and the tables of the report as lists of objects."""
+    tables = [*document.side_by_side, document.compared, *document.environment]
+    tables += [table for table in (document.not_counted, document.differences) if table]
+    whole = {
+        "title": document.title,
+        "campaigns": document.subtitle,
+        "answers": [str(answer) for answer in document.answers],
+        "cases": document.cases,
+        "tables": {
+            table.name: [
+                dict(zip(table.labels, (cell.value for cell in row), strict=True))
+                for row in table.rows
+            ]
+            for table in tables
+        },
+        "commands": {
+            commands.campaign: {"command": commands.command, "cases": dict(commands.cases)}
+            for commands in document.commands
+        },
+        "plots": [name for figure in document.figures for name, _ in figure.charts],
+        "methods": document.methods,
+        "notes": document.notes,
+        "problems": document.problems,
+    }
+    return json_text(whole)
+
+
+def _former_plots(output_dir: Path) -> set[Path]:
+    """The plots of an older report there, as far as it says which are its own."""
+    try:
+        names = list(json.loads((output_dir / "results.json").read_bytes())["plots"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    own = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w.+-]+", name)]
+    return {output_dir / "plots" / f"{name}.{kind}" for name in own for kind in ("svg", "png")}
+
+
+def _workbook(document: Document, pool: ProcessPoolExecutor) -> Future[bytes]:
+    from ..report import xlsx
+
+    # Charts take long to hand over, and no sheet has one.
+    tables = replace(document, sections=(), series_not_counted=(), figures=())
+    return pool.submit(xlsx.render, tables)

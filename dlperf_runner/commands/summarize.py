@@ -1,0 +1,167 @@
+"""From a directory of logs to a table of speeds and speed-ups, and its files.
+
+What is read: a campaign (runs/<case>/r<k>/run.json and its log), a tree like the published one
+(.../bz128/4n8g/rn50_b128_fp32_1.log), or a folder of logs named as in the NGC report
+(tf_gpu8_amp_bs256.txt). A log that cannot be believed is a problem that is told, and all others
+are counted.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UserError
+from ..core.files import write_result
+from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
+from ..results.load import Progress, Results, catalogued, load_results
+from ..results.run_record import Known
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class SummaryResult:
+    """What came out: a table to print, what could not be believed, and the files written; `frame`
+    and `table` are what was computed, `document` is summary.json."""
+
+    text: str
+    problems: list[UserError]
+    paths: list[Path]
+    frame: pd.DataFrame
+    table: pd.DataFrame
+    document: str
+
+
+def summarize(
+    directory: Path,
+    output_dir: Path | None = None,
+    known: Sequence[Known] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> SummaryResult:
+    """Summarise every log below `directory` and write the results into `output_dir` (default:
+    `directory`). `known` is what the catalogue knows, by default what stands in it; `progress` is
+    as in `load_results`.
+
+    Raises UserError where there is nothing to summarise; what is wrong with single logs is in
+    the result's `problems`.
+    """
+    from ..report import data, markdown, text
+    from ..stats.notes import remarks
+    from ..stats.summary import summarize as statistics
+
+    known = list(catalogued()) if known is None else known
+    results = load_results(directory, known, progress=progress)
+    frame = results.frame
+    table = statistics(frame)
+    notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
+    problems = [str(problem) for problem in results.problems]
+    short_names = {(k.workload, k.model): k.short_name for k in known}
+    files = {
+        "summary.csv": data.csv(table),
+        "measurements.csv": data.csv(frame),
+        "summary.json": data.summary(table, notes, problems),
+        "summary.md": markdown.render(table, notes, problems),
+    }
+    for batch, document in data.results_by_batch(table, short_names).items():
+        files[f"bz{batch}_result.json"] = document
+    place = output_dir or directory
+    paths = [write_result(place / name, content) for name, content in files.items()]
+    if problems:
+        notes.append(f"{len(problems)} of the logs could not be counted; the errors say why")
+    width = shutil.get_terminal_size((80, 24)).columns
+    return SummaryResult(
+        text.render(table, notes, width),
+        results.problems,
+        paths,
+        frame,
+        table,
+        files["summary.json"],
+    )
+
+
+# ---- what is to be said about the table
+
+
+def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
+    """Sentences on what was found and how it was computed, which no statistic says."""
+    from ..stats.groups import GROUP, records, title
+
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for case in records(table):
+        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
+    for key, cases in groups.items():
+        name = title(dict(zip(GROUP, key, strict=True)))
+        if len({case["estimator"] for case in cases}) > 1:
+            texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in cases]
+            yield f"{name}: the published rule takes different estimators: {', '.join(texts)}"
+    yield from _repeat_notes(results)
+    yield from _not_pooled(groups)
+    for (what, by), number in sorted(results.unconfirmed.items()):
+        yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
+    if any(FLAT_NAME.fullmatch(run.path.stem) for run in results.counted):
+        yield f"nodes are not named in the logs' names: {FLAT_DEVICES_PER_NODE} devices each"
+
+
+def _repeat_notes(results: Results) -> Iterator[str]:
+    """Which repeats are not there at all, of as many as any case with the same settings has, and
+    which are there more than once."""
+    repeats: dict[tuple[object, ...], list[int]] = {}
+    most: dict[tuple[object, ...], int] = {}
+    # Of a run that failed it is not always known what it ran on. Its repeat is there, and said.
+    failed: dict[str, list[int]] = {}
+    for run in results.runs:
+        if run.why_not is not None:
+            failed.setdefault(str(run), []).append(run.repeat)
+    with_log = [run for run in results.runs if run.why_not is None]
+    for run in with_log:
+        repeats.setdefault(run.case, []).append(run.repeat)
+        most[run.settings] = max(most.get(run.settings, 0), run.repeat)
+    missing: dict[tuple[str, int, str], list[str]] = {}
+    for run in {run.case: run for run in with_log}.values():
+        numbers, others = repeats[run.case], failed.get(str(run), [])
+        wanted = max(most[run.settings], *others, 0)
+        absent = sorted({*range(1, min(wanted, 1000) + 1)}.difference(numbers, others))
+        if absent:
+            key = (run.setting, wanted, _listed(absent))
+            missing.setdefault(key, []).append(str(run.topology))
+        twice = sorted({number for number in numbers if numbers.count(number) > 1})
+        if twice:
+            yield f"{run}: more than one log of repeat {_listed(twice)}; all are counted"
+    for (setting, wanted, absent_list), topologies in missing.items():
+        yield f"{setting}: no repeat {absent_list} of {wanted} for {', '.join(topologies)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
+
+
+def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
+    """Settings that were measured more than once, on what must not be pooled."""
+    from ..stats.groups import GROUP, title
+
+    kinds = ("source", *GROUP[5:])
+    apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for key in groups:
+        named = dict(zip(GROUP, key, strict=True))
+        settings = tuple(value for name, value in named.items() if name not in kinds)
+        apart.setdefault(settings, []).append(named)
+    for several in apart.values():
+        differing = [name for name in kinds if len({group[name] for group in several}) > 1]
+        if differing:
+            same = {name: None if name in differing else several[0][name] for name in GROUP}
+            texts = (
+                f"{name} ({', '.join(dict.fromkeys(_shown(name, g[name]) for g in several))})"
+                for name in differing
+            )
+            yield f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}"
+
+
+def _shown(column: str, value: object) -> str:
+    # A bare run is known to have no container; any other column that is absent is not known.
+    return str(value or ("none" if column == "container" else "unknown"))

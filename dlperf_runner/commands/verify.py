@@ -1,0 +1,158 @@
+"""Is what was recorded of a directory of logs still what its logs say? Nothing is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.files import read_json
+from ..results.load import Progress, load_results
+from ..results.run_record import Known
+
+# What tells rows apart: of one repeat there may be several logs.
+_RUN = (
+    *("framework", "workload", "model", "source", "precision", "batch_size_per_device"),
+    *("nodes", "gpus_per_node", "accelerator", "stack", "container", "repeat", "metric"),
+)
+_CASE = tuple(name for name in _RUN if name not in ("repeat", "metric"))
+# Its text has the path as it was given to that call; `valid` is compared.
+_NOT_COMPARED = ("why_invalid",)
+# Of a log, and so the same for each metric of its run: it is told once.
+_DIGEST = "log_sha256"
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Sentences on what the logs say otherwise, and the logs that could not be believed."""
+
+    differences: list[str]
+    problems: list[UserError]
+
+
+def verify(
+    directory: Path,
+    output_dir: Path | None = None,
+    history: Path | None = None,
+    known: Sequence[Known] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Verification:
+    """What the logs say otherwise than summary.json and measurements.csv, and than the history
+    where one is given. Raises UserError where nothing is recorded that could be compared."""
+    from ..history.store import MEASUREMENTS, identified, recorded_rows
+    from ..stats.groups import records
+    from ..stats.summary import summarize
+
+    place = output_dir or directory
+    if not (place / "summary.json").exists():
+        raise UserError(
+            "nothing is recorded here that could be compared with the logs",
+            where=str(place),
+            expected="the summary.json and the measurements.csv that `summarize` writes",
+            found="no summary.json" if place.is_dir() else "no such directory",
+        )
+    recorded_cases = _summary(place / "summary.json")
+    recorded_runs = _measurements(place / "measurements.csv")
+    results = load_results(directory, known, progress=progress)
+    cases, runs = records(summarize(results.frame)), records(results.frame)
+    found = [
+        *_compared("summary.json", recorded_cases, cases, _CASE),
+        *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),
+    ]
+    if history is not None:
+        rows = recorded_rows(history, identified(directory)) if history.is_file() else None
+        if rows is None:
+            found.append(f"{history}: this campaign is not recorded")
+        else:
+            kept = [{name: run[name] for name in MEASUREMENTS} for run in runs]
+            found += _compared(history.name, rows, kept, _RUN)
+    return Verification(list(dict.fromkeys(found)), results.problems)
+
+
+def _summary(path: Path) -> list[dict[str, Any]]:
+    cases = read_json(path).get("cases")
+    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
+        raise UserError("this is no summary", where=str(path), expected="a list `cases`")
+    return cases
+
+
+def _measurements(path: Path) -> list[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+    except FileNotFoundError:
+        raise UserError("this file is missing", where=str(path)) from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError("this cannot be read", where=str(path), found=str(error)) from None
+
+
+def _as_text(run: Record) -> dict[str, str]:
+    """A row as measurements.csv has it."""
+    return {name: "" if value is None else str(value) for name, value in run.items()}
+
+
+def _compared(
+    name: str, recorded: Sequence[Record], computed: Sequence[Record], key: Sequence[str]
+) -> Iterator[str]:
+    """What differs between two lists of rows, in any order."""
+    columns = [
+        column for column in (computed or recorded or [{}])[0] if column not in _NOT_COMPARED
+    ]
+    for column in columns:
+        if recorded and column not in recorded[0]:
+            yield f"{name}: there is no column {column}"
+    columns = [column for column in columns if not recorded or column in recorded[0]]
+    before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
+    for row in (*before, *(row for row in after if row not in before)):
+        told = dict(zip(key, row[:-1], strict=True))
+        title = _title(told)
+        if row not in after:
+            yield f"{name}: {title}: is recorded, but not in the logs"
+        elif row not in before:
+            yield f"{name}: {title}: is in the logs, but not recorded"
+        else:
+            for column in columns:
+                old, new = before[row].get(column), after[row].get(column)
+                if old == new:
+                    continue
+                about = _title({**told, "metric": ""}) if column == _DIGEST else title
+                yield f"{name}: {about}: {column} is {_shown(old)}, the logs say {_shown(new)}"
+
+
+def _title(row: Mapping[str, str]) -> str:
+    """mxnet-resnet50v1b builtin fp32 b128 1n8g gpu v100-cuda10.2 r3 samples_per_second"""
+    texts = (
+        *(row["workload"], row["model"], row["source"], row["precision"]),
+        f"b{row['batch_size_per_device']}",
+        f"{row['nodes']}n{row['gpus_per_node']}g",
+        *dict.fromkeys((row["accelerator"], row["stack"], row["container"])),
+        f"r{row['repeat']}" if row.get("repeat") else "",
+        row.get("metric", ""),
+    )
+    return " ".join(text for text in texts if text)
+
+
+def _keyed(
+    rows: Sequence[Record], key: Sequence[str], columns: Sequence[str]
+) -> dict[tuple[str, ...], Record]:
+    """The rows by what tells them apart; the last of it counts rows that nothing tells apart."""
+    found: dict[tuple[str, ...], Record] = {}
+    ordered = sorted(rows, key=lambda row: [_shown(row.get(column)) for column in columns])
+    for row in ordered:
+        texts = tuple("" if row.get(part) is None else str(row.get(part)) for part in key)
+        number = 0
+        while (*texts, str(number)) in found:
+            number += 1
+        found[(*texts, str(number))] = row
+    return found
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value in (None, "") else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,1 @@
+"""Campaigns beside publications and beside each other."""

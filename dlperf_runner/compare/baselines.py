@@ -1,0 +1,169 @@
+"""A campaign's speeds kept under a name, in one file that needs no logs, to compare others with.
+
+results/baselines/<name>.json   its cases with the speed of each run
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from ..campaign.directory import RESULTS
+from ..catalog.types import Count, Entry
+from ..core.errors import UserError
+from ..core.files import read_json, write_json
+from ..core.frame import Row, make_frame
+from ..stats.summary import CASE
+from .conditions import case_key
+from .with_published import METRIC
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BASELINES = RESULTS / "baselines"
+VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_TEXT = StrictStr | None
+
+
+class BaselineCase(Entry):
+    """A case and the speeds of its valid runs."""
+
+    framework: StrictStr
+    framework_version: _TEXT
+    workload: StrictStr
+    model: StrictStr
+    source: _TEXT
+    precision: StrictStr
+    batch_size_per_device: Count
+    nodes: Count
+    gpus_per_node: Count
+    world_size: Count
+    accelerator: _TEXT
+    driver: _TEXT
+    stack: _TEXT
+    container: _TEXT
+    estimator: _TEXT
+    samples_per_second: Annotated[
+        tuple[Annotated[StrictFloat | StrictInt, Field(gt=0, allow_inf_nan=False)], ...],
+        Field(min_length=1),
+    ]
+
+
+class Baseline(Entry):
+    """The content of a baseline's file."""
+
+    version: Literal[1]
+    name: StrictStr
+    created: StrictStr
+    campaign: StrictStr
+    cases: Annotated[tuple[BaselineCase, ...], Field(min_length=1)]
+
+
+def save_baseline(
+    frame: pd.DataFrame,
+    name: str,
+    campaign: str,
+    *,
+    directory: Path = BASELINES,
+    replace: bool = False,
+    now: datetime | None = None,
+) -> Path:
+    """Keep the valid speeds of a tidy frame; returns the file. One that is there is replaced only
+    where that is asked for."""
+    path = baseline_path(name, directory)
+    if path.exists() and not replace:
+        raise UserError(
+            f"there is a baseline {name} already",
+            where=str(path),
+            hint="choose another name, or add --replace",
+        )
+    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
+    valid = frame[frame["valid"] & (frame["metric"] == METRIC) & frame["value"].notna()]
+    for row in valid.to_dict(orient="records"):
+        key = case_key(row)
+        case = cases.setdefault(
+            key,
+            {**dict(zip(CASE, key, strict=True)), "estimator": row["estimator"], METRIC: []},
+        )
+        case[METRIC].append(float(row["value"]))
+    if not cases:
+        raise UserError("no run of this campaign could be counted", where=campaign)
+    document = {
+        "version": VERSION,
+        "name": name,
+        "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "campaign": campaign,
+        "cases": list(cases.values()),
+    }
+    write_json(path, document)
+    return path
+
+
+def baseline_path(name: str, directory: Path = BASELINES) -> Path:
+    """Where a baseline of that name is; a name that is a file's (`*.json`) is that file."""
+    if name.endswith(".json") and Path(name).is_file():
+        return Path(name)
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            "this is no name for a baseline",
+            where="--baseline or --save-baseline",
+            expected="letters, digits, dots, hyphens and underscores, or a .json file",
+            found=name,
+        )
+    return directory / f"{name}.json"
+
+
+def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
+    """The speeds of a baseline as a tidy frame; a UserError that lists the known ones where there
+    is none, or that names file and key where it cannot be read."""
+    path = baseline_path(name, directory)
+    if not path.exists():
+        known = ", ".join(sorted(found.stem for found in directory.glob("*.json")))
+        raise UserError(
+            f"there is no baseline {name}",
+            where=str(path),
+            expected=f"one of {known}" if known else None,
+            hint=None if known else "`compare --save-baseline NAME CAMPAIGN` makes one",
+        )
+    document = read_json(path)
+    if isinstance(version := document.get("version"), int) and version != VERSION:
+        raise UserError(
+            "this baseline is of another version of this program",
+            where=f"{path}: version",
+            expected=str(VERSION),
+            found=str(version),
+            hint="`compare --save-baseline NAME CAMPAIGN --replace` makes it anew",
+        )
+    try:
+        baseline = Baseline.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
+        raise UserError(
+            "this is no baseline", where=f"{path}: {keys}", found=first["msg"]
+        ) from None
+    return make_frame(
+        _row(case, repeat, value)
+        for case in baseline.cases
+        for repeat, value in enumerate(case.samples_per_second, start=1)
+    )
+
+
+def _row(case: BaselineCase, repeat: int, value: float) -> Row:
+    known = case.model_dump(exclude={METRIC})
+    return Row(
+        **known,
+        global_batch_size=case.batch_size_per_device * case.world_size,
+        repeat=repeat,
+        metric=METRIC,
+        value=value,
+        unit="samples/s",
+        log_sha256=None,
+        valid=True,
+        why_invalid=None,
+    )

@@ -1,0 +1,167 @@
+"""Two campaigns case by case: DataFrames in, DataFrame out.
+
+Cases are the same where workload, model, source, precision, batch size and topology are; what
+they run on (ENVIRONMENT) may differ, and is named then. docs/comparing.md has the rule of the
+verdicts and of the limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..stats.intervals import Interval, SampleComparison, compare_samples
+from ..stats.summary import CASE
+from .conditions import UNDECIDED, CaseKey, Difference, limit_verdict, shown
+from .with_published import case_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
+PERHAPS_FASTER, PERHAPS_SLOWER, TOO_FEW = "perhaps faster", "perhaps slower", "too few runs"
+ONLY_A, ONLY_B = "only in the first", "only in the second"
+# What may differ between the two sides of a comparison; all other columns of CASE may not.
+ENVIRONMENT = ("framework_version", "accelerator", "driver", "stack", "container")
+IDENTITY = tuple(name for name in CASE if name not in ENVIRONMENT)
+SIGNIFICANCE = 0.05
+COLUMNS = (
+    *IDENTITY,
+    *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
+    *("coverage", "p_value", "p_adjusted", "test", "effect_size"),
+    *("verdict", "environment", "limit", "limit_verdict", "why"),
+)
+
+
+def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = None) -> pd.DataFrame:
+    """One row per case of either tidy frame, in the order of the frames.
+
+    `a` and `b` are the medians of n_a and n_b valid runs, `difference` is how much b is above a
+    (Hodges and Lehmann), `relative` the same as a fraction of a with its interval and the
+    interval's coverage; p_value that of the `test`, p_adjusted after Holm among all cases;
+    effect_size Cliff's delta. `environment` names what the two ran on where that differs.
+    With a `limit` (0.03 for 3 %), `limit_verdict` is failed where all of the interval is below
+    -limit, passed where all of it is above, else undecided with the reason `why`.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    compared: list[tuple[dict[str, Any], SampleComparison]] = []
+    for key_a, values_a, key_b, values_b in _pairs(case_values(a), case_values(b)):
+        row = dict(zip(CASE, key_a or key_b or (), strict=True))
+        row = {name: row[name] for name in IDENTITY}
+        rows.append(row)
+        row.update(n_a=len(values_a), n_b=len(values_b))
+        row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
+        if key_a is None or key_b is None:
+            row["verdict"] = ONLY_A if key_b is None else ONLY_B
+            continue
+        row["environment"] = _environment(key_a, key_b)
+        result = compare_samples(values_a, values_b)
+        compared.append((row, result))
+        row.update(_numbers(result, row["a"]))
+    adjusted = holm([result.p_value for _, result in compared])
+    for (row, result), p_adjusted in zip(compared, adjusted, strict=True):
+        row.update(p_adjusted=p_adjusted, verdict=_verdict(result, p_adjusted))
+    if limit is not None:
+        for row in rows:
+            verdict, why = _against_limit(row, limit)
+            row.update(limit=limit, limit_verdict=verdict, why=why)
+    return pd.DataFrame(
+        [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for as many comparisons (Holm 1979): the smallest times n, the next times
+    n - 1 and so on, none below the one before, none above 1."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _pairs(
+    a: Mapping[CaseKey, list[float]], b: Mapping[CaseKey, list[float]]
+) -> Iterator[tuple[CaseKey | None, list[float], CaseKey | None, list[float]]]:
+    """The cases of both, each with its partner if it has one: the one in the same environment,
+    else the only one that is left of the same identity."""
+    left: dict[CaseKey, list[CaseKey]] = {}
+    for key in b:
+        if key not in a:
+            left.setdefault(_identity(key), []).append(key)
+    alone = [_identity(key) for key in a if key not in b]
+    taken: set[CaseKey] = set()
+    for key, values in a.items():
+        others = left.get(_identity(key), [])
+        if key in b:
+            partner = key
+        elif len(others) == 1 and alone.count(_identity(key)) == 1:
+            partner = others[0]
+        else:
+            yield key, values, None, []
+            continue
+        taken.add(partner)
+        yield key, values, partner, b[partner]
+    for key, values in b.items():
+        if key not in taken:
+            yield None, [], key, values
+
+
+def _identity(key: CaseKey) -> CaseKey:
+    return tuple(value for name, value in zip(CASE, key, strict=True) if name in IDENTITY)
+
+
+def _environment(a: CaseKey, b: CaseKey) -> str | None:
+    first, second = dict(zip(CASE, a, strict=True)), dict(zip(CASE, b, strict=True))
+    differing = [
+        Difference(name, shown(first[name]), shown(second[name]) or "unknown")
+        for name in ENVIRONMENT
+        if first[name] != second[name]
+    ]
+    return ", ".join(map(str, differing)) or None
+
+
+def _numbers(result: SampleComparison, base: float) -> dict[str, Any]:
+    interval = result.interval if base > 0 else Interval(math.nan, math.nan, math.nan)
+    return {
+        "difference": result.difference,
+        "relative": result.relative,
+        "relative_low": interval.low / base if base > 0 else math.nan,
+        "relative_high": interval.high / base if base > 0 else math.nan,
+        "coverage": interval.coverage,
+        "p_value": result.p_value,
+        "test": result.test,
+        "effect_size": result.effect_size,
+    }
+
+
+def _verdict(result: SampleComparison, p_adjusted: float) -> str:
+    """Faster or slower is what remains after Holm's adjustment; perhaps, what only the case by
+    itself shows, which among so many cases may be chance."""
+    if result.least_p_value >= SIGNIFICANCE:
+        return TOO_FEW
+    if result.p_value >= SIGNIFICANCE:
+        return NO_DIFFERENCE
+    if p_adjusted < SIGNIFICANCE:
+        return FASTER if result.effect_size > 0 else SLOWER
+    return PERHAPS_FASTER if result.effect_size > 0 else PERHAPS_SLOWER
+
+
+def _against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, str | None]:
+    if row["verdict"] == ONLY_B:
+        return None, None  # a new case has nothing to be slower than
+    if row["verdict"] == ONLY_A:
+        return UNDECIDED, "it was not measured again"
+    low, high = row["relative_low"], row["relative_high"]
+    found = limit_verdict(low, high, limit)
+    if found != UNDECIDED:
+        return found, None
+    if math.isnan(low):
+        return UNDECIDED, f"{row['n_a']} and {row['n_b']} runs have no interval; make more"
+    return UNDECIDED, f"the interval reaches over {-limit or 0:.1%}; more runs make it narrower"

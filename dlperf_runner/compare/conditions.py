@@ -1,0 +1,334 @@
+"""Under which conditions a case ran, and in which of them it differs from a publication.
+
+A condition is a name and a value; None is what is not known, which is never equal to anything.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ..catalog.publication import ComparisonRule, RecordedConditions
+from ..catalog.published_numbers import PublishedNumber
+from ..catalog.types import listed
+from ..catalog.workload import Workload
+from ..core.errors import UserError
+from ..results.run_record import FoundRun
+from ..stats.summary import CASE
+
+PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # by a limit
+BARE = "none"  # a run in no container
+CaseKey = tuple[Any, ...]
+Values = Mapping[str, object]
+
+# In the order in which they are named; those that a comparison needs equal are in the catalogue.
+FACTORS = (
+    "accelerator",
+    "precision",
+    "batch_size_per_device",
+    "data",
+    "image_size",
+    "classes",
+    "input_pipeline",
+    "xla",
+    "parallelism",
+    "steps",
+    "estimator",
+    "implementation",
+    "framework_version",
+    "container",
+    "driver",
+    "cuda",
+    "interconnect",
+)
+# What an operator may state of runs whose records do not say it.
+STATED = tuple(name for name in FACTORS if name not in ("precision", "batch_size_per_device"))
+_PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
+_FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
+_MEMORY = re.compile(r"(\d+) ?G[Bi]?", re.ASCII)
+_XLA = ("--xla", "--use_xla")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A condition in which two measurements differ, or one of which is not known."""
+
+    factor: str
+    mine: str | None
+    other: str | None
+
+    def __str__(self) -> str:
+        return f"{label(self.factor)} ({self.mine or 'unknown'}, {self.other or 'not published'})"
+
+
+def label(factor: str) -> str:
+    """A condition's name as people write it."""
+    return {"xla": "XLA", "cuda": "CUDA"}.get(factor, factor.replace("_", " "))
+
+
+def case_key(case: Mapping[Any, Any]) -> CaseKey:
+    """What identifies a case of the frame; absent values are None, so that keys can be equal."""
+    return tuple(_plain(case[name]) for name in CASE)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    # NumPy's numbers too.
+    return value.item() if hasattr(value, "item") else value
+
+
+# ---- of one's own runs
+
+
+def read_conditions(
+    runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
+) -> dict[CaseKey, dict[str, object]]:
+    """By case, what is known of the conditions of its runs: from their records, from what the
+    catalogue says of their workload, and from what is `stated`. Where runs of a case differ, all
+    values are named."""
+    from ..catalog.reader import load_catalog
+
+    workloads = load_catalog().workloads
+    found: dict[CaseKey, dict[str, list[object]]] = {}
+    for run in runs:
+        values = found.setdefault(run_key(run), {})
+        known = conditions_of(run, _record(run.path), rule)
+        if run.workload in workloads:
+            known["implementation"] = _implementation(workloads[run.workload], run.source)
+        for name, value in known.items():
+            if value is not None and value not in values.setdefault(name, []):
+                values[name].append(value)
+    return {
+        key: {
+            **{name: _joined(several) for name, several in values.items()},
+            **(stated or {}),
+        }
+        for key, values in found.items()
+    }
+
+
+def run_key(run: FoundRun) -> CaseKey:
+    values = {
+        "nodes": run.topology.nodes,
+        "gpus_per_node": run.topology.gpus_per_node,
+        "world_size": run.topology.world_size,
+    }
+    return tuple(values[name] if name in values else getattr(run, name) for name in CASE)
+
+
+def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
+    """What a run's record tells, and what the catalogue knows of its workload's source."""
+    sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
+    known = sources.get(run.source or "", RecordedConditions())
+    parameters = _mapping(record.get("parameters"))
+    xla = known.xla
+    if xla is None and record.get("commands"):
+        xla = any(option in _argv(record) for option in _XLA)
+    return {
+        "accelerator": _accelerator(run, record),
+        "data": _data(known, parameters),
+        "image_size": parameters.get("image_size"),
+        "classes": parameters.get("classes"),
+        "input_pipeline": known.input_pipeline,
+        "xla": xla,
+        "parallelism": parameters.get("parallel"),
+        "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
+        "framework_version": run.framework_version,
+        "container": run.container or (BARE if record else None),
+        "driver": run.driver,
+    }
+
+
+def parse_stated(texts: Sequence[str]) -> dict[str, object]:
+    """Conditions as an operator states them: `accelerator=V100-SXM2-16GB`, `xla=true`."""
+    stated: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value or name not in STATED:
+            raise UserError(
+                "this is no condition",
+                where="--condition",
+                expected=f"NAME=VALUE, the name one of {listed(STATED)}",
+                found=text,
+            )
+        truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+        if name == "xla" and value.lower() not in truth:
+            raise UserError(
+                "XLA is used, or it is not",
+                where="--condition xla",
+                expected="true or false",
+                found=value,
+            )
+        stated[name] = truth[value.lower()] if name == "xla" else value
+    return stated
+
+
+def _implementation(workload: Workload, source: str | None) -> str | None:
+    """The program: of upstream, its repository at a commit, as publications name it."""
+    if source == "upstream" and (upstream := workload.sources.upstream) is not None:
+        return f"{upstream.repository} {upstream.commit[:8]}"
+    return source
+
+
+def _record(log: Path) -> dict[str, Any]:
+    """The record beside a log; empty for a log without one."""
+    try:
+        document = json.loads(log.with_name("run.json").read_bytes().decode())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _accelerator(run: FoundRun, record: Values) -> str | None:
+    if run.accelerator == "cpu":
+        return "cpu"
+    hosts = _mapping(_mapping(record.get("outcome")).get("hosts"))
+    names = [name for facts in hosts.values() for name in _texts(_mapping(facts).get("gpus"))]
+    return "+".join(sorted({short_product(name) for name in names})) or None
+
+
+def _data(known: RecordedConditions, parameters: Values) -> object:
+    if known.data_parameter is None or known.data_parameter not in parameters:
+        return known.data
+    value = parameters[known.data_parameter]
+    return "synthetic" if value in known.synthetic else "real"
+
+
+def _argv(record: Values) -> list[str]:
+    commands = record.get("commands")
+    commands = commands if isinstance(commands, list) else []
+    return [text for command in commands for text in _texts(_mapping(command).get("argv"))]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+
+
+def _joined(values: list[object]) -> object:
+    return values[0] if len(values) == 1 else "+".join(sorted(map(str, values)))
+
+
+def _steps(total: int, warmup: int) -> str:
+    return f"{warmup} warm-up of {total}"
+
+
+# ---- of a publication, and the two compared
+
+
+def published_conditions(number: PublishedNumber) -> dict[str, object]:
+    """The same names, of a published number."""
+    known = number.conditions.model_dump()
+    steps = None
+    if number.conditions.total_steps and number.conditions.warmup_steps is not None:
+        steps = _steps(number.conditions.total_steps, number.conditions.warmup_steps)
+    own = {
+        "precision": number.precision,
+        "batch_size_per_device": number.batch_size_per_device,
+        "steps": steps,
+    }
+    return {name: own[name] if name in own else known[name] for name in FACTORS}
+
+
+def differences(
+    mine: Values, other: Values, *, nodes: int = 1, between: bool = False
+) -> list[Difference]:
+    """Every factor in which the two differ, or that is known of one of them only, in the order of
+    FACTORS. `between` two publications what neither states, or only one, is left out."""
+    found = []
+    for name in FACTORS:
+        a, b = mine.get(name), other.get(name)
+        # On one node there is no interconnect, and on a CPU no driver.
+        if name == "interconnect" and nodes == 1:
+            continue
+        if name in ("driver", "cuda") and mine.get("accelerator") == "cpu":
+            continue
+        # Nothing is read where the data are synthetic, and a bare run is no difference to one of
+        # which no container is told.
+        if name == "input_pipeline" and "synthetic" in (mine.get("data"), other.get("data")):
+            continue
+        if name == "container" and a == BARE and b is None:
+            continue
+        # Every image has a size, every classifier classes: few publications say how many.
+        if name in ("image_size", "classes") and b is None:
+            continue
+        if a is None and b is None:
+            continue
+        if a is not None and b is not None and same(name, a, b):
+            continue
+        if between and (a is None or b is None):
+            continue
+        found.append(Difference(name, shown(a), shown(b)))
+    return found
+
+
+def same(factor: str, a: object, b: object) -> bool:
+    """Whether two values of a factor are the same as far as both say. V100-16GB is
+    V100-SXM2-16GB, 10.2 is 10.2.89; more steps than published measure the same, fewer do not."""
+    if str(a) == str(b):
+        return True
+    if factor == "accelerator":
+        return same_product(str(a), str(b))
+    if factor in ("cuda", "framework_version", "driver"):
+        first, second = _release(str(a)), _release(str(b))
+        shortest = min(len(first), len(second)) if factor == "cuda" else None
+        return bool(first) and first[:shortest] == second[:shortest]
+    return factor == "steps" and _measured(str(a)) >= _measured(str(b)) > 0
+
+
+def _release(version: str) -> list[str]:
+    """1.8.5 of 1.8.5.post107, 1.15.4 of 1.15.4+nv."""
+    match = re.match(r"\d+(\.\d+)*", version, re.ASCII)
+    return match[0].split(".") if match else []
+
+
+def _measured(steps: str) -> int:
+    numbers = re.fullmatch(r"(\d+) warm-up of (\d+)", steps, re.ASCII)
+    return int(numbers[2]) - int(numbers[1]) if numbers else 0
+
+
+def short_product(name: str) -> str:
+    """Tesla V100-SXM2-16GB and NVIDIA A100-SXM4-40GB without their makers' words."""
+    return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
+
+
+def same_product(a: str, b: str) -> bool:
+    """Whether two names of an accelerator can be of the same product: V100-16GB does not say its
+    form, and is both V100-SXM2-16GB and V100-PCIE-16GB."""
+    first, second = _product(a), _product(b)
+    if first is None or second is None or first[0] != second[0]:
+        return False
+    return all(x == y or x is None or y is None for x, y in zip(first, second, strict=True))
+
+
+def _product(name: str) -> tuple[str | None, ...] | None:
+    """Family, form and memory of an accelerator; None for a name of another kind."""
+    match = _PRODUCT.fullmatch(short_product(name))
+    if match is None:
+        return None
+    form, memory = _FORM.search(match["rest"]), _MEMORY.search(match["rest"])
+    return match["family"], form[0].upper() if form else None, memory[1] if memory else None
+
+
+def shown(value: object) -> str | None:
+    if value is None:
+        return None
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def limit_verdict(low: float, high: float, limit: float) -> str:
+    """Whether a relative difference is worse than -limit: told by its interval alone."""
+    if math.isnan(low) or math.isnan(high):
+        return UNDECIDED
+    if high < -limit:
+        return FAILED
+    return PASSED if low > -limit else UNDECIDED

@@ -1,0 +1,84 @@
+"""Publications of the same model side by side: what they say, and in what they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
+from ..core.errors import UserError
+from .conditions import FACTORS, differences, published_conditions, shown
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Numbers of one framework, model, precision and topology, the lowest first. `factors` are
+    the conditions in which at least two of them are known to differ; `spread` is by how much the
+    highest is above the lowest, as a fraction of that."""
+
+    framework: str
+    model: str
+    precision: str
+    topology: str
+    numbers: tuple[PublishedNumber, ...]
+    factors: tuple[str, ...]
+    spread: float
+
+
+def side_by_side(
+    numbers: Sequence[PublishedNumber] | None = None,
+    *,
+    model: str = "",
+    framework: str = "",
+    precision: str = "",
+    every: bool = False,
+) -> list[SideBySide]:
+    """Publications that seem to contradict each other: more than one number, further apart than
+    the tolerance of a reproduction. Every group, even of one number, with `every`. The names
+    choose, empty ones everything; a UserError where nothing is published of what they choose."""
+    tolerance = load_rule().tolerance
+    chosen: dict[tuple[str, str, str, int, str], list[PublishedNumber]] = {}
+    wanted = {"model": model, "framework": framework, "precision": precision}
+    for number in load_published() if numbers is None else numbers:
+        if all(value in ("", getattr(number, name)) for name, value in wanted.items()):
+            topology = number.topology
+            key = (number.framework, number.model, number.precision)
+            chosen.setdefault((*key, topology.world_size, str(topology)), []).append(number)
+    if not chosen:
+        asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
+        raise UserError(
+            f"nothing is published of {asked}", hint="list published shows what there is"
+        )
+    groups = [
+        _group(*key[:3], key[4], found)
+        for key, found in sorted(chosen.items(), key=lambda item: item[0])
+    ]
+    return [group for group in groups if every or group.spread > tolerance]
+
+
+def _group(
+    framework: str, model: str, precision: str, topology: str, found: list[PublishedNumber]
+) -> SideBySide:
+    ordered = sorted(found, key=lambda number: (number.samples_per_second, number.date))
+    low, high = ordered[0].samples_per_second, ordered[-1].samples_per_second
+    differing = {
+        item.factor
+        for n, first in enumerate(ordered)
+        for second in ordered[n + 1 :]
+        for item in differences(
+            published_conditions(first),
+            published_conditions(second),
+            nodes=first.topology.nodes,
+            between=True,
+        )
+    }
+    factors = tuple(name for name in FACTORS if name in differing)
+    return SideBySide(
+        framework, model, precision, topology, tuple(ordered), factors, high / low - 1
+    )
+
+
+def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:
+    """The number's values of these factors; `unknown` where it is not stated."""
+    known = published_conditions(number)
+    return {name: shown(known[name]) or "unknown" for name in factors}

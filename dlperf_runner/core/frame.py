@@ -1,0 +1,62 @@
+"""The tidy frame: one row per run and metric, so that everything behind it needs no logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLES_PER_SECOND = "samples_per_second"
+GPU_MEMORY = "gpu_memory_peak"  # of a run, over its devices
+
+
+class Row(NamedTuple):
+    """A metric of a run; a run that gave none has one row without value that says why.
+
+    None is what is not known, or what there is none of (a driver on a CPU, a container around a
+    bare run).
+    """
+
+    framework: str
+    framework_version: str | None
+    workload: str
+    model: str
+    source: str | None
+    precision: str
+    nodes: int
+    gpus_per_node: int
+    world_size: int
+    batch_size_per_device: int
+    global_batch_size: int
+    repeat: int
+    metric: str
+    value: float | None
+    unit: str
+    estimator: str | None
+    accelerator: str | None
+    driver: str | None
+    stack: str | None
+    container: str | None
+    log_sha256: str | None
+    valid: bool
+    why_invalid: str | None
+
+
+COLUMNS = Row._fields
+
+
+def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
+    """The rows as a DataFrame with the columns of Row; absent texts are None, numbers NaN."""
+    import pandas as pd
+
+    columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
+    frame = pd.DataFrame(
+        {name: pd.Series(v, dtype=object) for name, v in zip(COLUMNS, columns, strict=True)}
+    )
+    whole = [
+        *("nodes", "gpus_per_node", "world_size", "repeat"),
+        *("batch_size_per_device", "global_batch_size"),
+    ]
+    return frame.astype({**dict.fromkeys(whole, "int64"), "value": "float64", "valid": "bool"})

@@ -1,0 +1,4 @@
+"""Where things are on a node."""
+
+ENVIRONMENTS = "/opt/dlperf/envs"
+SOURCES = "/opt/dlperf/src"

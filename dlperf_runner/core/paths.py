@@ -1,0 +1,75 @@
+"""Where the playbooks and roles are: in the clone, or unpacked from the installed package.
+
+Roles keep caches beside themselves and Ansible follows links, so an installed package is unpacked
+into a folder of the user, once per version.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_CLONE = PACKAGE.parent
+# Where the wheel carries playbooks, roles, inventories and locked requirements.
+_SHIPPED = PACKAGE / "project"
+_STAMP = ".unpacked"
+
+
+def is_clone() -> bool:
+    """Whether this package runs from a clone of the project."""
+    return not _SHIPPED.is_dir()
+
+
+@functools.cache
+def project() -> Path:
+    """The directory with provision.yml, bench.yml, roles/ and requirements/."""
+    return _CLONE if is_clone() else _unpacked(home())
+
+
+def cache() -> Path:
+    """Where downloads and builds are kept; they can be made again."""
+    return project() / ".cache"
+
+
+def home() -> Path:
+    """Where an installed package is unpacked: DLPERF_HOME, or the user's data directory."""
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    return Path(os.environ.get("DLPERF_HOME") or Path(data) / "dlperf_runner").absolute()
+
+
+def _unpacked(target: Path) -> Path:
+    """Copy the shipped files to `target` unless these very files are there already."""
+    stamp = _stamp()
+    marker = target / _STAMP
+    if marker.is_file() and marker.read_text() == stamp:
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    marker.unlink(missing_ok=True)
+    for source in sorted(_SHIPPED.iterdir()):
+        place = target / source.name
+        if source.is_dir():
+            shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(source, place)
+        else:
+            shutil.copy2(source, place)
+    # Playbooks read the catalogue and the workloads as files of the project.
+    package = target / PACKAGE.name
+    package.unlink(missing_ok=True)
+    package.symlink_to(PACKAGE)
+    marker.write_text(stamp)
+    return target
+
+
+def _stamp() -> str:
+    """A digest of the shipped files' names, sizes and times, and of where they are."""
+    digest = hashlib.sha256(str(PACKAGE).encode())
+    for path in sorted(_SHIPPED.rglob("*")):
+        if path.is_file():
+            status = path.stat()
+            name = path.relative_to(_SHIPPED)
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()

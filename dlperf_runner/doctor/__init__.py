@@ -1,0 +1,1 @@
+"""Findings about nodes, GPUs and the fabric."""

@@ -1,0 +1,131 @@
+"""What a node's network should be like: facts of fabric_facts in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..catalog.stack import InfiniBand, Stack
+from ..core.node import Node
+from .findings import Facts, Finding, as_declared, judged
+
+# Kernel modules by the name that a stack has for them.
+PEER_MODULES = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
+
+
+def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
+    """The checks of one node's interface, and of its InfiniBand where the stack declares one."""
+    if node.interface:
+        yield from _interface(node, facts["interfaces"].get(node.interface))
+    declared = stack.infiniband
+    if declared is None:
+        return
+    again = f"ansible-playbook provision.yml --limit {node.name}"
+    yield from _ports(node, declared, facts)
+    if declared.version:
+        yield as_declared(node.name, "ofed", declared.version, facts["ofed"], again)
+    if declared.peer_memory:
+        module = PEER_MODULES[declared.peer_memory]
+        loaded = module in facts["modules"]
+        yield judged(
+            node.name,
+            "peer memory",
+            loaded,
+            f"{module} is loaded",
+            "loaded" if loaded else "not loaded",
+            f"modprobe {module}; after any change of OFED or driver it has to be built anew",
+        )
+    unlimited = facts["memlock_unlimited"]
+    limit = facts["memlock_kib"]
+    found = "unlimited" if unlimited else None if limit is None else f"{limit} KiB"
+    hint = f"{again} --tags node_base; InfiniBand locks memory of the user {node.user}"
+    yield judged(node.name, "locked memory", unlimited, "unlimited", found, hint)
+
+
+def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
+    name, interface = node.name, node.interface
+    if told is None:
+        hint = "correct dlperf_interface, or bring the interface up (ip link on the node)"
+        yield Finding(name, "interface", "failed", interface, "there is none", hint)
+        return
+    # A loopback says unknown.
+    yield judged(
+        name,
+        "interface",
+        None if told["state"] is None else told["state"] in ("up", "unknown"),
+        f"{interface} is up",
+        told["state"],
+        f"bring it up: ip link set {interface} up; look at cable and switch",
+    )
+    addresses = told["addresses"]
+    if addresses is not None and None not in addresses and node.address[:1].isdigit():
+        yield judged(
+            name,
+            "address",
+            node.address in [address.partition("/")[0] for address in addresses],
+            f"{node.address} on {interface}",
+            ", ".join(addresses) or "none",
+            "correct dlperf_address and dlperf_interface, or give the interface its address",
+        )
+
+
+def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
+    name = node.name
+    ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
+    if not ports:
+        hint = (
+            "load the card's driver (lspci, modprobe mlx5_ib); install InfiniBand by provision.yml"
+        )
+        yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
+        return
+    # The ones of the benchmark's interface where it is one of theirs; else all that are meant.
+    used = [item for item in ports if item[1]["interface"] == node.interface] or ports
+    bad = [f"{_name(item)} {_state(item[1])}" for item in used if not _is_up(item[1])]
+    yield judged(
+        name,
+        "link state",
+        not bad,
+        "ACTIVE, LinkUp",
+        "; ".join(bad) or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used),
+        "look at cable and switch; INIT means that no subnet manager runs (opensm)",
+    )
+    full = declared.rate_gbps
+    for item in used:
+        rate = item[1]["rate_gbps"]
+        if full is None or not _is_up(item[1]):
+            continue
+        yield judged(
+            name,
+            "link rate",
+            None if rate is None else rate >= full,
+            f"{full} Gb/s",
+            None if rate is None else f"{_name(item)} {rate} Gb/s {item[1]['speed'] or ''}".strip(),
+            "the link has trained below its rate: reseat or replace the cable, look at the switch",
+        )
+    for item in used:
+        port = item[1]
+        if port["link_layer"] == "Ethernet" and _is_up(port):
+            kinds = sorted({str(gid["type"]) for gid in port["gids"]})
+            hint = "give the interface an address; NCCL_IB_GID_INDEX then names its RoCE v2 GID"
+            found = ", ".join(kinds) or "no GID"
+            good = "RoCE v2" in kinds
+            yield judged(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
+    told = facts["ibstat"] or {}
+    for device, port in used:
+        said = told.get(device, {}).get(str(port["port"]))
+        if said and said["rate_gbps"] is not None and said["rate_gbps"] != port["rate_gbps"]:
+            found = f"{said['rate_gbps']} Gb/s by ibstat, {port['rate_gbps']} Gb/s by the kernel"
+            hint = "look again: the link changes its rate"
+            yield Finding(name, "ibstat", "warning", "as the kernel says", found, hint)
+
+
+def _name(item: tuple[str, Any]) -> str:
+    return f"{item[0]} port {item[1]['port']}"
+
+
+def _state(port: Facts) -> str:
+    return f"{port['state'] or 'not known'}, {port['physical_state'] or 'not known'}"
+
+
+def _is_up(port: Facts) -> bool:
+    return port["state"] == "ACTIVE" and port["physical_state"] in ("LinkUp", None)

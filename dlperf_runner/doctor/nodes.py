@@ -1,0 +1,306 @@
+"""Whether nodes are fit for the benchmarks: facts of the nodes in, findings out; reads nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import getitem
+from typing import Any
+
+from ..catalog.stack import Stack
+from ..catalog.suites import SYSTEMS
+from ..core.node import Node
+from .fabric import fabric_findings
+from .findings import Facts, Finding, Status, judged
+from .gpu import gpu_findings
+
+# ansible-core -> oldest and newest Python that it runs its modules in; 2.7 beside it where true.
+# https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html
+TARGETS = {
+    (2, 15): ((3, 5), (3, 11), True),
+    (2, 16): ((3, 6), (3, 12), True),
+    (2, 17): ((3, 7), (3, 12), False),
+    (2, 18): ((3, 8), (3, 13), False),
+    (2, 19): ((3, 8), (3, 13), False),
+}
+FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
+MAX_SKEW_S = 2.0
+PROVISION = "ansible-playbook provision.yml"
+
+
+def diagnose(
+    nodes: Sequence[Node], stacks: Mapping[str, Stack], document: Mapping[str, Any]
+) -> list[Finding]:
+    """The findings of each node in the inventory's order, then those of the nodes compared.
+
+    `document` is what preflight.yml writes: `ansible_core`, and by node its facts, each null or
+    with a `failed` where it could not be had.
+    """
+    findings: list[Finding] = []
+    told = document["nodes"]
+    reached = sum(not facts.get("unreachable") for facts in told.values())
+    for node in nodes:
+        facts = told.get(node.name) or {"unreachable": "nobody asked it"}
+        stack, core = stacks[node.stack], document["ansible_core"]
+        findings += _of_node(node, stack, facts, core, reached - (node.name in told))
+    findings += _of_cluster(nodes, told)
+    return findings
+
+
+def status_of(findings: Sequence[Finding]) -> Status:
+    """The worst of them."""
+    found = {finding.status for finding in findings}
+    return "failed" if "failed" in found else "warning" if "warning" in found else "ok"
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> Iterator[Finding]:
+    if facts.get("unreachable"):
+        hint = "look at its name, its address, its sshd, and your key (ssh NODE true)"
+        yield Finding(node.name, "reached", "failed", "by SSH", facts["unreachable"], hint)
+        return
+    yield Finding(node.name, "reached", "ok", "by SSH", "yes")
+    yield _python(node.name, core, facts.get("pythons") or [], facts.get("health"))
+    parts: tuple[tuple[str, Callable[[Node, Stack, Facts], Iterator[Finding]]], ...] = (
+        ("health", _health),
+        ("gpu", gpu_findings),
+        ("fabric", fabric_findings),
+    )
+    for part, check in parts:
+        if part == "gpu" and stack.accelerator != "gpu":
+            continue
+        own = facts.get(part)
+        if not own or own.get("failed"):
+            found = (own or {}).get("failed") or "nothing"
+            hint = (
+                "become root on the node (--ask-become-pass, or NOPASSWD in sudoers), and a Python"
+            )
+            yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
+        else:
+            yield from check(node, stack, own)
+    # Needs the node's time and the controller's, before and after.
+    health = facts.get("health")
+    if health and not health.get("failed"):
+        yield _clock(node.name, health["time"], facts.get("asked"), facts.get("answered"))
+    called = (facts.get("ssh_mesh") or {}).get("called")
+    for check_name, wanted, hint in (
+        ("ssh mesh", _reached(called, others), f"{PROVISION} --tags ssh_mesh"),
+        (
+            "all-reduce",
+            f"a sum over {node.interface or 'the network'}",
+            f"{PROVISION} --tags openmpi",
+        ),
+    ):
+        result = facts.get(check_name.replace(" ", "_").replace("-", "_"))
+        if result is not None:
+            failed = result.get("failed")
+            yield judged(node.name, check_name, not failed, wanted, failed or "yes", hint)
+
+
+def _reached(called: int | None, others: int) -> str:
+    """What is asked of the mesh: in a large one, a node calls some of the others only."""
+    some = called is not None and called < others
+    return f"reaches {called} of {others} other nodes" if some else "reaches every other node"
+
+
+def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) -> Finding:
+    """The interpreter that modules ran in; where none ran, those that the node has."""
+    ran = health.get("python") if health and not health.get("failed") else None
+    found = [ran] if ran else list(pythons)
+    known = next((TARGETS[key] for key in TARGETS if key == numbers(core)[:2]), None)
+    if known is None:
+        expected = f"one that ansible-core {core} runs modules in"
+        # What ran is proof enough.
+        return judged(
+            name, "python", True if ran else None, expected, ", ".join(found) or "none",
+            "this core is newer than this check; look at its own list of targets",
+        )  # fmt: skip
+    fits = [version for version in found if _fits(core, version)]
+    oldest, newest, has_2 = known
+    expected = (
+        f"{'2.7, ' if has_2 else ''}{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
+    )
+    expected += f", for ansible-core {core}"
+    cores = [
+        f"{major}.{minor}"
+        for (major, minor) in TARGETS
+        if any(_fits(f"{major}.{minor}", version) for version in found)
+    ]
+    hint = "install python3 on the node"
+    if found and cores:
+        hint = (
+            f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
+        )
+    return judged(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
+
+
+def _fits(core: str, version: str) -> bool:
+    oldest, newest, has_2 = TARGETS[(numbers(core)[0], numbers(core)[1])]
+    return oldest <= numbers(version)[:2] <= newest or (has_2 and numbers(version)[:2] == (2, 7))
+
+
+def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
+    name = node.name
+    wanted = [SYSTEMS[suite] for suite in stack.suites if suite in SYSTEMS]
+    if wanted:
+        hint = f"the stack {stack.name} is not for it: choose another (dlperf_stack), or reinstall"
+        good = None if facts["system"] is None else facts["system"] in wanted
+        yield judged(name, "system", good, " or ".join(wanted), facts["system"], hint)
+    least = FREE_MIB[stack.accelerator]
+    for path, disk in sorted(facts["disks"].items()):
+        if disk is None:
+            yield judged(name, f"disk {path}", None, "free space", None, "look at it: df -h")
+            continue
+        free = f"{disk['free_mib'] / 1024:.1f} GiB free"
+        good = disk["free_mib"] >= least and not disk["read_only"]
+        found = f"read-only, {free}" if disk["read_only"] else free
+        hint = "make room (df -h; apt-get clean), or mount it for writing"
+        yield judged(name, f"disk {path}", good, f"{least / 1024:.0f} GiB free", found, hint)
+    dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
+    if facts["addresses"]:
+        yield judged(
+            name,
+            "package sources",
+            not dead,
+            "all answer",
+            "; ".join(dead) or f"{len(facts['addresses'])} answer",
+            "look at the mirror, the proxy and the route, or set dlperf_mirror",
+        )
+    against = facts.get("signatures")
+    if against is not None:
+        yield judged(
+            name,
+            "package signatures",
+            not against,
+            "apt takes every signed list",
+            "; ".join(against) or "it does",
+            "run provision.yml for the stack's own keys; a mirror that signs anew has another",
+        )
+    declared = stack.openmpi.version if stack.openmpi else None
+    openmpi = facts["openmpi"]
+    good = openmpi is not None and declared in (None, openmpi)
+    yield judged(name, "openmpi", good, declared or "any", openmpi or "none", PROVISION)
+
+
+def _clock(name: str, time: float, asked: float | None, answered: float | None) -> Finding:
+    """By how much the clock is wrong for certain: it was read between two times of here."""
+    expected = f"within {MAX_SKEW_S:g} s of this machine's"
+    hint = "start a time service on the node (chrony, systemd-timesyncd)"
+    if asked is None or answered is None:
+        return judged(name, "clock", None, expected, None, hint)
+    least = max(asked - time, time - answered, 0.0)
+    found = f"off by at least {least:.1f} s" if least else f"right, to {answered - asked:.1f} s"
+    return judged(name, "clock", least <= MAX_SKEW_S, expected, found, hint)
+
+
+def _each(facts: Facts, *path: str) -> Any:
+    """One value where all GPUs of a node have the same, however many; all of them where not."""
+    values = [reduce(getitem, path, gpu) for gpu in facts["gpu"]["gpus"]]
+    return values[0] if values and all(value == values[0] for value in values) else values
+
+
+def _links(facts: Facts) -> Any:
+    topology = facts["gpu"]["topology"]
+    if topology is None:
+        return None
+    # Cards have other names elsewhere; what is compared are the links between GPUs.
+    links = topology["links"]
+    return {
+        a: {b: links[a][b] for b in links[a] if b[:3] == "GPU"} for a in links if a[:3] == "GPU"
+    }
+
+
+def _ports(facts: Facts, key: str) -> Any:
+    return sorted(str(p[key]) for device in facts["fabric"]["devices"] for p in device["ports"])
+
+
+# What has to be the same on every node: check, how bad it is where it is not, and where it stands.
+ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
+    ("system", "failed", lambda facts: facts["health"]["system"]),
+    ("kernel", "warning", lambda facts: facts["health"]["kernel"]),
+    ("architecture", "failed", lambda facts: facts["health"]["architecture"]),
+    ("python", "warning", lambda facts: facts["health"]["python"]),
+    ("cpus", "warning", lambda facts: facts["health"]["cpus"]),
+    ("openmpi", "failed", lambda facts: facts["health"]["openmpi"]),
+    ("gpu count", "failed", lambda facts: len(facts["gpu"]["gpus"]) or None),
+    ("gpu model", "failed", lambda facts: _each(facts, "model")),
+    ("gpu memory", "failed", lambda facts: _each(facts, "memory_mib")),
+    ("gpu bios", "warning", lambda facts: _each(facts, "vbios")),
+    ("ecc mode", "failed", lambda facts: _each(facts, "ecc", "enabled")),
+    ("power limit", "failed", lambda facts: _each(facts, "power_limit_w")),
+    ("application clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "application")),
+    ("max clocks", "failed", lambda facts: _each(facts, "clocks_mhz", "max")),
+    ("driver", "failed", lambda facts: facts["gpu"]["driver"]),
+    ("cuda", "failed", lambda facts: facts["gpu"]["cuda"]),
+    ("cudnn", "failed", lambda facts: facts["gpu"]["cudnn"]),
+    ("nccl", "failed", lambda facts: facts["gpu"]["nccl"]),
+    ("nvlink topology", "failed", _links),
+    ("rdma rates", "failed", lambda facts: _ports(facts, "rate_gbps")),
+    ("rdma link layers", "failed", lambda facts: _ports(facts, "link_layer")),
+    ("rdma firmware", "warning", lambda facts: [d["firmware"] for d in facts["fabric"]["devices"]]),
+    ("ofed", "failed", lambda facts: facts["fabric"]["ofed"]),
+)
+
+
+def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:
+    """What differs among nodes of the same stack; nodes without that fact are told above."""
+    for stack in dict.fromkeys(node.stack for node in nodes):
+        names = [node.name for node in nodes if node.stack == stack]
+        for check, otherwise, where in ALIKE:
+            yield from _alike(check, otherwise, where, names, told)
+        mtus = {
+            node.name: (told.get(node.name, {}).get("fabric") or {})
+            .get("interfaces", {})
+            .get(node.interface)
+            for node in nodes
+            if node.stack == stack
+        }
+        known = {name: {"mtu": entry["mtu"]} for name, entry in mtus.items() if entry}
+        yield from _alike("mtu", "failed", lambda facts: facts["mtu"], names, known)
+
+
+def _alike(
+    check: str,
+    otherwise: Status,
+    where: Callable[[Facts], Any],
+    names: Sequence[str],
+    told: Mapping[str, Any],
+) -> Iterator[Finding]:
+    values: dict[str, str] = {}
+    for name in names:
+        try:
+            value = where(told[name])
+        except (KeyError, TypeError, IndexError):
+            continue  # this part of its facts could not be had
+        if value not in (None, [], {}):
+            values[name] = str(value)
+    if len(values) < 2:
+        return
+    by_value = Counter(values.values()).most_common()
+    usual = by_value[0][0]
+    if len(by_value) == 1:
+        found = usual if len(usual) <= 60 else "the same"
+        yield Finding("", check, "ok", "the same on every node", found)
+        return
+    odd = "; ".join(
+        f"{', '.join(n for n in values if values[n] == value)}: {_short(value, usual)}"
+        for value, _ in by_value[1:]
+    )
+    rest = ", ".join(n for n in values if values[n] == usual)
+    hint = "results of unlike nodes are not comparable: make them alike, or leave these out"
+    found = f"{odd}; {rest}: {_short(usual, by_value[1][0])}"
+    yield Finding("", check, otherwise, "the same on every node", found, hint)
+
+
+def _short(value: str, other: str) -> str:
+    """A long value from a little before where it begins to differ."""
+    if len(value) <= 80:
+        return value
+    pairs = enumerate(zip(value, other, strict=False))
+    start = max(next((at for at, (a, b) in pairs if a != b), len(other)) - 30, 0)
+    return ("..." if start else "") + value[start : start + 70] + "..."

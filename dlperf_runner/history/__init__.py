@@ -1,0 +1,1 @@
+"""Every campaign in one SQLite file."""

@@ -1,0 +1,315 @@
+"""What campaigns came to, kept in one SQLite file: results/history.sqlite.
+
+A copy for looking back: the logs are the truth, and `summarize` replaces what stands here of a
+campaign. Everything is written in one transaction, so several may write at once.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FILE = "history.sqlite"
+SCHEMA = 1  # PRAGMA user_version
+_APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
+_PATIENCE_S = 30  # for another process that writes
+
+
+def _typed(**names: str) -> dict[str, str]:
+    return {name: kind for kind, texts in names.items() for name in texts.split()}
+
+
+_CASE = {
+    "TEXT": "framework framework_version workload model source precision"
+    " accelerator driver stack container estimator",
+    "INTEGER": "batch_size_per_device nodes gpus_per_node world_size",
+}
+# Columns with their types: of the tidy frame (see frame.Row), a run's rows as they are computed.
+MEASUREMENTS = _typed(
+    TEXT=f"{_CASE['TEXT']} metric unit log_sha256 why_invalid",
+    INTEGER=f"{_CASE['INTEGER']} global_batch_size repeat valid",
+    REAL="value",
+)
+# Of the table of stats.summarize.
+CASES = _typed(
+    TEXT=_CASE["TEXT"],
+    INTEGER=f"{_CASE['INTEGER']} repeats",
+    REAL="samples_per_second_median samples_per_second_mean samples_per_second_ci_low"
+    " samples_per_second_ci_high samples_per_second_ci_coverage speedup scaling_efficiency",
+)
+
+
+@dataclass(frozen=True)
+class RecordedCampaign:
+    """What is recorded; `name` and `created` (ISO 8601, UTC) tell campaigns apart."""
+
+    name: str
+    created: str
+    directory: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """A case in a campaign: its statistics as they were when it was summarised. `case_id` leaves
+    out versions, drivers and images, so that a case is the same over the years."""
+
+    case_id: str
+    campaign: str
+    created: str
+    framework: str
+    framework_version: str | None
+    workload: str
+    model: str
+    precision: str
+    accelerator: str | None
+    driver: str | None
+    stack: str | None
+    container: str | None
+    repeats: int
+    samples_per_second_median: float
+    samples_per_second_ci_low: float | None
+    samples_per_second_ci_high: float | None
+    samples_per_second_ci_coverage: float | None
+    estimator: str | None
+
+
+def history_of(directory: Path) -> Path | None:
+    """The history that a campaign belongs into, beside it; None where its parent is not called
+    `results`: a campaign elsewhere is recorded on demand only."""
+    from ..campaign.directory import RESULTS
+
+    parent = directory.resolve().parent
+    return parent / FILE if parent.name == RESULTS.name else None
+
+
+def identified(directory: Path) -> RecordedCampaign:
+    """How the campaign in a directory is called; a tree of logs is called by its path, and is as
+    old as its youngest log."""
+    from ..core.files import read_json
+
+    path = directory.resolve()
+    if (path / "campaign.json").is_file():
+        document = read_json(path / "campaign.json")
+        return RecordedCampaign(
+            str(document.get("id") or path.name), _time(document, path / "campaign.json"), str(path)
+        )
+    stamps = [
+        file.stat().st_mtime for file in path.rglob("*") if file.suffix in (".log", ".txt", ".json")
+    ]
+    youngest = datetime.fromtimestamp(max(stamps, default=0), UTC)
+    return RecordedCampaign(str(path), youngest.isoformat(timespec="seconds"), str(path))
+
+
+def _time(document: Mapping[str, Any], path: Path) -> str:
+    try:
+        time = datetime.fromisoformat(document["created"])
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            "the campaign does not say when it was created",
+            where=str(path),
+            expected="a time like 2026-11-21T06:39:20+00:00",
+            found=repr(document.get("created")),
+        ) from None
+    time = time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def case_id(case: Mapping[str, Any]) -> str:
+    """A name like mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2, as a run's own is."""
+    name = "-".join(filter(None, (case["workload"], case["source"])))
+    if case["model"] not in name:
+        name += f"_{case['model']}"
+    engine = str(case["container"] or "").partition(" ")[0]
+    parts = [name, case["precision"], f"b{case['batch_size_per_device']}"]
+    parts.append(f"{case['nodes']}n{case['gpus_per_node']}g")
+    parts += dict.fromkeys(filter(None, (case["accelerator"], case["stack"], engine)))
+    return "_".join(str(part).replace(" ", "-") for part in parts)
+
+
+# ---- writing
+
+
+def record(
+    path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, table: pd.DataFrame
+) -> None:
+    """Put a campaign's runs and cases into the history, in place of what stood there of it."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    with _opened(path, write=True) as history:
+        history.execute("BEGIN IMMEDIATE")
+        _prepare(history, path)
+        # The same campaign under its name, or the same tree, that may have got more logs.
+        history.execute(
+            "DELETE FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
+            (campaign.name, campaign.created, campaign.directory),
+        )
+        key = history.execute(
+            "INSERT INTO campaigns (name, created, directory, recorded) VALUES (?, ?, ?, ?)",
+            (campaign.name, campaign.created, campaign.directory, now),
+        ).lastrowid
+        measured = list(_rows(frame, MEASUREMENTS))
+        _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measured)
+        cases = [(case_id(dict(zip(CASES, row, strict=True))), *row) for row in _rows(table, CASES)]
+        _insert(history, "cases", ["campaign", "case_id", *CASES], key, cases)
+        history.execute("COMMIT")
+
+
+def _rows(frame: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    """The rows as SQLite takes them; what is absent is None."""
+    columns = [[_plain(value) for value in frame[name].tolist()] for name in names]
+    return zip(*columns, strict=True)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value != value or type(value).__name__ == "NAType":  # NaN is not itself
+        return None
+    return value
+
+
+def _insert(
+    history: sqlite3.Connection,
+    table: str,
+    columns: list[str],
+    key: int | None,
+    rows: list[tuple[Any, ...]],
+) -> None:
+    marks = ", ".join("?" * len(columns))
+    # Names of tables and columns are those of this module.
+    history.executemany(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608
+        [(key, *row) for row in rows],
+    )
+
+
+def _prepare(history: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file; refuse a file that is something else."""
+    if history.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        _check(history, path)
+        return
+    columns = {
+        "campaigns": "id INTEGER PRIMARY KEY, name TEXT NOT NULL, created TEXT NOT NULL, "
+        "directory TEXT NOT NULL, recorded TEXT NOT NULL, UNIQUE (name, created)",
+        "measurements": _declared(MEASUREMENTS),
+        "cases": f"case_id TEXT NOT NULL, {_declared(CASES)}",
+    }
+    reference = "campaign INTEGER NOT NULL REFERENCES campaigns (id) ON DELETE CASCADE, "
+    for table, declared in columns.items():
+        first = "" if table == "campaigns" else reference
+        history.execute(f"CREATE TABLE {table} ({first}{declared})")
+    for table in ("measurements", "cases"):
+        history.execute(f"CREATE INDEX {table}_of_campaign ON {table} (campaign)")
+    history.execute("CREATE INDEX cases_by_id ON cases (case_id)")
+    history.execute(f"PRAGMA application_id = {_APPLICATION}")
+    history.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _declared(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+# ---- reading
+
+
+def points(path: Path) -> list[Point]:
+    """Every case of every campaign, by case and then in the order of time."""
+    names = [field.name for field in fields(Point)]
+    own = {"campaign": "campaigns.name", "created": "campaigns.created"}
+    columns = ", ".join(own.get(name, f"cases.{name}") for name in names)
+    with _reading(path) as history:
+        found = history.execute(
+            f"SELECT {columns} FROM cases JOIN campaigns ON campaigns.id = cases.campaign "  # noqa: S608
+            "ORDER BY case_id, created, campaigns.name, framework_version, driver, container"
+        ).fetchall()
+    return [Point(*row) for row in found]
+
+
+def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]] | None:
+    """The rows of the frame that are recorded of a campaign; None where it is not recorded."""
+    with _reading(path) as history:
+        key = history.execute(
+            "SELECT id FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
+            (campaign.name, campaign.created, campaign.directory),
+        ).fetchone()
+        if key is None:
+            return None
+        columns = ", ".join(MEASUREMENTS)
+        rows = history.execute(
+            f"SELECT {columns} FROM measurements WHERE campaign = ? ORDER BY rowid",  # noqa: S608
+            key,
+        ).fetchall()
+    found = [dict(zip(MEASUREMENTS, row, strict=True)) for row in rows]
+    return [{**row, "valid": bool(row["valid"])} for row in found]
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise UserError(
+            "there is no history here",
+            where=str(path),
+            expected="a file that `summarize` or `run` has made of a campaign below results/",
+        )
+    with _opened(path, write=False) as history:
+        history.execute("BEGIN")
+        _check(history, path)
+        yield history
+
+
+@contextmanager
+def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
+    """The file, closed afterwards; nothing is kept of a transaction that did not end."""
+    try:
+        if write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        way = "rwc" if write else "ro"
+        with closing(
+            sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={way}",
+                uri=True,
+                timeout=_PATIENCE_S,
+                isolation_level=None,
+            )
+        ) as history:
+            history.execute("PRAGMA foreign_keys = ON")
+            yield history
+    except sqlite3.OperationalError as error:
+        raise UserError(
+            "the history cannot be written" if write else "the history cannot be read",
+            where=str(path),
+            found=str(error),
+            hint="does another process hold it, or may you not write there?",
+        ) from None
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, str(error)) from None
+    except OSError as error:
+        raise UserError(
+            "the history cannot be written", where=str(path), found=error.strerror or str(error)
+        ) from None
+
+
+def _check(history: sqlite3.Connection, path: Path) -> None:
+    (application,) = history.execute("PRAGMA application_id").fetchone()
+    (version,) = history.execute("PRAGMA user_version").fetchone()
+    if application != _APPLICATION:
+        raise _unusable(path, "a database of another program")
+    if version != SCHEMA:
+        raise _unusable(path, f"schema {version}")
+
+
+def _unusable(path: Path, found: str) -> UserError:
+    return UserError(
+        "this is no history of campaigns",
+        where=str(path),
+        expected=f"an SQLite file of schema {SCHEMA}",
+        found=found,
+        hint="move it away; `summarize` on each campaign makes it again from the logs",
+    )

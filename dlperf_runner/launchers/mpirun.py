@@ -1,0 +1,51 @@
+"""One mpirun on the first node starts every process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.case import Command
+from ..core.errors import UserError
+from .program import Program, environment_of
+
+if TYPE_CHECKING:
+    from ..core.node import Node
+
+
+def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
+    """One `mpirun` on the first host, one process per device of every host.
+
+    Works with OpenMPI 4 and 5: `--host` takes slots, `-x` exports a variable that the command's own
+    environment holds. One device on one node is started the same way, as the published runs were.
+    """
+    first = hosts[0]
+    _refuse_unequal(hosts, "dlperf_interface", [host.interface for host in hosts])
+    _refuse_unequal(hosts, "dlperf_env", [host.env for host in hosts])
+    environment = environment_of(program, first)
+    slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
+    argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
+    argv += ["--bind-to", "none", "--map-by", "slot"]
+    if first.interface:
+        argv += ["--mca", "btl_tcp_if_include", first.interface]
+        argv += ["--mca", "oob_tcp_if_include", first.interface]
+    argv += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
+    if program.cwd:
+        argv += ["--wdir", program.cwd]
+    for name in environment:
+        argv += ["-x", name]
+    argv += [*first.mpirun_args, *program.argv]
+    return (Command(first.name, tuple(argv), environment, program.cwd),)
+
+
+def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]) -> None:
+    for host, value in zip(hosts, values, strict=True):
+        if value != values[0]:
+            raise UserError(
+                f"mpirun takes one {variable} for all nodes of a run",
+                where=f"host {host.name}: {variable}",
+                expected=f"{values[0]!r}, as on {hosts[0].name}",
+                found=repr(value),
+            )
+
+
+LAUNCHERS = {"mpirun": mpirun}

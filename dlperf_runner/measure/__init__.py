@@ -1,0 +1,1 @@
+"""From the steps of a log to numbers. No disk, no network."""

@@ -1,0 +1,150 @@
+"""From the steps of a log to numbers: by a publication's rule, and by every other estimator that
+the log allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple, TypeVar
+
+from ..catalog.rule import Rule
+from ..core.case import Topology
+from ..core.errors import UserError
+from ..core.frame import SAMPLES_PER_SECOND
+from ..logs.records import Columns
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the run should be; `by` says who says so: the plan, or the file's name."""
+
+    by: str
+    topology: Topology
+    precision: str
+    batch_size_per_device: int
+
+
+class Measurement(NamedTuple):
+    """A number, never without its unit and its estimator."""
+
+    metric: str
+    value: float
+    unit: str
+    estimator: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a log came to. `confirmed` is what the log itself states, and does not contradict."""
+
+    measurements: tuple[Measurement, ...]
+    confirmed: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+def measured(
+    found: Columns,
+    rates: Sequence[float],
+    confirmed: frozenset[str],
+    rule: Rule,
+    expected: Expected,
+    name: str,
+) -> Measured:
+    """What a log comes to: `found` are the steps that count, in order, and `rates` those of the
+    window, of all lines; `name` is the log's, for errors."""
+    values = _estimates(found, rates, rule, expected)
+    losses = _losses(found)
+    return Measured(
+        measurements=(*_named(values, rule, expected, name), *_first_and_last(losses)),
+        confirmed=confirmed,
+        notes=_loss_notes(losses, name),
+    )
+
+
+Value = TypeVar("Value")
+
+
+def in_window(steps: Sequence[int], values: Sequence[Value], rule: Rule) -> list[Value]:
+    """Those of the values whose steps are measured."""
+    first, last = rule.warmup_steps, rule.total_steps
+    return [value for step, value in zip(steps, values, strict=True) if first < step <= last]
+
+
+def world_scale(rule: Rule, topology: Topology) -> int:
+    """By what a printed rate is multiplied, to be that of the world."""
+    if rule.rates_are_per == "world":  # once for every step of every log
+        return 1
+    return {"node": topology.nodes, "device": topology.world_size}[rule.rates_are_per]
+
+
+def _estimates(
+    found: Columns, printed: Sequence[float], rule: Rule, expected: Expected
+) -> dict[str, float]:
+    """The rate of the world by every estimator that the log allows."""
+    values: dict[str, float] = {}
+    rates = printed[rule.drop_first_values :]
+    if (digits := rule.round_rates_to) is not None:
+        rates = [round(rate, digits) for rate in rates]
+    if (scale := world_scale(rule, expected.topology)) != 1:
+        rates = [rate * scale for rate in rates]
+    if rates:
+        values["mean_of_rates"] = fmean(rates)
+        # Samples over time, where every rate covers as many samples.
+        if min(rates) > 0:
+            values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
+    # From the line of the first step that counts to that of the last.
+    times = list(zip(found.steps, found.unix_times, strict=True))
+    counted = in_window(found.steps, times, rule) if any(found.unix_times) else []
+    stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
+    if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
+        samples = expected.batch_size_per_device * expected.topology.world_size
+        number = stamps[-1][0] - stamps[0][0]
+        values["time_stamps"] = samples * number / (stamps[-1][1] - stamps[0][1])
+    if found.final_samples_per_second is not None:
+        values["final_value"] = found.final_samples_per_second
+    return values
+
+
+def _named(
+    values: Mapping[str, float], rule: Rule, expected: Expected, name: str
+) -> Iterator[Measurement]:
+    chosen = rule.estimator
+    large = rule.final_value_from_world_size
+    if large is not None and expected.topology.world_size >= large:
+        chosen = "final_value"
+    if chosen not in values:
+        raise UserError(
+            f"the log does not allow the estimator {chosen}",
+            where=name,
+            expected="the rate that the program prints at its end"
+            if chosen == "final_value"
+            else "rates after the warm-up",
+            found=", ".join(values) or "none",
+        )
+    for estimator, value in sorted(values.items(), key=lambda item: item[0] != chosen):
+        suffix = "" if estimator == chosen else f"_{estimator}"
+        rounded = round(value, rule.round_value_to)
+        yield Measurement(SAMPLES_PER_SECOND + suffix, rounded, "samples/s", estimator)
+
+
+def _losses(found: Columns) -> list[tuple[int, float]]:
+    """Step and loss of the first that has one, and of the last, or else of the first that is no
+    finite number."""
+    pairs = zip(found.steps, found.losses, strict=True)
+    told = [(step, loss) for step, loss in pairs if loss is not None]
+    odd = next((pair for pair in told if not math.isfinite(pair[1])), None)
+    last = odd or told[-1] if told else None
+    return [] if last is None else [last] if last == told[0] else [told[0], last]
+
+
+def _first_and_last(losses: Sequence[tuple[int, float]]) -> Iterator[Measurement]:
+    for metric, (_, loss) in zip(("loss_first", "loss_last"), losses, strict=False):
+        if math.isfinite(loss):
+            yield Measurement(metric, loss, "1", "as_printed")
+
+
+def _loss_notes(losses: Sequence[tuple[int, float]], name: str) -> tuple[str, ...]:
+    bad = [step for step, loss in losses if not math.isfinite(loss)]
+    return (f"{name}: the loss is no finite number from step {bad[0]} on",) if bad else ()

@@ -1,0 +1,1 @@
+"""From a choice and an inventory to the commands of every run."""

@@ -1,0 +1,271 @@
+"""Which cases a choice selects from the catalogue.
+
+- `model` (a model, one of its networks, or a family), `framework` and `workload` select
+  workloads; without any of them, every workload whose framework the nodes have.
+- `matrix` gives the cases of each workload: batches (precision and batch size) times topologies.
+- `precision`, `batch_size`, `nodes` and `gpus_per_node` narrow the matrix, each to one or several
+  values. A value that the matrix does not have defines new cases instead:
+  a precision runs the batch sizes of the matrix, a batch size runs its precisions;
+  a number of nodes runs with the devices per node of the matrix's widest topology;
+  a number of devices per node runs on one node.
+- Naming both of a pair (precision and batch size; nodes and devices per node) gives exactly
+  their combinations, whether the matrix has them or not.
+- `iterations` without `warmup` keeps the published proportion of warm-up, rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ..core.case import Batch, Case, Topology, Window
+from ..core.errors import UserError
+from .choice import Choice, option_name
+
+if TYPE_CHECKING:
+    from ..catalog.reader import Catalog
+    from ..catalog.workload import Matrix, Rule, Workload
+    from ..core.node import Node
+
+_T = TypeVar("_T")
+
+
+def select_workloads(
+    choice: Choice, catalog: Catalog, nodes: Sequence[Node]
+) -> tuple[Workload, ...]:
+    """Raises where a name is unknown, and names the filter that leaves nothing."""
+    selected = tuple(catalog.workloads.values())
+    for name in choice.framework:
+        catalog.framework(name, option_name("framework"))
+    for name in choice.workload:
+        catalog.workload(name, option_name("workload"))
+    models = list(dict.fromkeys(name for w in selected for name in w.model_names))
+    for name in choice.model:
+        if name not in models:
+            raise UserError(
+                f"unknown model {name!r}",
+                where=option_name("model"),
+                expected=f"one of {', '.join(sorted(models))}",
+            )
+    filters: list[tuple[str, tuple[str, ...], Callable[[Workload], Iterable[str]]]] = [
+        ("workload", choice.workload, lambda w: [w.name]),
+        ("framework", choice.framework, lambda w: [w.framework]),
+        ("model", choice.model, lambda w: w.model_names),
+    ]
+    for option, wanted, names_of in filters:
+        left = tuple(w for w in selected if not wanted or set(wanted) & set(names_of(w)))
+        if not left:
+            raise UserError(
+                "this leaves no workload",
+                where=f"{option_name(option)} {','.join(wanted)}",
+                expected=f"one that fits {', '.join(w.name for w in selected)}",
+            )
+        selected = left
+    if not (choice.workload or choice.framework or choice.model):
+        selected = tuple(w for w in selected if not _lacking(choice, catalog, w, nodes))
+        if not selected:
+            raise UserError("no framework of the catalogue is on every node (dlperf_frameworks)")
+    for workload in selected:
+        lacking = _lacking(choice, catalog, workload, nodes)
+        if lacking:
+            (_, environment), *_ = lacking
+            raise UserError(
+                f"{workload.name} needs {environment}, which these nodes do not have",
+                where=", ".join(dict.fromkeys(node.name for node, _ in lacking)),
+                expected=f"{environment} in dlperf_frameworks",
+                found=", ".join(lacking[0][0].frameworks),
+                hint="narrow the choice with --framework, or provision it",
+            )
+    return selected
+
+
+def _lacking(
+    choice: Choice, catalog: Catalog, workload: Workload, nodes: Sequence[Node]
+) -> list[tuple[Node, str]]:
+    """Nodes that say which environments they have, and do not name one that is needed: with it."""
+    framework = catalog.frameworks[workload.framework]
+    sources = [workload.sources.named(name) for name in _sources(choice, workload)]
+    needed = [
+        # Where the stack has none at all, the plan is refused for that.
+        (node, framework.environment_name(node.stack, source.flavor) or framework.name)
+        for source in sources
+        if source is not None
+        for node in nodes
+    ]
+    return [
+        (node, name) for node, name in needed if node.frameworks and name not in node.frameworks
+    ]
+
+
+def check_parameter_names(choice: Choice, workloads: Sequence[Workload]) -> None:
+    known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
+    for name in choice.parameters:
+        if name not in known:
+            raise UserError(
+                f"unknown parameter {name!r}",
+                where="--parameter",
+                expected=f"one of {', '.join(known) or 'none'}",
+            )
+
+
+def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> str:
+    if choice.matrix is None:
+        for node in nodes:
+            if node.matrix != nodes[0].matrix:
+                raise UserError(
+                    "the nodes name different default matrices",
+                    where=f"host {node.name}: dlperf_matrix",
+                    expected=f"{nodes[0].matrix}, as on {nodes[0].name}",
+                    found=node.matrix,
+                    hint="choose one with --matrix",
+                )
+        name, where = nodes[0].matrix, f"host {nodes[0].name}: dlperf_matrix"
+    else:
+        name, where = choice.matrix, option_name("matrix")
+    if name not in workload.matrices:
+        raise UserError(
+            f"{workload.name} has no matrix {name!r}",
+            where=where,
+            expected=f"one of {', '.join(workload.matrices)}",
+        )
+    return name
+
+
+class _Setting(NamedTuple):
+    variant: str
+    precision: str
+    batch_size: int
+
+
+def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]:
+    matrix = workload.matrices[matrix_name]
+    window = _window(choice, workload.rule_of(matrix_name))
+    return [
+        Case(
+            workload=workload.name,
+            framework=workload.framework,
+            model=workload.model_name(setting.variant),
+            source=source,
+            batch=Batch(setting.precision, setting.batch_size),
+            topology=topology,
+            window=window,
+            variant=setting.variant,
+        )
+        for source in _sources(choice, workload)
+        for setting in _settings(choice, workload, matrix)
+        for topology in _topologies(choice, matrix)
+        if workload.max_nodes is None or topology.nodes <= workload.max_nodes
+    ]
+
+
+def _sources(choice: Choice, workload: Workload) -> tuple[str, ...]:
+    """`builtin` where nothing was said, on every matrix: it needs no clone and no data set."""
+    has = [name for name, _ in workload.sources.items()]
+    for name in choice.source:
+        if name not in has:
+            raise UserError(
+                f"{workload.name} has no source {name!r}",
+                where=option_name("source"),
+                expected=f"one of {', '.join(has)}",
+            )
+    return choice.source or (has[0],)
+
+
+def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Setting, ...]:
+    settings = tuple(
+        _Setting(entry.variant, entry.precision, entry.batch_size_per_device)
+        for entry in matrix.batches
+    )
+    if workload.model not in choice.model and not set(workload.families) & set(choice.model):
+        variants = [v for v in workload.variants if workload.model_name(v) in choice.model]
+        settings = _narrow(
+            settings, variants, lambda s: s.variant, lambda s, v: s._replace(variant=v)
+        )
+    for precision in choice.precision:
+        if precision not in workload.precisions:
+            raise UserError(
+                f"unknown precision {precision!r} of {workload.name}",
+                where=option_name("precision"),
+                expected=f"one of {', '.join(workload.precisions)}",
+            )
+    if choice.precision and choice.batch_size:
+        return tuple(
+            _Setting(variant, precision, batch_size)
+            for variant in dict.fromkeys(s.variant for s in settings)
+            for precision in choice.precision
+            for batch_size in choice.batch_size
+        )
+    settings = _narrow(
+        settings, choice.precision, lambda s: s.precision, lambda s, p: s._replace(precision=p)
+    )
+    return _narrow(
+        settings, choice.batch_size, lambda s: s.batch_size, lambda s, b: s._replace(batch_size=b)
+    )
+
+
+def _topologies(choice: Choice, matrix: Matrix) -> tuple[Topology, ...]:
+    if choice.nodes and choice.gpus_per_node:
+        return tuple(Topology(n, g) for n in choice.nodes for g in choice.gpus_per_node)
+    widest = max(matrix.topologies)
+    topologies = _narrow(
+        matrix.topologies,
+        choice.nodes,
+        lambda t: t.nodes,
+        lambda _, n: Topology(n, widest.gpus_per_node),
+    )
+    return _narrow(
+        topologies, choice.gpus_per_node, lambda t: t.gpus_per_node, lambda _, g: Topology(1, g)
+    )
+
+
+def _narrow(
+    items: tuple[_T, ...],
+    wanted: Sequence[Any],
+    value_of: Callable[[_T], Any],
+    replaced: Callable[[_T, Any], _T],
+) -> tuple[_T, ...]:
+    """The items that have a wanted value; for a value that none has, the items made to have it."""
+    if not wanted:
+        return items
+    found: list[_T] = []
+    for value in wanted:
+        having = [item for item in items if value_of(item) == value]
+        found += having or [replaced(item, value) for item in items]
+    return tuple(dict.fromkeys(found))
+
+
+def _window(choice: Choice, rule: Rule) -> Window:
+    total = choice.iterations or rule.total_steps
+    warmup = choice.warmup
+    if warmup is None and choice.iterations:
+        # A multiple of what one log line covers, so that no line is half warm-up.
+        lines = math.ceil(rule.warmup_steps * total / rule.total_steps / rule.log_every)
+        warmup = min(lines * rule.log_every, total - 1)
+    elif warmup is None:
+        warmup = rule.warmup_steps
+    if warmup >= total:
+        raise UserError(
+            "no step is left to measure",
+            where=option_name("warmup"),
+            expected=f"fewer than the {total} iterations",
+            found=str(warmup),
+        )
+    if total // rule.log_every <= warmup // rule.log_every:
+        raise UserError(
+            f"the log has a line every {rule.log_every} steps, and none is left to measure",
+            where=option_name("iterations"),
+            expected=f"at least {(warmup // rule.log_every + 1) * rule.log_every}",
+            found=str(total),
+        )
+    return Window(total, warmup)
+
+
+def no_case(choice: Choice, workloads: Sequence[Workload]) -> UserError:
+    """Only too many nodes for the selected workloads can leave no case at all."""
+    limits = ", ".join(f"{w.name} runs on at most {w.max_nodes} nodes" for w in workloads)
+    return UserError(
+        "this leaves no case",
+        where=f"{option_name('nodes')} {','.join(str(n) for n in choice.nodes)}",
+        expected=limits,
+    )

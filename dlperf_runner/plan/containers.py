@@ -1,0 +1,247 @@
+"""A launch inside containers: which image, and the engine's command line around a command.
+
+A container sees the node's network, shared memory and GPUs, its data read-only, and is the
+ordinary user that started it. mpirun starts its daemons on the other nodes in containers of the
+same image: by a shell of this project's, `REMOTE_SHELL`, which it takes for ssh.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from .. import launchers
+from ..core.case import Command
+from ..core.errors import UserError
+from ..core.node import Node
+
+if TYPE_CHECKING:
+    from ..catalog.framework import Environment
+    from ..catalog.stack import Stack
+
+# Placed by roles/container; in the containers of a run on several nodes at the same path.
+REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
+DATA = "/opt/dlperf/data"
+KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+
+# What only the node can say (who the user is, where his home is) is left to its shell; all else
+# is arguments, which go through untouched. Docker's root is the machine's, so containers are
+# the user's; rootless podman's root is the user who started it.
+_START = {
+    "docker": 'exec docker run --user "$(id -u):$(id -g)" --volume /etc/passwd:/etc/passwd:ro'
+    " --volume /etc/group:/etc/group:ro{more}" + ' "$@"',
+    "podman": 'exec podman run{more} "$@"',
+}
+_KEYS = {
+    "docker": ' --volume "$HOME/.ssh:$HOME/.ssh:ro"',
+    # Within the container, where podman makes the user root.
+    "podman": ' --volume "$HOME/.ssh:/root/.ssh:ro"',
+}
+_RUN_DIRECTORY = ' --volume "$PWD:$PWD" --workdir "$PWD"'
+# NVIDIA's advice for its images. An ordinary user cannot raise a limit, only pass on his own.
+_GPUS = {
+    "docker": ("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
+    "podman": ("--device", "nvidia.com/gpu=all", "--ulimit", "host"),
+}
+_FABRIC = ("--device", "/dev/infiniband", "--cap-add", "IPC_LOCK")
+_REMOVE = {
+    "docker": ("docker", "rm", "--force"),
+    "podman": ("podman", "rm", "--force", "--ignore", "--time", "0"),
+}
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image by digest (`name@sha256:...`), its engine, and where its programs are."""
+
+    engine: str
+    reference: str
+    python: str
+    mpirun: str | None = None  # None: where the node has it
+
+    def __str__(self) -> str:
+        return f"{self.engine} {self.reference}"
+
+
+def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
+    """The engine that the environment runs under; empty where it runs bare."""
+    if chosen or environment.requirements is not None:
+        return chosen or ""
+    if node.container_engine:
+        return node.container_engine
+    return stack.container_runtime.engine if stack.container_runtime else "docker"
+
+
+def image_for(
+    engine: str, name: str, python: str, environment: Environment, hosts: Sequence[Node]
+) -> Image:
+    """The image of an environment (`name`, and `python` of it where it is made of a node) with the
+    digest that the inventory of every host gives; anything but one digest is refused."""
+    declared = environment.container
+    image = declared.image if declared else f"localhost/dlperf-{name}"
+    digests = [host.container_images.get(image) for host in hosts]
+    for host, digest in zip(hosts, digests, strict=True):
+        where = f"host {host.name}: dlperf_container_images"
+        if digest is None:
+            raise UserError(
+                f"the image {image} has no digest, and is not run by its tag",
+                where=where,
+                expected=f"{image}: sha256:...",
+                found=", ".join(host.container_images) or "none",
+                hint=_where_from(engine, bool(declared), host),
+            )
+        if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+            raise UserError(
+                f"this is no digest of {image}",
+                where=where,
+                expected="sha256: and 64 hexadecimal digits",
+                found=repr(digest),
+            )
+        if digest != digests[0]:
+            raise UserError(
+                f"nodes of one run have different images {image}",
+                where=where,
+                expected=f"{digests[0]}, as on {hosts[0].name}",
+                found=digest,
+            )
+    if len({host.registry for host in hosts}) > 1:
+        raise UserError(
+            "nodes of one run have their images of different registries",
+            where=", ".join(f"host {host.name}" for host in hosts) + ": dlperf_registry",
+            found=", ".join(host.registry or "none" for host in hosts),
+        )
+    # A tag says nothing more than the digest, and not every engine takes both.
+    bare = re.sub(r":[^:/]*$", "", image)
+    if declared and hosts[0].registry:
+        bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
+    return Image(
+        engine=engine,
+        reference=f"{bare}@{digests[0]}",
+        python=declared.python if declared else python,
+        mpirun=declared.mpirun if declared else None,
+    )
+
+
+def _where_from(engine: str, has_registry: bool, host: Node) -> str:
+    if has_registry:
+        return f"{engine} image inspect says the digest of an image that was pulled"
+    if host.accelerator == "cpu":
+        return "provision.yml -e dlperf_container_engine=podman makes and names it"
+    return "images of this project's own are made on nodes without GPUs only"
+
+
+def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
+    """The hosts as mpirun is told of them inside: its own path there, and how it reaches the
+    containers of the others. A daemon that detached would end its container."""
+    options: tuple[str, ...] = ()
+    if len(hosts) > 1:
+        options = ("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1")
+        options += ("--leave-session-attached",)
+    return tuple(
+        replace(
+            host,
+            mpirun=image.mpirun or host.mpirun,
+            mpirun_args=(*options, *host.mpirun_args),
+        )
+        for host in hosts
+    )
+
+
+def enclose(
+    command: Command,
+    image: Image,
+    hosts: tuple[Node, ...],
+    name: str,
+    *,
+    source: str = "",
+    on_gpu: bool = False,
+    has_fabric: bool = False,
+) -> Command:
+    """The command in a container of `image`, and what removes that container however it ended.
+
+    `source` is the directory of the workload's source, which holds the command's own where it has
+    one; without it the command runs in the directory that it is started in.
+    """
+    host = next(host for host in hosts if host.name == command.host)
+    container = container_name(name)
+    starts_daemons = len(hosts) > 1 and "plm_rsh_agent" in command.argv
+    options = ["--rm", "--name", container, "--pull", "never", "--log-driver", "none"]
+    options += ["--network", "host", "--uts", "host", "--ipc", "host"]
+    options += _GPUS[image.engine] if on_gpu else ()
+    options += _FABRIC if has_fabric else ()
+    for directory in ([source] if source else []) + [DATA, *host.container_data]:
+        options += ["--volume", f"{directory}:{directory}:ro"]
+    if command.cwd:
+        options += ["--workdir", command.cwd]
+    options += ["--env", "HOME=/tmp"]  # the user's own is not there
+    environment = dict(command.env)
+    if image.engine == "podman":
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if starts_daemons:
+        # The daemons look for it too, and end where it is not there.
+        directory = str(PurePosixPath(REMOTE_SHELL).parent)
+        options += ["--volume", f"{directory}:{directory}:ro"]
+    more = "" if command.cwd else _RUN_DIRECTORY
+    remote = (*_start(image.engine, more), *options, *host.container_args, image.reference)
+    if starts_daemons:
+        more += _KEYS[image.engine]
+        options += ["--volume", f"{KNOWN_HOSTS}:{KNOWN_HOSTS}:ro"]
+        environment["DLPERF_REMOTE_CONTAINER"] = shlex.join(remote)
+        environment["DLPERF_REMOTE_USER"] = host.user
+    for variable in environment:
+        options += ["--env", variable]
+    argv = (*_start(image.engine, more), *options, *host.container_args, image.reference)
+    return replace(
+        command,
+        argv=(*argv, *command.argv),
+        env=environment,
+        cleanup=(*_REMOVE[image.engine], container),
+    )
+
+
+def container_name(run: str) -> str:
+    """`dlperf-<run>` in the characters that engines allow."""
+    return "dlperf-" + re.sub(r"[^A-Za-z0-9_.-]", "-", run)
+
+
+def _start(engine: str, more: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", _START[engine].format(more=more), engine)
+
+
+def proof_command(
+    name: str,
+    hosts: Sequence[str],
+    reference: str,
+    user: str,
+    interface: str,
+    mpirun: str,
+    mpirun_args: Sequence[str],
+    argv: Sequence[str],
+) -> Command:
+    """The command by which provisioning proves an image of podman: `argv` twice by mpirun, on two
+    hosts or on one and the same; without mpirun once."""
+    nodes = tuple(
+        Node(
+            name=host,
+            address=host,
+            devices_per_node=len(hosts),
+            accelerator="cpu",
+            stack="",
+            interface=interface,
+            user=user,
+            mpirun=mpirun,
+            mpirun_args=tuple(mpirun_args),
+        )
+        for host in dict.fromkeys(hosts)
+    )
+    image = Image("podman", reference, argv[0])
+    program = launchers.Program(
+        argv=tuple(argv), gpus_per_node=len(hosts) // len(nodes), on_gpu=False, cwd="/"
+    )
+    launcher = "mpirun" if mpirun else "single_process"
+    (command,) = launchers.launch(launcher, program, inside(nodes, image))
+    return enclose(command, image, nodes, name)

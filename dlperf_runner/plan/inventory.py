@@ -1,0 +1,263 @@
+"""The nodes that there are: the hosts of the inventory's group `nodes`, with their variables.
+
+The inventory is read by Ansible itself (`ansible-inventory --list`), so that every inventory
+which Ansible takes is taken here, and both see the same values.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..catalog.mpirun import mpirun_of
+from ..core.errors import UserError
+from ..core.extras import require_cluster
+from ..core.node import ENGINES, Node
+from ..core.paths import project
+
+GROUP = "nodes"
+
+_REFERENCE = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)\s*\}\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+def read_inventory(
+    inventories: Sequence[str] = (), limit: str | None = None, group: str = GROUP
+) -> tuple[Node, ...]:
+    """The nodes in the inventory's order.
+
+    `inventories` is what `-i` takes, several allowed; none means the default of ansible.cfg.
+    `limit` is a pattern of hosts as Ansible's `--limit` takes it.
+    Raises UserError where the inventory cannot be read, has no nodes, or a variable is wrong.
+    """
+    return nodes_of(_list_inventory(inventories, limit), group)
+
+
+def nodes_of(listing: Mapping[str, Any], group: str = GROUP) -> tuple[Node, ...]:
+    """The nodes in what `ansible-inventory --list` printed."""
+    hostvars = listing.get("_meta", {}).get("hostvars", {})
+    names = list(dict.fromkeys(_hosts(listing, group)))
+    if not names:
+        raise UserError(
+            f"the inventory has no host in the group {group!r}",
+            expected="at least one node",
+            hint="name an inventory with -i, or bring the lab up: "
+            "ansible-playbook playbooks/lab.yml",
+        )
+    return tuple(_node(name, hostvars.get(name, {})) for name in names)
+
+
+def _hosts(listing: Mapping[str, Any], group: str) -> list[str]:
+    entry = listing.get(group, {})
+    hosts = list(entry.get("hosts", []))
+    for child in entry.get("children", []):
+        hosts += _hosts(listing, child)
+    return hosts
+
+
+def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, Any]:
+    for inventory in inventories:
+        if "," not in inventory and not Path(inventory).exists():
+            raise UserError(
+                "there is no such inventory",
+                where=f"-i {inventory}",
+                expected="a file or a directory, or host names separated by commas",
+            )
+    require_cluster()
+    program = Path(sys.executable).parent / "ansible-inventory"
+    argv = [str(program), "--list"]
+    for inventory in inventories:
+        argv += ["-i", inventory]
+    if limit:
+        argv += ["--limit", limit]
+    environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}
+    if not Path("ansible.cfg").exists():
+        environment.setdefault("ANSIBLE_CONFIG", str(project() / "ansible.cfg"))
+    try:
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UserError(
+            "ansible-inventory is not installed beside this Python",
+            expected=str(program),
+            hint="make setup, then . .venv/bin/activate",
+        ) from None
+    if done.returncode != 0:
+        raise _unreadable(inventories, done.stderr)
+    listing: dict[str, Any] = json.loads(done.stdout)
+    return listing
+
+
+def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
+    """What Ansible says about an inventory, of which each of its plugins complains in turn:
+    the complaint of the one that the file is meant for, and the line that one of them names."""
+    origin = re.search(r"Origin: (\S+:\d+)", stderr)
+    where = origin[1] if origin else " ".join(f"-i {name}" for name in inventories)
+    complaints = re.findall(
+        r"^(?:YAML parsing failed|Failed to parse inventory): (.+)", stderr, re.M
+    )
+    is_yaml = where.split(":")[0].endswith((".yml", ".yaml", ".json"))
+    if complaints:
+        problem = complaints[0 if is_yaml else -1]
+    else:
+        lines = [line for line in stderr.splitlines() if line.strip()]
+        problem = lines[-1].strip() if lines else "it gives no reason"
+    return UserError(f"Ansible cannot read this inventory: {problem}", where=where or None)
+
+
+# How a variable's value is checked: returns the value, or None where it is of another kind.
+_Check = Callable[[Any], Any]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value and _printable(value) else None
+
+
+def _optional_text(value: Any) -> str | None:
+    return value if isinstance(value, str) and _printable(value) else None
+
+
+def _count(value: Any) -> int | None:
+    # An INI inventory's group variables and Jinja give digits as text.
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    return value if type(value) is int and value >= 1 else None
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    if isinstance(value, list) and all(_optional_text(item) is not None for item in value):
+        return tuple(value)
+    return None
+
+
+def _environment(value: Any) -> dict[str, str] | None:
+    if not isinstance(value, dict):
+        return None
+    for name, text in value.items():
+        if not isinstance(name, str) or not _VARIABLE_NAME.fullmatch(name):
+            return None
+        if isinstance(text, bool) or not isinstance(text, str | int | float):
+            return None
+        if not _printable(str(text)):
+            return None
+    return {name: str(text) for name, text in value.items()}
+
+
+def _absolute_path(value: Any) -> str | None:
+    return value if _text(value) and value.startswith("/") else None
+
+
+def _absolute_paths(value: Any) -> tuple[str, ...] | None:
+    # The engines separate source and target by a colon.
+    paths = _texts(value)
+    if paths is None or not all(path.startswith("/") and ":" not in path for path in paths):
+        return None
+    return paths
+
+
+def _digests(value: Any) -> dict[str, str] | None:
+    # What a digest is, is checked where one is used, with the image's name in the message.
+    if isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items()):
+        return dict(value)
+    return None
+
+
+def _engine(value: Any) -> str | None:
+    return value if value in ("", *ENGINES) else None
+
+
+def _interface(value: Any) -> str | None:
+    # A value that begins with a dash would be an option of mpirun, a comma a second interface.
+    known = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*|", value)
+    return value if known else None
+
+
+def _address(value: Any) -> str | None:
+    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value) else None
+
+
+def _registry(value: Any) -> str | None:
+    name = r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*"
+    return value if isinstance(value, str) and re.fullmatch(name, value) else None
+
+
+def _printable(text: str) -> bool:
+    return not any(ord(character) < 32 or ord(character) == 127 for character in text)
+
+
+_REQUIRED = ("dlperf_devices_per_node", "dlperf_accelerator", "dlperf_stack")
+VARIABLES: dict[str, tuple[str, _Check, str]] = {
+    "dlperf_devices_per_node": ("devices_per_node", _count, "a whole number of at least 1"),
+    "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
+    "dlperf_stack": ("stack", _text, "the name of a stack"),
+    "dlperf_address": ("address", _address, "an address or a host name"),
+    "dlperf_interface": ("interface", _interface, "the name of a network interface"),
+    "dlperf_frameworks": ("frameworks", _texts, "a list of frameworks"),
+    "dlperf_user": ("user", _text, "a user's name"),
+    "dlperf_matrix": ("matrix", _text, "the name of a matrix"),
+    "dlperf_env": ("env", _environment, "variable names, each with a text or a number"),
+    "dlperf_mpirun": ("mpirun", _absolute_path, "an absolute path"),
+    "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
+    "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
+    "dlperf_container_images": ("container_images", _digests, "digests by the images' names"),
+    "dlperf_registry": ("registry", _registry, "a registry, like registry.example:5000/ngc"),
+    "dlperf_container_data": ("container_data", _absolute_paths, "a list of absolute paths"),
+    "dlperf_container_args": ("container_args", _texts, "a list of options of the engine"),
+}
+
+
+def _node(name: str, variables: Mapping[str, Any]) -> Node:
+    address = _resolved(name, "ansible_host", variables) if "ansible_host" in variables else name
+    values: dict[str, Any] = {"name": name, "address": address}
+    for variable in _REQUIRED:
+        if variable not in variables:
+            _, _, expected = VARIABLES[variable]
+            similar = difflib.get_close_matches(variable, list(variables), n=1, cutoff=0.8)
+            raise UserError(
+                f"the variable {variable} is missing",
+                where=f"host {name}",
+                expected=expected,
+                found=f"a variable {similar[0]}" if similar else "none",
+            )
+    for variable, (key, check, expected) in VARIABLES.items():
+        if variable not in variables:
+            continue
+        value = check(_resolved(name, variable, variables))
+        if value is None:
+            raise UserError(
+                "this value does not fit",
+                where=f"host {name}: {variable}",
+                expected=expected,
+                found=repr(variables[variable]),
+            )
+        values[key] = value
+    values.setdefault("mpirun", mpirun_of(values["stack"]))
+    return Node(**values)
+
+
+def _resolved(host: str, variable: str, variables: Mapping[str, Any], depth: int = 0) -> Any:
+    """The value of a variable, through plain references such as `{{ ansible_host }}`.
+
+    `ansible-inventory` prints templates as they are written; what computes something is refused.
+    """
+    value = variables[variable]
+    if not isinstance(value, str) or "{{" not in value:
+        return value
+    match = _REFERENCE.fullmatch(value.strip())
+    if match and depth < 10:
+        if match["name"] == "inventory_hostname":
+            return host
+        if match["name"] in variables:
+            return _resolved(host, match["name"], variables, depth + 1)
+    raise UserError(
+        "this template cannot be read outside a playbook",
+        where=f"host {host}: {variable}",
+        expected="a value, or a reference to another variable of the host",
+        found=repr(value),
+    )

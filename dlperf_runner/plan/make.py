@@ -1,0 +1,328 @@
+"""From a choice, the catalogue and the nodes to the runs to be made, each with a stable id.
+
+A plan never asks for more than the inventory has: such a choice is refused, never cut down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from .. import launchers
+from ..core.case import Case, Run, Window
+from ..core.errors import UserError
+from ..core.node_paths import ENVIRONMENTS, SOURCES
+from ..core.template import fill
+from . import containers
+from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
+from .choice import Choice
+
+if TYPE_CHECKING:
+    from ..catalog.reader import Catalog
+    from ..catalog.workload import Matrix, Source, Workload
+    from ..core.node import Node
+
+SCHEMA = 1
+
+_Value = str | int | float
+
+
+def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
+    """The runs, grouped by case in the order of the matrices, repeats innermost."""
+    if not nodes:
+        raise UserError("there is no node to plan for")
+    workloads = select_workloads(choice, catalog, nodes)
+    check_parameter_names(choice, workloads)
+    planned = [
+        (workload, matrix_name, case)
+        for workload in workloads
+        for matrix_name in [chosen_matrix(choice, workload, nodes)]
+        for case in cases_of(choice, workload, matrix_name)
+    ]
+    if not planned:
+        raise no_case(choice, workloads)
+    hosts_of = _place([case for _, _, case in planned], nodes)
+    _refuse_mixed_nodes([host for hosts in hosts_of.values() for host in hosts])
+    return tuple(
+        run
+        for workload, matrix_name, case in planned
+        for run in _runs(choice, catalog, workload, matrix_name, case, hosts_of[case.id])
+    )
+
+
+def plan_document(choice: Choice, nodes: Sequence[Node], runs: Sequence[Run]) -> dict[str, Any]:
+    """What `plan --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "choice": asdict(choice),
+        "inventory": [asdict(node) for node in nodes],
+        "runs": [asdict(run) for run in runs],
+    }
+
+
+def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node, ...]]:
+    """Hosts per case: the first ones in the inventory's order that have enough devices."""
+    placed, missing = {}, []
+    for case in cases:
+        topology = case.topology
+        fitting = [node for node in nodes if node.devices_per_node >= topology.gpus_per_node]
+        if len(fitting) < topology.nodes:
+            missing.append(topology)
+        placed[case.id] = tuple(fitting[: topology.nodes])
+    if missing:
+        needs = (
+            f"{topology} needs {_count(topology.nodes, 'node')}"
+            f" with {_count(topology.gpus_per_node, 'device')}"
+            for topology in dict.fromkeys(missing)
+        )
+        raise UserError(
+            "the plan asks for more than the inventory has:\n  "
+            + "\n  ".join(needs)
+            + f"\n  the inventory has {_describe(nodes)}",
+            hint="narrow it with --nodes, --gpus-per-node or --matrix",
+        )
+    return placed
+
+
+def _describe(nodes: Sequence[Node]) -> str:
+    """`node1..node4 with 2 devices each`, per number of devices."""
+    groups: dict[int, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(node.devices_per_node, []).append(node.name)
+    return ", ".join(
+        f"{_span(names)} with {_count(devices, 'device')}" + (" each" if len(names) > 1 else "")
+        for devices, names in groups.items()
+    )
+
+
+def _span(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 4 else f"{len(names)} nodes {names[0]}..{names[-1]}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _refuse_mixed_nodes(hosts: Sequence[Node]) -> None:
+    """Runs of one plan are compared with each other, so their nodes must be alike."""
+    for host in hosts:
+        for variable, value, first in (
+            ("dlperf_accelerator", host.accelerator, hosts[0].accelerator),
+            ("dlperf_stack", host.stack, hosts[0].stack),
+        ):
+            if value != first:
+                raise UserError(
+                    "nodes that differ cannot stand in one plan",
+                    where=f"host {host.name}: {variable}",
+                    expected=f"{first}, as on {hosts[0].name}",
+                    found=value,
+                    hint="choose nodes of one kind with --limit, or by an inventory of their own",
+                )
+
+
+def _runs(
+    choice: Choice,
+    catalog: Catalog,
+    workload: Workload,
+    matrix_name: str,
+    case: Case,
+    hosts: tuple[Node, ...],
+) -> list[Run]:
+    matrix = workload.matrices[matrix_name]
+    first = hosts[0]
+    source = _source(workload, case)
+    on_gpu = _on_gpu(catalog, first)
+    environment = _environment(catalog, workload, source, first)
+    python = f"{ENVIRONMENTS}/{environment}/bin/python"
+    image = _image(choice, catalog, workload, environment, python, hosts)
+    case = replace(case, container=image.engine if image else "")
+    parameters = _merged_parameters(choice, workload, matrix, case.variant)
+    variant = workload.variants.get(case.variant)
+    short_name = variant.short_name if variant else workload.short_name
+    batch, topology, window = case.batch, case.topology, case.window
+    runs = []
+    for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
+        values: dict[str, object] = {
+            **parameters,
+            "python": image.python if image else python,
+            "workload": workload.name,
+            "framework": workload.framework,
+            "model": case.model,
+            "source": case.source,
+            "precision": batch.precision,
+            "dtype": workload.dtypes.get(batch.precision, ""),
+            "batch_size_per_device": batch.batch_size_per_device,
+            "global_batch_size": batch.batch_size_per_device * topology.world_size,
+            "nodes": topology.nodes,
+            "gpus_per_node": topology.gpus_per_node,
+            "world_size": topology.world_size,
+            "total_steps": window.total_steps,
+            "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
+            "warmup_steps": window.warmup_steps,
+            "repeat": repeat,
+        }
+        program = _program(workload, source, case, values, on_gpu)
+        launched = containers.inside(hosts, image) if image else hosts
+        commands = launchers.launch(source.launcher or workload.launcher, program, launched)
+        if image:
+            commands = tuple(
+                containers.enclose(
+                    command,
+                    image,
+                    hosts,
+                    f"{case.id}/r{repeat}",
+                    source=f"{SOURCES}/{workload.name}-{case.source}",
+                    on_gpu=on_gpu,
+                    has_fabric=catalog.stacks[first.stack].infiniband is not None,
+                )
+                for command in commands
+            )
+        runs.append(
+            Run(
+                id=f"{case.id}/r{repeat}",
+                case=case.id,
+                repeat=repeat,
+                workload=workload.name,
+                framework=workload.framework,
+                model=case.model,
+                source=case.source,
+                precision=batch.precision,
+                batch_size_per_device=batch.batch_size_per_device,
+                nodes=topology.nodes,
+                gpus_per_node=topology.gpus_per_node,
+                world_size=topology.world_size,
+                total_steps=window.total_steps,
+                warmup_steps=window.warmup_steps,
+                stack=first.stack,
+                accelerator=first.accelerator,
+                environment=environment,
+                container=str(image or ""),
+                log_format=workload.log_format,
+                log_name=f"{short_name}_b{batch.batch_size_per_device}"
+                f"_{batch.precision}_{repeat}.log",
+                timeout_s=_timeout(workload, matrix_name, window),
+                hosts=tuple(host.name for host in hosts),
+                parameters=parameters,
+                commands=commands,
+            )
+        )
+    return runs
+
+
+def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
+    """The matrix's time limit, longer in proportion where more iterations were chosen."""
+    usual = workload.rule_of(matrix_name).total_steps
+    return math.ceil(
+        workload.matrices[matrix_name].timeout_s * max(1.0, window.total_steps / usual)
+    )
+
+
+def _source(workload: Workload, case: Case) -> Source:
+    source = workload.sources.named(case.source)
+    if source is None:
+        raise ValueError(f"{workload.name} has no source {case.source}")
+    return source
+
+
+def _program(
+    workload: Workload, source: Source, case: Case, values: Mapping[str, object], on_gpu: bool
+) -> launchers.Program:
+    argv = (
+        *source.argv,
+        *source.on_precision.get(case.batch.precision, ()),
+        *(source.on_gpu if on_gpu else source.on_cpu),
+    )
+    directory = getattr(source, "directory", "")
+    cwd = f"{SOURCES}/{workload.name}-{case.source}" + (f"/{directory}" if directory else "")
+    environment = dict(
+        zip(source.environment, fill(source.environment.values(), values), strict=True)
+    )
+    program = launchers.Program(
+        argv=fill(argv, values),
+        gpus_per_node=case.topology.gpus_per_node,
+        on_gpu=on_gpu,
+        environment=environment,
+        cwd=cwd,
+    )
+    return launchers.in_run_directory(program) if source.started_in == "run" else program
+
+
+def _on_gpu(catalog: Catalog, node: Node) -> bool:
+    """Whether the nodes' stack is one with GPUs."""
+    where = f"host {node.name}: dlperf_stack"
+    stack = catalog.stack(node.stack, where)
+    on_gpu = stack.accelerator == "gpu"
+    if on_gpu == (node.accelerator == "cpu"):
+        raise UserError(
+            "the accelerator does not fit the stack",
+            where=f"host {node.name}: dlperf_accelerator",
+            expected=f"{'a GPU' if on_gpu else 'cpu'}, as the stack {stack.name} has",
+            found=node.accelerator,
+        )
+    return on_gpu
+
+
+def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
+    """Name of the environment that the source runs in on such nodes."""
+    framework = catalog.framework(workload.framework)
+    if source.stacks and node.stack not in source.stacks:
+        raise UserError(
+            f"this source of {workload.name} does not run on the stack {node.stack}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=f"one of {', '.join(source.stacks)}",
+            hint="choose another source with --source, or other nodes",
+        )
+    name = framework.environment_name(node.stack, source.flavor)
+    if name is None:
+        raise UserError(
+            f"{workload.framework} has no environment for the stack {node.stack}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=f"one of {', '.join(framework.stacks)}",
+        )
+    return name
+
+
+def _image(
+    choice: Choice,
+    catalog: Catalog,
+    workload: Workload,
+    name: str,
+    python: str,
+    hosts: tuple[Node, ...],
+) -> containers.Image | None:
+    """The image that the runs are made in, where they do not run bare."""
+    stack = hosts[0].stack
+    environment = catalog.framework(workload.framework).environments_on(stack)[name]
+    engine = containers.engine_for(choice.container, environment, catalog.stacks[stack], hosts[0])
+    return containers.image_for(engine, name, python, environment, hosts) if engine else None
+
+
+def _merged_parameters(
+    choice: Choice, workload: Workload, matrix: Matrix, variant: str
+) -> dict[str, _Value]:
+    chosen = {
+        name: _converted(name, text, workload.parameters[name])
+        for name, text in choice.parameters.items()
+        if name in workload.parameters
+    }
+    of_variant = workload.variants[variant].parameters if variant else {}
+    return {**workload.parameters, **of_variant, **matrix.parameters, **chosen}
+
+
+def _converted(name: str, text: str, default: _Value) -> _Value:
+    """The text as a value of the default's type."""
+    try:
+        value = type(default)(text)
+        if isinstance(value, str) or math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    kind = {int: "a whole number", float: "a number", str: "a text"}[type(default)]
+    raise UserError(
+        "this value does not fit",
+        where=f"--parameter {name}",
+        expected=f"{kind}, like {default}",
+        found=repr(text),
+    )

@@ -1,0 +1,399 @@
+"""A workload's source as one reproducible tar, made on the controller.
+
+`builtin` is files of this repository; `upstream` is a part of a repository at its commit, with
+the declared patches. Both end as `.cache/sources/<workload>-<source>-<digest>.tar`, where the
+digest is that of everything the tar is made from, so that a tar is made once and needs no network
+after that. The only network use is git.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ..catalog.reader import Catalog
+from ..catalog.workload import BuiltinSource, Patch, UpstreamSource
+from ..core import paths
+from ..core.errors import UserError
+from ..core.files import write_whole
+from ..core.node_paths import ENVIRONMENTS, SOURCES
+from ..core.template import fill
+
+DEFAULT_MIRROR = "https://github.com"
+
+# Part of every digest: a change of how tars are made must not find the old ones.
+_FORMAT = "1"
+# Set within git hooks, they would point git at the repository of the hook.
+_OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+_FILE, _EXECUTABLE, _SYMLINK, _SUBMODULE = "100644", "100755", "120000", "160000"
+
+
+@dataclass(frozen=True)
+class PreparedCommand:
+    """`argv` runs on a node unless `creates` is there."""
+
+    argv: tuple[str, ...]
+    creates: str
+
+
+@dataclass(frozen=True)
+class PreparedSource:
+    """`sha256` is that of the tar, `digest` the beginning of that of its ingredients;
+    `directory` is where the nodes unpack it, `prepare` what each of them runs once then."""
+
+    workload: str
+    source: str
+    path: Path
+    sha256: str
+    digest: str
+    directory: str
+    prepare: tuple[PreparedCommand, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a source; `mode` is git's."""
+
+    path: str
+    content: bytes
+    mode: str = _FILE
+
+
+def prepare_source(
+    catalog: Catalog,
+    workload: str,
+    source: str,
+    mirror: str | None = None,
+    cache: Path | None = None,
+    environment: str | None = None,
+) -> PreparedSource:
+    """Make the tar in `cache` (default: `sources` in the project's), or find it made.
+
+    `environment`: the one that runs use (default: the framework's own) prepares the nodes.
+    `mirror` is a URL below which repositories are found as `<owner>/<repo>`, or a directory that
+    holds them as `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
+    """
+    cache = cache or paths.cache() / "sources"
+    entry = catalog.workload(workload, "--workload")
+    declared = entry.sources.named(source)
+    if declared is None:
+        raise UserError(
+            f"{workload} has no source {source!r}",
+            where="--source",
+            expected=f"one of {', '.join(name for name, _ in entry.sources.items())}",
+        )
+    if isinstance(declared, BuiltinSource):
+        files = _own_files(workload, source, declared.files)
+        digest = _digest([(file.path, file.mode, _sha256(file.content)) for file in files])
+        path = cache / f"{workload}-{source}-{digest}.tar"
+        sha256 = _cached(path) or _write_tar(path, files)
+    else:
+        beside = [
+            File(f"{declared.directory}/{file.path}", file.content, file.mode)
+            for file in _own_files(workload, source, declared.files)
+        ]
+        digest = _digest(_ingredients(declared, beside))
+        path = cache / f"{workload}-{source}-{digest}.tar"
+        sha256 = _cached(path) or _write_tar(
+            path, _upstream_files(workload, declared, beside, mirror or DEFAULT_MIRROR, cache)
+        )
+    directory = f"{SOURCES}/{workload}-{source}"
+    prepare = _prepare(declared, environment or entry.framework, directory)
+    return PreparedSource(workload, source, path, sha256, digest, directory, prepare)
+
+
+def _prepare(
+    source: BuiltinSource | UpstreamSource, environment: str, directory: str
+) -> tuple[PreparedCommand, ...]:
+    if isinstance(source, UpstreamSource):
+        directory = f"{directory}/{source.directory}"
+    values = {"python": f"{ENVIRONMENTS}/{environment}/bin/python", "directory": directory}
+    return tuple(PreparedCommand(fill(each.argv, values), each.creates) for each in source.prepare)
+
+
+# ---- files of this repository
+
+
+def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
+    """The files side by side, whatever directory of the repository they are from."""
+    files = []
+    for name in names:
+        path = paths.project() / name
+        if not path.is_file():
+            raise UserError(
+                "there is no such file",
+                where=f"workload {workload}: sources.{source}.files",
+                found=name,
+            )
+        mode = _EXECUTABLE if os.access(path, os.X_OK) else _FILE
+        files.append(File(path.name, path.read_bytes(), mode))
+    return files
+
+
+# ---- upstream
+
+
+def _ingredients(source: UpstreamSource, beside: Sequence[File]) -> object:
+    return [
+        source.repository,
+        source.commit,
+        list(source.taken),
+        [[p.file, p.pattern, p.replacement, p.count] for p in source.patches],
+        [[added.file, added.content] for added in source.added_files],
+        [[file.path, file.mode, _sha256(file.content)] for file in beside],
+    ]
+
+
+def _upstream_files(
+    workload: str, source: UpstreamSource, beside: Sequence[File], mirror: str, cache: Path
+) -> list[File]:
+    repository = _Repository.open(source, mirror, cache)
+    files = {file.path: file for file in repository.files(source.taken)}
+    for patch in source.patches:
+        if patch.file not in files:
+            raise UserError(
+                "there is no such file to patch",
+                where=f"workload {workload}: sources.upstream.patches",
+                expected=f"a file below {', '.join(source.taken)} at {source.commit[:12]}",
+                found=patch.file,
+            )
+        files[patch.file] = _patched(workload, source, files[patch.file], patch)
+    added = [File(file.file, file.content.encode()) for file in source.added_files]
+    for key, extra in (("added_files", added), ("files", beside)):
+        for file in extra:
+            if file.path in files:
+                raise UserError(
+                    "this file is there already; patch it instead",
+                    where=f"workload {workload}: sources.upstream.{key}",
+                    found=file.path,
+                )
+            files[file.path] = file
+    return list(files.values())
+
+
+def _patched(workload: str, source: UpstreamSource, file: File, patch: Patch) -> File:
+    where = f"workload {workload}: patch of {patch.file} ({patch.reason})"
+    # Bytes that are no UTF-8 survive the way through text.
+    text = file.content.decode(errors="surrogateescape")
+    try:
+        text, count = re.subn(patch.pattern, patch.replacement, text, flags=re.MULTILINE)
+    except (re.error, IndexError) as error:
+        raise UserError(f"the replacement cannot be made: {error}", where=where) from None
+    if count != patch.count:
+        raise UserError(
+            f"the pattern does not fit {source.repository} at {source.commit[:12]}",
+            where=where,
+            expected=f"{patch.count} matches of {patch.pattern!r}",
+            found=str(count),
+        )
+    return File(file.path, text.encode(errors="surrogateescape"), file.mode)
+
+
+@dataclass(frozen=True)
+class _Repository:
+    """A git repository on this machine that has the commit."""
+
+    path: Path
+    name: str
+    commit: str
+
+    @classmethod
+    def open(cls, source: UpstreamSource, mirror: str, cache: Path) -> _Repository:
+        if "://" in mirror or re.match(r"[^/]+@[^/]+:", mirror):
+            path = _fetched(source, f"{mirror.rstrip('/')}/{source.repository}", cache)
+        else:
+            path = _mirrored(source, Path(mirror))
+        return cls(path, source.repository, source.commit)
+
+    def files(self, directories: Sequence[str]) -> list[File]:
+        """Every file below the directories, read object by object: a snapshot may lack what was
+        not asked for, so nothing else is touched."""
+        listing = _git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
+        if listing.returncode != 0:
+            raise self._unreadable(listing)
+        entries = []
+        for line in listing.stdout.split(b"\0"):
+            if line:
+                description, _, path = line.partition(b"\t")
+                mode, _, name = description.decode().split(" ")
+                entries.append((os.fsdecode(path), mode, name))
+        for directory in directories:
+            if not any(PurePosixPath(p).is_relative_to(directory) for p, _, _ in entries):
+                raise UserError(
+                    f"{self.name} has no such directory at {self.commit[:12]}", found=directory
+                )
+        entries = [entry for entry in entries if entry[1] != _SUBMODULE]
+        return [
+            File(path, content, mode)
+            for (path, mode, _), content in zip(entries, self._contents(entries), strict=True)
+        ]
+
+    def _contents(self, entries: Sequence[tuple[str, str, str]]) -> list[bytes]:
+        names = "".join(f"{name}\n" for _, _, name in entries).encode()
+        batch = _git(self.path, "cat-file", "--batch", stdin=names)
+        stream, contents = io.BytesIO(batch.stdout), []
+        for path, _, name in entries:
+            header = stream.readline().split()
+            if len(header) != 3 or header[1] != b"blob":
+                raise UserError(
+                    f"the copy of {self.name} does not hold {path} at {self.commit[:12]}",
+                    where=str(self.path),
+                    expected=f"the object {name}",
+                    found=_reason(batch.stderr) or "a partial clone",
+                    hint="make the mirror with a full `git clone --mirror`",
+                )
+            contents.append(stream.read(int(header[2])))
+            stream.readline()
+        return contents
+
+    def _unreadable(self, done: subprocess.CompletedProcess[bytes]) -> UserError:
+        return UserError(
+            f"git cannot read {self.name} at {self.commit[:12]}: {_reason(done.stderr)}",
+            where=str(self.path),
+        )
+
+
+def _mirrored(source: UpstreamSource, mirror: Path) -> Path:
+    """The repository in a directory of mirrors."""
+    owner, name = source.repository.split("/")
+    candidates = [
+        mirror / owner / name,
+        mirror / owner / f"{name}.git",
+        mirror / f"{owner}+{name}" / "repo",
+    ]
+    for path in candidates:
+        if path.is_dir():
+            if not _has_commit(path, source.commit):
+                raise UserError(
+                    f"this repository does not hold the commit of {source.repository}",
+                    where=str(path),
+                    expected=source.commit,
+                )
+            return path
+    raise UserError(
+        f"the source mirror holds no {source.repository}",
+        where=f"--mirror {mirror}",
+        expected=f"one of {', '.join(str(path.relative_to(mirror)) for path in candidates)}",
+        found="no such directory" if not mirror.is_dir() else "none of them",
+    )
+
+
+def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
+    """A bare repository in the cache that has the commit; it is fetched where it lacks it."""
+    path = cache / "git" / source.repository.replace("/", "+")
+    if path.is_dir() and _has_commit(path, source.commit):
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    fetch = ("fetch", "--quiet", "--no-tags", "--depth=1")
+    steps = (
+        ("init", "--quiet", "--bare"),
+        ("config", "remote.origin.url", url),
+        # Files are fetched when they are read: of a large repository, one directory is needed.
+        ("config", "remote.origin.promisor", "true"),
+        (*fetch, "--filter=blob:none", "origin", source.commit),
+    )
+    for step in steps:
+        done = _git(path, *step)
+        if done.returncode != 0:
+            break
+    if done.returncode != 0 and step[0] == "fetch":
+        # A server may refuse a commit by its name, or a filter: take its branches whole then.
+        done = _git(path, "fetch", "--quiet", "origin", "+refs/*:refs/*")
+    if done.returncode != 0 or not _has_commit(path, source.commit):
+        raise UserError(
+            f"git cannot fetch {source.repository}: {_reason(done.stderr) or 'no such commit'}",
+            where=url,
+            expected=f"the commit {source.commit}",
+            hint="an air-gapped site names a directory of git mirrors: --mirror DIR, "
+            "dlperf_source_mirror in the inventory",
+        )
+    return path
+
+
+def _has_commit(path: Path, commit: str) -> bool:
+    return _git(path, "cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
+
+
+def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run git on a repository. It never asks for a password, and reads repositories of other
+    users, as shared mirrors are: only objects are read, no hook and no configuration runs."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY},
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+    }
+    real = path.resolve()
+    safe = [f"safe.directory={place}" for place in (real, real / ".git")]
+    argv = ["git", "-c", safe[0], "-c", safe[1], "-C", str(real), *arguments]
+    try:
+        return subprocess.run(argv, input=stdin, env=environment, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise UserError("git is not installed", hint="apt-get install git") from None
+
+
+def _reason(stderr: bytes) -> str:
+    """The line in which git says what is wrong: the first fatal one, else the last."""
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    return next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "")
+
+
+# ---- the tar
+
+
+def _digest(ingredients: object) -> str:
+    return _sha256(json.dumps([_FORMAT, ingredients], sort_keys=True).encode())[:12]
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _cached(path: Path) -> str | None:
+    """The sha256 of a tar that was made before and is whole; None otherwise."""
+    try:
+        recorded = path.with_suffix(".sha256").read_text().strip()
+        return recorded if _sha256(path.read_bytes()) == recorded else None
+    except FileNotFoundError:
+        return None
+
+
+def _write_tar(path: Path, files: Sequence[File]) -> str:
+    content = make_tar(files)
+    sha256 = _sha256(content)
+    write_whole(path, content)
+    write_whole(path.with_suffix(".sha256"), f"{sha256}\n")
+    return sha256
+
+
+def make_tar(files: Sequence[File]) -> bytes:
+    """The same files always give the same bytes: sorted, of no time and no owner."""
+    buffer = io.BytesIO()
+    directories = {
+        str(parent)
+        for file in files
+        for parent in PurePosixPath(file.path).parents
+        if str(parent) != "."
+    }
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for directory in sorted(directories):
+            member = tarfile.TarInfo(directory)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        for file in sorted(files, key=lambda file: file.path):
+            member = tarfile.TarInfo(file.path)
+            if file.mode == _SYMLINK:
+                member.type, member.linkname = tarfile.SYMTYPE, os.fsdecode(file.content)
+                tar.addfile(member)
+            else:
+                member.mode = 0o755 if file.mode == _EXECUTABLE else 0o644
+                member.size = len(file.content)
+                tar.addfile(member, io.BytesIO(file.content))
+    return buffer.getvalue()

@@ -1,0 +1,1 @@
+"""From a directory of logs to the tidy frame."""

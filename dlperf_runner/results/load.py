@@ -1,0 +1,220 @@
+"""What a directory of logs came to: the tidy frame, what was not counted and why, and on request
+the speed over the iterations of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import logs
+from ..catalog.validity import catalogued_rules
+from ..core.errors import UserError
+from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.processors import processors
+from ..measure.estimators import Measurement
+from .discovery import Place, places
+from .run_log import Reading, RunSeries, read
+from .run_record import FoundRun, Known
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
+
+# Below both a second process costs more than it saves.
+MANY_BYTES = 64 * 2**20
+MANY_LOGS = 200
+
+
+@dataclass
+class Results:
+    """`frame` has a row per run and metric (see frame.Row); `runs` are all that were found,
+    `counted` those whose logs were believed and that no rule of validity excludes. `series` is
+    empty unless it was asked for."""
+
+    directory: Path
+    frame: pd.DataFrame = field(init=False)
+    runs: list[FoundRun] = field(default_factory=list)
+    counted: list[FoundRun] = field(default_factory=list)
+    problems: list[UserError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
+    not_judged: dict[str, int] = field(default_factory=dict)  # rules of validity, and how many runs
+    series: list[RunSeries] = field(default_factory=list)
+
+
+def load_results(
+    directory: Path,
+    known: Sequence[Known] | None = None,
+    *,
+    with_series: bool = False,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Read every log below `directory`. `known` is what the catalogue knows, by default what
+    stands in it; `jobs` are processes, by default as many as pay; `progress` is given the readings
+    and their number, and passes them on.
+
+    Raises UserError where there is nothing to read; what is wrong with single logs is in the
+    result's `problems`.
+    """
+    known = list(catalogued()) if known is None else known
+    if not directory.is_dir():
+        found = "a file" if directory.exists() else "nothing"
+        raise UserError("there is no such directory", where=str(directory), found=found)
+    problems: list[UserError] = []
+    where = places(directory, problems)
+    results = Results(directory, problems=problems)
+    rows: list[Row] = []
+    digests: dict[tuple[object, str], Path] = {}
+    with _readings(where, known, with_series, jobs) as readings:
+        import pandas as pd  # noqa: F401  it takes its time, in which others read
+
+        for reading in progress(readings, len(where)) if progress else readings:
+            rows += _rows(reading, results, digests) if reading else ()
+    if not results.runs and not problems:
+        raise UserError(
+            "there are no logs here",
+            where=str(directory),
+            expected="a campaign, or logs like bz128/4n8g/rn50_b128_fp32_1.log"
+            " or tf_gpu8_amp_bs256.txt",
+            hint="recognised formats: " + ", ".join(logs.formats()),
+        )
+    results.frame = make_frame(rows)
+    results.notes += _about_validity(results)
+    return results
+
+
+def _about_validity(results: Results) -> Iterator[str]:
+    """By whose rules runs were judged, and what could not be."""
+    planned = [run for run in results.runs if run.expected_by == "the plan"]
+    if planned and all(run.rules is None for run in planned):
+        yield "the campaign fixed no rules of validity; those of the catalogue were taken"
+    if results.not_judged:
+        rules = ", ".join(f"{rule} ({number})" for rule, number in results.not_judged.items())
+        yield f"not judged, because nothing is known of it, of so many runs: {rules}"
+
+
+def catalogued() -> Iterator[Known]:
+    """What the catalogue knows, one entry per model."""
+    from ..catalog.reader import load_catalog
+
+    for workload in load_catalog().workloads.values():
+        names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
+        for model, short_name in (names or {workload.model: workload.short_name}).items():
+            yield Known(
+                workload=workload.name,
+                framework=workload.framework,
+                model=model,
+                short_name=short_name,
+                log_format=workload.log_format,
+                rule=workload.rule,
+                rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
+            )
+
+
+@contextmanager
+def _readings(
+    found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+) -> Iterator[Iterator[Reading | None]]:
+    """What each place comes to, in their order; where it pays, other processes begin to read."""
+    read_there = partial(read, known=known, with_series=with_series)
+    jobs = _jobs(found) if jobs is None else jobs
+    if jobs == 1 or len(found) < 2:
+        yield map(read_there, found)
+        return
+    # What each of them needs, they need not find for themselves.
+    logs.formats()
+    catalogued_rules()
+    chunk = max(1, min(64, len(found) // (4 * jobs)))
+    pool = ProcessPoolExecutor(jobs)
+    try:
+        yield pool.map(read_there, found, chunksize=chunk)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _jobs(found: Sequence[Place]) -> int:
+    few = len(found) < MANY_LOGS and sum(place.size() for place in found) < MANY_BYTES
+    return 1 if few else processors()
+
+
+def _rows(
+    reading: Reading, results: Results, digests: dict[tuple[object, str], Path]
+) -> Iterator[Row]:
+    """The rows of a run; what is to be said of it is added to the results."""
+    run, measured = reading.run, reading.measured
+    if run is None:
+        results.problems += [reading.problem] if reading.problem else []
+        return
+    results.runs.append(run)
+    if run.why_not is not None:
+        results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
+        yield _row(run, None, why=run.why_not)
+        return
+    if measured is None or reading.log_sha256 is None:
+        problem = reading.problem or UserError("the log was not read", where=str(run.path))
+        results.problems.append(problem)
+        yield _row(run, None, why=str(problem))
+        return
+    same = digests.setdefault((run.case, reading.log_sha256), run.path)
+    if same != run.path:
+        results.notes.append(f"{run.path} is the same, byte for byte, as {same}; both are counted")
+    why = "; ".join(reading.verdict.reasons) or None
+    if why is None:
+        results.counted.append(run)
+        results.notes += measured.notes
+    else:
+        results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
+    for rule in reading.verdict.not_judged:
+        results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
+    if reading.series is not None:
+        results.series.append(reading.series)
+    for what in {"batch size", "world size"} - measured.confirmed:
+        key = (what, run.expected_by)
+        results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
+    row = _row(run, reading.log_sha256, why)
+    # Not _replace(): it looks at every name again for each of many rows.
+    at = COLUMNS.index("metric")
+    before, behind = row[:at], row[at + 4 :]
+    for item in (*measured.measurements, *_memory(run)):
+        yield Row._make((*before, *item, *behind))  # which has the columns from the metric on
+
+
+def _memory(run: FoundRun) -> Iterator[Measurement]:
+    if run.gpu_memory_mib is not None:
+        yield Measurement(GPU_MEMORY, run.gpu_memory_mib, "MiB", "max_of_samples")
+
+
+def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
+    world_size = run.topology.world_size
+    return Row(
+        framework=run.framework,
+        framework_version=run.framework_version,
+        workload=run.workload,
+        model=run.model,
+        source=run.source,
+        precision=run.precision,
+        nodes=run.topology.nodes,
+        gpus_per_node=run.topology.gpus_per_node,
+        world_size=world_size,
+        batch_size_per_device=run.batch_size_per_device,
+        global_batch_size=run.batch_size_per_device * world_size,
+        repeat=run.repeat,
+        metric=SAMPLES_PER_SECOND,
+        value=None,
+        unit="samples/s",
+        estimator=None,
+        accelerator=run.accelerator,
+        driver=run.driver,
+        stack=run.stack,
+        container=run.container,
+        log_sha256=digest,
+        valid=why is None,
+        why_invalid=why,
+    )

@@ -1,0 +1,66 @@
+"""A log on disk: in memory where it is small, and a stream where it is not."""
+
+from __future__ import annotations
+
+import io
+import os
+from functools import cached_property
+from pathlib import Path
+
+from .. import logs
+from ..core.errors import UserError
+from ..measure.by_line import located, nothing_found
+
+# Of larger ones no more than a piece is in memory at any time.
+SMALL = 8 * 2**20
+_CHUNK = 2**20
+
+
+class Log:
+    """The log at a path, looked at once; a UserError where that cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def data(self) -> bytes | None:
+        """All of it; None where that is much."""
+        with self._file() as file:
+            size = os.fstat(file.fileno()).st_size
+            # A byte more, because it may grow; not as many as may be, because memory is touched.
+            data = file.read(size + 1) if size <= SMALL else None
+        return data if data is None or len(data) <= size else None
+
+    @cached_property
+    def form(self) -> logs.Format:
+        """Its format; a UserError where it has none, or is no text."""
+        if early := logs.detect_early(self.data[: logs.FIRST]) if self.data else None:
+            return early
+        try:
+            with self.stream() as stream:
+                form = logs.detect(stream)
+        except logs.LineError as error:
+            raise located(error, str(self.path)) from None
+        if form is None:
+            raise nothing_found(list(logs.formats().values()), str(self.path), self._lines())
+        return form
+
+    def stream(self) -> io.BufferedReader | io.BytesIO:
+        """Its bytes from the beginning; to be closed."""
+        return self._file() if self.data is None else io.BytesIO(self.data)
+
+    def _file(self) -> io.BufferedReader:
+        try:
+            return self.path.open("rb")
+        except OSError as error:
+            raise UserError(
+                "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
+            ) from None
+
+    def _lines(self) -> int:
+        lines, last = 0, b"\n"
+        with self.stream() as stream:
+            while chunk := stream.read(_CHUNK):
+                lines += chunk.count(b"\n")
+                last = chunk[-1:]
+        return lines + (last != b"\n")

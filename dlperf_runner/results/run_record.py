@@ -1,0 +1,255 @@
+"""What the catalogue knows of logs, what a run is to `summarize`, and runs as a campaign records
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..catalog.rule import Rule
+from ..core.case import Topology
+from ..core.errors import UserError
+
+if TYPE_CHECKING:
+    from ..catalog.validity import ValidityRules
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the catalogue knows of a model: how its logs are called, read and computed. `rule` is
+    the published one, `rules` are those of its matrices."""
+
+    workload: str
+    framework: str
+    model: str
+    short_name: str
+    log_format: str
+    rule: Rule
+    rules: tuple[Rule, ...] = ()
+
+    def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
+        """The rule of a run with these steps: its matrix's, or else the published one, which drops
+        values in proportion."""
+        for rule in self.rules:
+            if (rule.total_steps, rule.warmup_steps) == (total_steps, warmup_steps):
+                return rule
+        usual = self.rule.total_steps - self.rule.warmup_steps
+        dropped = self.rule.drop_first_values * max(total_steps - warmup_steps, 0) // usual
+        steps = {"total_steps": total_steps, "warmup_steps": warmup_steps}
+        return self.rule.model_copy(update={**steps, "drop_first_values": dropped})
+
+
+@dataclass(frozen=True)
+class OtherProcess:
+    """A process of somebody else that computed on a node of a run; cores on average."""
+
+    host: str
+    uid: int
+    command: str
+    cores: float
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run, and the log that is to tell its speed; `why_not` says why there is none to read."""
+
+    path: Path
+    workload: str
+    framework: str
+    model: str
+    precision: str
+    batch_size_per_device: int
+    topology: Topology
+    repeat: int
+    rule: Rule | None
+    log_format: str
+    expected_by: str
+    source: str | None = None
+    framework_version: str | None = None
+    accelerator: str | None = None
+    driver: str | None = None
+    stack: str | None = None
+    container: str | None = None
+    gpu_memory_mib: float | None = None  # the peak of the device that had most
+    why_not: str | None = None
+    # What the rules of validity look at: its devices by host, and what the plan tells NCCL.
+    devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    nccl: tuple[tuple[str, str], ...] = ()
+    beside: tuple[OtherProcess, ...] = ()
+    rules: ValidityRules | None = None
+
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """What runs share that are compared with each other."""
+        what = (self.workload, self.model, self.source, self.precision, self.batch_size_per_device)
+        where = (self.accelerator, self.driver, self.stack, self.container)
+        return (*what, self.framework_version, *where)
+
+    @property
+    def case(self) -> tuple[object, ...]:
+        """What runs share that are repeats of each other."""
+        return (*self.settings, self.topology)
+
+    @property
+    def setting(self) -> str:
+        name = " ".join(filter(None, (self.workload, self.source)))
+        return f"{name} {self.precision} b{self.batch_size_per_device}"
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.topology}"
+
+
+def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
+    """The run that a run.json describes."""
+    document = _json(path)
+    text = partial(_text, path, document)
+    number = partial(_count_of, path, document)
+    workload, model, log_name = text("workload"), text("model"), text("log_name")
+    entries = [entry for entry in known if entry.workload == workload]
+    entries = [entry for entry in entries if entry.model == model] or entries
+    window = (number("total_steps"), number("warmup_steps", least=0))
+    outcome = document.get("outcome")
+    outcome = outcome if isinstance(outcome, dict) else {}
+    log = path.with_name(log_name)
+    return FoundRun(
+        path=log,
+        workload=workload,
+        framework=text("framework"),
+        model=model,
+        precision=text("precision"),
+        batch_size_per_device=number("batch_size_per_device"),
+        topology=Topology(number("nodes"), number("gpus_per_node")),
+        repeat=number("repeat"),
+        rule=entries[0].rule_of(*window) if entries else None,
+        log_format=text("log_format"),
+        expected_by="the plan",
+        source=text("source"),
+        framework_version=_version(outcome, text("framework")),
+        accelerator=text("accelerator"),
+        driver=_driver(outcome),
+        stack=text("stack"),
+        container=text("container") or None if document.get("container") is not None else None,
+        gpu_memory_mib=_gpu_memory(outcome),
+        why_not=_why_not(outcome),
+        devices=_devices(outcome),
+        nccl=_nccl(document),
+        beside=_beside(outcome),
+    )
+
+
+def _why_not(outcome: Mapping[str, Any]) -> str | None:
+    """Why a run has no log to count; None for a run that is done."""
+    status = outcome.get("status")
+    if status == "done":
+        return None
+    if status == "failed":
+        return f"failed: {outcome.get('message') or 'no reason was recorded'}"
+    if status == "running":
+        return "did not end: it is still running, or was cut off"
+    return "was not run"
+
+
+def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
+    """Version of the framework's package, which may be called mxnet-cu102 or paddlepaddle."""
+    versions = outcome.get("versions")
+    names = versions if isinstance(versions, dict) else {}
+    fitting = sorted((n for n in names if n.startswith(framework)), key=len)
+    return str(names[fitting[0]]) if fitting else None
+
+
+def _driver(outcome: Mapping[str, Any]) -> str | None:
+    """Driver of the nodes' devices; several where they differ; None where there is none."""
+    hosts = outcome.get("hosts")
+    facts = hosts.values() if isinstance(hosts, dict) else ()
+    drivers = {str(f["driver"]) for f in facts if isinstance(f, dict) and f.get("driver")}
+    return "+".join(sorted(drivers)) or None
+
+
+def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
+    """The most that a device of the run held, of what the samplers of its nodes saw."""
+    hosts = outcome.get("gpu_memory_mib")
+    devices = hosts.values() if isinstance(hosts, dict) else ()
+    peaks = [
+        float(peak)
+        for device in devices
+        if isinstance(device, dict)
+        for peak in device.values()
+        if isinstance(peak, int | float) and not isinstance(peak, bool)
+    ]
+    return max(peaks, default=None)
+
+
+def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The devices that the samplers took for the run's, by host."""
+    hosts = outcome.get("gpu_memory_mib")
+    return tuple(
+        (str(host), tuple(int(name) for name in devices if str(name).isdecimal()))
+        for host, devices in (hosts.items() if isinstance(hosts, dict) else ())
+        if isinstance(devices, dict)
+    )
+
+
+def _beside(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
+    """The processes that the supervisors saw; what cannot be read is left out."""
+    found = outcome.get("beside")
+    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    return tuple(
+        OtherProcess(str(row["host"]), row["uid"], str(row["command"]), float(row["cores"]))
+        for row in rows
+        if {"host", "command"} <= set(row)
+        and isinstance(row.get("uid"), int)
+        and isinstance(row.get("cores"), int | float)
+    )
+
+
+def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Variables of NCCL that the run's first command has."""
+    commands = document.get("commands")
+    first = commands[0] if isinstance(commands, list) and commands else {}
+    env = first.get("env") if isinstance(first, dict) else None
+    pairs = env.items() if isinstance(env, dict) else ()
+    return tuple((str(k), str(v)) for k, v in pairs if str(k).startswith("NCCL_"))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes().decode())
+    except (OSError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise UserError(
+            "this is no record of a run",
+            where=f"{path}:{line}" if line else str(path),
+            expected="JSON in UTF-8",
+            found=str(error),
+        ) from None
+    if not isinstance(document, dict):
+        raise UserError(
+            "this is no record of a run",
+            where=str(path),
+            expected="an object",
+            found=type(document).__name__,
+        )
+    return document
+
+
+def _text(path: Path, document: Mapping[str, Any], key: str) -> str:
+    value = document.get(key)
+    if not isinstance(value, str):
+        raise _bad_key(path, document, key, "a text")
+    return value
+
+
+def _count_of(path: Path, document: Mapping[str, Any], key: str, least: int = 1) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**53:
+        raise _bad_key(path, document, key, f"a count, at least {least}")
+    return value
+
+
+def _bad_key(path: Path, document: Mapping[str, Any], key: str, expected: str) -> UserError:
+    found = json.dumps(document[key])[:80] if key in document else "none"
+    return UserError(f"the run has a bad {key}", where=str(path), expected=expected, found=found)

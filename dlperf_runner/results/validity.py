@@ -1,0 +1,311 @@
+"""Whether a run that ended well is a measurement: rules set before the run, and what the run's
+directory tells.
+
+Telemetry is judged of the run's own devices only. What the directory does not tell is not judged,
+and is said not to be. That a log has fewer steps than planned is found by `measure`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import mmap
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ..catalog.validity import ValidityRules
+
+if TYPE_CHECKING:
+    from .run_record import FoundRun
+
+# Bits of clocks_throttle_reasons.active (nvml.h: nvmlClocksThrottleReason...).
+THROTTLE_BITS = {
+    "sw_power_cap": 0x4,
+    "hw_slowdown": 0x8,
+    "sync_boost": 0x10,
+    "sw_thermal_slowdown": 0x20,
+    "hw_thermal_slowdown": 0x40,
+    "hw_power_brake_slowdown": 0x80,
+}
+# What is said to be not judged.
+THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors"
+PROCESSES, INTERFACE = "processes of others", "NCCL's interface"
+_FEWEST_LOSSES = 15  # a fifth of which has a median that one step does not make
+_BEFORE_S = 10  # as long as ssh may take to reach a node on which the run has begun
+_ORDINARY_USERS = range(1000, 65534)
+_NET = b"NCCL INFO NET/"
+# NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
+# NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE ; OOB eth0:10.0.0.1<0>
+_USING = re.compile(r"NCCL INFO NET/(Socket|IB)\S* ?: Using ([^;]*)")
+_NAME = re.compile(r"\[\d+\]([^:\s]+):")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a run is invalid, if it is, and which rules could not be judged."""
+
+    reasons: tuple[str, ...] = ()
+    not_judged: tuple[str, ...] = ()
+
+
+VALID = Verdict()
+
+
+def judge(
+    run: FoundRun, steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
+) -> Verdict:
+    """The verdict on a run whose log was believed; its losses are by step."""
+    reasons = [*_about_losses(steps, losses, rules), *_about_cores(run, rules)]
+    if run.accelerator in (None, "cpu") or run.expected_by != "the plan":
+        return Verdict(tuple(reasons))
+    not_judged: list[str] = []
+    samples = _samples(run)
+    for about in (_about_throttling, _about_clocks, _about_ecc):
+        what, found = about(samples, rules)
+        reasons += found or ()
+        if found is None:
+            not_judged.append(what)
+    for what, found in (
+        (XID, _about_xids(run, rules)),
+        (PROCESSES, _about_processes(run, rules)),
+        (INTERFACE, _about_interface(run, rules)),
+    ):
+        reasons += found or ()
+        if found is None:
+            not_judged.append(what)
+    return Verdict(tuple(reasons), tuple(not_judged))
+
+
+# ---- the loss
+
+
+def _about_losses(
+    steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
+) -> Iterator[str]:
+    told = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
+    for step, loss in told:
+        if not math.isfinite(loss):
+            yield f"the loss is no finite number at step {step}"
+            return
+    if len(told) < _FEWEST_LOSSES:
+        return
+    size = len(told) // 5
+    first, last = (median(loss for _, loss in part) for part in (told[:size], told[-size:]))
+    if 0 < first < last / (1 + rules.most_loss_rise):
+        yield f"the loss rises from {first:g} to {last:g}"
+
+
+# ---- what ran beside it
+
+
+def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
+    """What its supervisors saw of others on each host (module_utils/beside.py)."""
+    for host in dict.fromkeys(process.host for process in run.beside):
+        others = [process for process in run.beside if process.host == host]
+        cores = sum(process.cores for process in others)
+        if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
+            most = max(others, key=lambda process: process.cores)
+            yield f"{host}: {most.command} of user {most.uid} ran beside it ({cores:.2f} cores)"
+
+
+# ---- the devices
+
+
+def _samples(run: FoundRun) -> dict[tuple[str, int], list[dict[str, float | None]]]:
+    """By host and index, the samples of the run's devices."""
+    found: dict[tuple[str, int], list[dict[str, float | None]]] = {}
+    for host, devices in run.devices:
+        for row in _rows(run, "telemetry", host):
+            numbers = {name: _number(text) for name, text in row.items()}
+            device = numbers.get("device")
+            if device is not None and int(device) in devices:
+                found.setdefault((host, int(device)), []).append(numbers)
+    return found
+
+
+_Samples = Mapping[tuple[str, int], Sequence[Mapping[str, float | None]]]
+
+
+def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
+    """By device, a column of the samples in which it was busy; devices without are left out."""
+    found: dict[str, list[float]] = {}
+    for (host, device), rows in samples.items():
+        values = [
+            value
+            for row in rows
+            if (row.get("utilization_percent") or 0) >= rules.busy_percent
+            and (value := row.get(column)) is not None
+        ]
+        if values:
+            found[f"{host} GPU {device}"] = values
+    return found
+
+
+def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+    told = _busy(samples, rules, "throttle_reasons")
+    bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
+    found = []
+    for device, values in told.items():
+        held = {n: sum(bool(int(v) & bit) for v in values) for n, bit in bits.items()}
+        slowed = sum(any(int(v) & bit for bit in bits.values()) for v in values)
+        if slowed > rules.most_throttled * len(values):
+            names = ", ".join(name for name, count in held.items() if count)
+            found.append(
+                f"{device} was throttled in {100 * slowed / len(values):.0f} % of its busy samples"
+                f" ({names})"
+            )
+    return THROTTLING, found if told else None
+
+
+def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+    clocks, most = (_busy(samples, rules, c) for c in ("sm_clock_mhz", "max_sm_clock_mhz"))
+    found = []
+    for device in clocks.keys() & most.keys():
+        clock, full = median(clocks[device]), max(most[device])
+        if clock < rules.least_clock * full:
+            found.append(
+                f"{device} ran at {clock:.0f} MHz of {full:.0f}, below the floor of"
+                f" {100 * rules.least_clock:.0f} %"
+            )
+    return CLOCKS, sorted(found) if clocks.keys() & most.keys() else None
+
+
+def _about_ecc(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+    found, told = [], False
+    for (host, device), rows in samples.items():
+        counts = [count for row in rows if (count := row.get("ecc_uncorrected")) is not None]
+        told = told or bool(counts)
+        if counts and (new := max(counts) - counts[0]) > rules.most_ecc_uncorrected:
+            found.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
+    return ECC, found if told else None
+
+
+def _about_xids(run: FoundRun, rules: ValidityRules) -> list[str] | None:
+    """A kernel's log without errors leaves a file without rows, one that is not told none."""
+    found, told = [], False
+    for host, _ in run.devices:
+        told = told or _path(run, "xid", host).is_file()
+        for row in _rows(run, "xid", host):
+            if _number(row.get("xid")) in rules.xids:
+                what = f"Xid {row['xid']} of {row.get('bus_id')}"
+                found.append(f"{host}: {what}: {row.get('message')}")
+    return found if told else None
+
+
+def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
+    foreign: list[str] = []
+    told = False
+    for host, devices in run.devices:
+        for row in _rows(run, "processes", host):
+            numbers = {name: _number(text) for name, text in row.items()}
+            pid, uid, own = (numbers.get(name) for name in ("pid", "uid", "run_uid"))
+            age, since = numbers.get("age_s"), numbers.get("run_age_s")
+            if pid is None or uid is None or own is None or age is None or since is None:
+                continue
+            if numbers.get("device") not in devices:
+                continue
+            told = True
+            # Ages, because nodes' clocks differ.
+            older = age > since + _BEFORE_S
+            if older or (uid != own and uid in _ORDINARY_USERS):
+                why = "was there before the run" if older else f"is of user {uid:.0f}"
+                foreign.append(f"{host} GPU {row['device']}: process {pid:.0f} {why}")
+    if len(foreign) <= rules.most_foreign_processes:
+        return [] if told else None
+    return foreign
+
+
+def _path(run: FoundRun, kind: str, host: str) -> Path:
+    # As module_utils/gpu_memory.py calls it.
+    return run.path.with_name(f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv")
+
+
+def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
+    """The rows of what the sampler wrote, as far as it can be read."""
+    try:
+        with _path(run, kind, host).open(encoding="utf-8", errors="replace", newline="") as file:
+            for row in csv.DictReader(file):
+                yield {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
+    except (OSError, csv.Error):
+        return
+
+
+def _number(text: str | None) -> float | None:
+    """Of 97, 287.51 or 0x0000000000000004; None of anything else."""
+    if not text:
+        return None
+    try:
+        value = float(int(text, 16)) if text.startswith("0x") else float(text)
+    except (ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+# ---- NCCL's interface
+
+
+def _about_interface(run: FoundRun, rules: ValidityRules) -> list[str] | None:
+    """Between nodes only; None where the log does not say what NCCL uses."""
+    if run.topology.nodes == 1:
+        return []
+    environment = dict(run.nccl)
+    told = False
+    for line in _net_lines(run.path):
+        match = _USING.search(line)
+        if match is None:
+            continue
+        told = True
+        kind, names = match[1], _NAME.findall(match[2])
+        wrong = _wrong_names(kind, names, environment, rules)
+        if wrong:
+            return [wrong]
+    return [] if told else None
+
+
+def _wrong_names(
+    kind: str, names: Sequence[str], environment: Mapping[str, str], rules: ValidityRules
+) -> str | None:
+    shown = ", ".join(names)
+    if kind == "IB":
+        asked = environment.get("NCCL_IB_HCA", "")
+    else:
+        wants_cards = environment.get("NCCL_IB_HCA") or environment.get("NCCL_IB_DISABLE") == "0"
+        if wants_cards and environment.get("NCCL_IB_DISABLE") != "1":
+            return f"NCCL used sockets over {shown}, where the plan has InfiniBand"
+        asked = environment.get("NCCL_SOCKET_IFNAME", "")
+        if any(name.startswith(rules.wrong_interfaces) for name in names):
+            return f"NCCL used {shown} between nodes"
+    if not all(is_selected(name, asked) for name in names):
+        return f"NCCL used {shown}, where the plan has {asked}"
+    return None
+
+
+def is_selected(name: str, asked: str) -> bool:
+    """Whether NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects the name: a list of beginnings, after `=`
+    of whole names, after `^` of what is not meant; everything where it is empty."""
+    if not asked:
+        return True
+    without = asked.startswith("^")
+    asked = asked.removeprefix("^")
+    whole = asked.startswith("=")
+    entries = [part.partition(":")[0] for part in asked.removeprefix("=").split(",") if part]
+    found = any(name == entry if whole else name.startswith(entry) for entry in entries)
+    return found != without
+
+
+def _net_lines(path: Path) -> Iterable[str]:
+    """The lines in which NCCL says what it uses between nodes; found without reading the rest."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
+            place = log.find(_NET)
+            while place >= 0:
+                end = log.find(b"\n", place)
+                end = len(log) if end < 0 else end
+                yield log[place : min(end, place + 1000)].decode("utf-8", "replace")
+                place = log.find(_NET, end)
+    except (OSError, ValueError):  # it was read a moment ago, or is empty
+        return

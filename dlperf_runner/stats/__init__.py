@@ -1,0 +1,1 @@
+"""Statistics: frame in, frame out."""

@@ -1,0 +1,177 @@
+"""What is to be said of the statistics of a table: how sure they are, and what looks wrong.
+
+Sentences out of DataFrames; every one names the cases that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.frame import SAMPLES_PER_SECOND
+from .intervals import FEW, median_rank, outliers
+from .summary import CASE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Estimators of one run that differ by more disagree about what was measured.
+DISAGREEMENT = 0.01
+# What lies nearer to the median than this is not worth a sentence, however close the others are.
+NOTEWORTHY = 0.01
+# Other ways to the same number; the program's own final value counts the warm-up, too.
+_COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
+_SHOWN = 5  # cases or runs that a sentence names
+
+Record = dict[str, Any]
+
+
+def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
+    """Sentences about a tidy frame and the table that stats makes of it."""
+    from .groups import GROUP, records, title
+
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for case in records(table):
+        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
+    runs = _runs(frame)
+    for key, cases in groups.items():
+        name = title(dict(zip(GROUP, key, strict=True)))
+        yield from (f"{name}: {text}" for text in _about_base(cases))
+        mine = [(case, runs[tuple(case[column] for column in CASE)]) for case in cases]
+        yield from (f"{name}: {text}" for text in _about_outliers(mine))
+        yield from (f"{name}: {text}" for text in _about_estimators(mine))
+        yield from (f"{name}: {text}" for text in _about_steadiness(mine))
+    yield from _about_intervals(table)
+
+
+def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
+    """By case, its valid runs: {"repeat": 1, metric: value, ...}; a log that is there twice is two
+    runs. The estimator of the table's own metric stands in "estimator"."""
+    from .groups import records
+
+    valid = frame[frame["valid"] & frame["value"].notna()]
+    number = valid.groupby(CASE, dropna=False, sort=False).ngroup()
+    firsts = records(valid.loc[~number.duplicated(), CASE])
+    by_case: list[list[Record]] = [[] for _ in firsts]
+    columns = (valid[name].tolist() for name in ("metric", "value", "repeat", "estimator"))
+    for case, metric, value, repeat, estimator in zip(number.tolist(), *columns, strict=True):
+        runs = by_case[case]
+        if metric == SAMPLES_PER_SECOND:
+            runs.append({"repeat": repeat, "estimator": estimator})
+        if runs:  # what else a run was measured for follows its speed
+            runs[-1][metric] = value
+    keys = (tuple(case.values()) for case in firsts)
+    return dict(zip(keys, by_case, strict=True))
+
+
+def _by_estimator(run: Record) -> dict[str, float]:
+    """The rates of a run that must agree."""
+    names = {name: f"{SAMPLES_PER_SECOND}_{name}" for name in _COMPARED}
+    names |= {run["estimator"]: SAMPLES_PER_SECOND}
+    return {name: run[names[name]] for name in _COMPARED if run.get(names[name])}
+
+
+def _about_base(cases: Sequence[Record]) -> Iterator[str]:
+    base = cases[0]["base_case"]
+    if base is None:
+        yield "no 1-device run, so there is no speed-up and no efficiency"
+    elif cases[0]["base_world_size"] > 1:
+        yield (
+            f"no 1-device run: speed-up and efficiency are relative to {base},"
+            f" {cases[0]['base_world_size']} devices"
+        )
+    few = [case for case in cases if case["base_case"] and case["repeats"] < FEW]
+    several = [case for case in few if case["repeats"] > 1 and _topology(case) != base]
+    if several:
+        yield (
+            f"the intervals of speed-up of {_listed(several)} are of less than {FEW} runs, and"
+            " cover less than 95 %"
+        )
+
+
+def _about_outliers(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+    far = [
+        f"{_topology(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
+        for case, runs in mine
+        for run, flagged in zip(runs, _flagged(runs), strict=True)
+        if flagged and _distance(run, case) > NOTEWORTHY
+    ]
+    if far:
+        yield f"far from the other repeats, and counted all the same: {_shortened(far)}"
+
+
+def _flagged(runs: Sequence[Record]) -> list[bool]:
+    return outliers([run[SAMPLES_PER_SECOND] for run in runs])
+
+
+def _distance(run: Record, case: Record) -> float:
+    middle = case[f"{SAMPLES_PER_SECOND}_median"]
+    return abs(run[SAMPLES_PER_SECOND] / middle - 1) if middle > 0 else 0.0
+
+
+def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+    early: list[str] = []
+    drifting: list[str] = []
+    for case, runs in mine:
+        for run in runs:
+            name = f"{_topology(case)} r{run['repeat']}"
+            if run.get("window_began_early"):
+                since = run.get("steady_from_step")
+                steady = "" if since is None else f", steady from step {since:.0f} on"
+                early.append(f"{name} ({run['window_head_shift']:+.1f} %{steady})")
+            elif run.get("window_drifts"):
+                drifting.append(f"{name} ({run['window_drift']:+.1f} %)")
+    if early:
+        yield (
+            "the measured window began too early, its first tenth differs from its second half:"
+            f" {_shortened(early)}"
+        )
+    if drifting:
+        yield f"the rate drifts within the measured window: {_shortened(drifting)}"
+
+
+def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+    found: list[tuple[float, Record, Record]] = []
+    number = 0
+    for case, runs in mine:
+        number += len(runs)
+        for run in runs:
+            values = _by_estimator(run).values()
+            if values and (apart := max(values) / min(values) - 1) > DISAGREEMENT:
+                found.append((apart, case, run))
+    if found:
+        apart, case, run = max(found, key=lambda entry: entry[0])
+        shown = ", ".join(f"{name} {value:g}" for name, value in _by_estimator(run).items())
+        yield (
+            f"the estimators of {len(found)} of {number} runs disagree by more than"
+            f" {100 * DISAGREEMENT:.0f} %, most in {_topology(case)} r{run['repeat']}, by"
+            f" {100 * apart:.1f} %: {shown}"
+        )
+
+
+def _about_intervals(table: pd.DataFrame) -> Iterator[str]:
+    """The interval of each number of runs, and what it covers."""
+    for repeats in sorted(set(table["repeats"]) - {1}):
+        rank, coverage = median_rank(int(repeats))
+        # 93.75, 50 of 50.00
+        share = f"{100 * coverage:.2f}".rstrip("0").rstrip(".")
+        if rank == 1:
+            yield f"the interval of {repeats} runs is their range and covers {share} %"
+        else:
+            yield (
+                f"the interval of {repeats} runs leaves out the {rank - 1} lowest and the"
+                f" {rank - 1} highest and covers {share} %"
+            )
+
+
+def _topology(case: Record) -> str:
+    return f"{case['nodes']}n{case['gpus_per_node']}g"
+
+
+def _listed(cases: Sequence[Record]) -> str:
+    return _shortened([_topology(case) for case in cases])
+
+
+def _shortened(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

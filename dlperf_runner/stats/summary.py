@@ -1,0 +1,160 @@
+"""Statistics of the frame: DataFrame in, DataFrame out. Knows the names of columns only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from ..core.frame import GPU_MEMORY
+from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Runs that differ in one of these are never pooled: they are different cases.
+CASE = [
+    "framework",
+    "framework_version",
+    "workload",
+    "model",
+    "source",
+    "precision",
+    "batch_size_per_device",
+    "nodes",
+    "gpus_per_node",
+    "world_size",
+    "accelerator",
+    "driver",
+    "stack",
+    "container",
+]
+# What a case shares with the base case that it is compared with.
+BASELINE = [name for name in CASE if name not in ("nodes", "gpus_per_node", "world_size")]
+DIGITS = 2  # as published: of averages, medians and speed-ups
+_SPREAD = ("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers")
+
+
+def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.DataFrame:
+    """One row per case with the statistics of a metric over its valid runs, sorted by case.
+
+    Columns: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
+    std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, gpu_memory_mib, base_case,
+    base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
+    scaling_efficiency_ci_{low, high}.
+
+    As published, median and mean are rounded to 2 digits, or to as many as the values have where
+    those are published with more, and speedup is the quotient of the rounded medians of this case
+    and its base case, rounded to 2 digits. The base case is the 1-device case with the same
+    BASELINE columns, or, where there is none, the smallest of several; alone, a case has none, and
+    what follows from it is NaN. scaling_efficiency is speedup * base_world_size / world_size.
+    ci_coverage is what the median's interval really covers (see intervals); std is that of the
+    sample (n - 1). Where n is 1 there is no spread and no interval: NaN. outliers is how many
+    values are flagged (and counted all the same), missing below 5. gpu_memory_mib is the largest
+    of the runs' peaks, NaN where none was measured.
+    """
+    valid = frame[frame["valid"] & frame["value"].notna()]
+    chosen = valid[valid["metric"] == metric]
+    groups = chosen.groupby(CASE, dropna=False, sort=False)
+    table = groups["value"].agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
+    values = [sorted(group.tolist()) for _, group in groups["value"]]
+    # Averages as the published scripts make them; NumPy and Python round alike at 2 digits.
+    for name in ("median", "mean"):
+        averages = zip(table[name].tolist(), values, strict=True)
+        table[name] = [round(average, digits(of)) for average, of in averages]
+    table = table.assign(**_spread(values))
+    statistics = ("median", "mean", "min", "max", "std", *_SPREAD)
+    table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
+    estimators = groups["estimator"].agg(lambda names: "+".join(sorted(set(names))))
+    table.insert(len(CASE), "estimator", estimators.to_numpy())
+    memory = valid[valid["metric"] == GPU_MEMORY].groupby(CASE, dropna=False, sort=False)["value"]
+    peaks = memory.max().rename("gpu_memory_mib").reset_index()
+    table = table.merge(peaks, on=CASE, how="left")  # missing values match each other
+    return _with_speedups(table, f"{metric}_median", values).sort_values(
+        [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
+    )
+
+
+def digits(values: Iterable[float]) -> int:
+    """Digits behind the point that an average of these keeps: as many as they have, at least 2."""
+    exponents = (Decimal(repr(float(value))).normalize().as_tuple().exponent for value in values)
+    return max([DIGITS, *(-number for number in exponents if isinstance(number, int))])
+
+
+def _spread(values: Sequence[Sequence[float]]) -> dict[str, pd.Series]:
+    """The columns of _SPREAD, a number for each sample."""
+    import pandas as pd
+
+    intervals = [median_interval(of) for of in values]
+    flagged = [sum(outliers(of)) if len(of) >= FEW else None for of in values]
+    columns = (
+        [interval.low for interval in intervals],
+        [interval.high for interval in intervals],
+        [interval.coverage for interval in intervals],
+        [cv(of) for of in values],
+        [mad(of) for of in values],
+    )
+    found = {
+        name: pd.Series(column, dtype="float64")
+        for name, column in zip(_SPREAD, columns, strict=False)
+    }
+    return found | {"outliers": pd.Series(flagged, dtype="Int64")}
+
+
+def _with_speedups(
+    table: pd.DataFrame, median: str, values: Sequence[Sequence[float]]
+) -> pd.DataFrame:
+    """The table with each case's base case and what follows from it."""
+    import pandas as pd
+
+    bases = _bases(table)
+    medians, sizes = table[median].tolist(), table["world_size"].tolist()
+    names = [f"{n}n{g}g" for n, g in zip(table["nodes"], table["gpus_per_node"], strict=True)]
+    speedups: list[float] = []
+    intervals: list[Interval] = []
+    for row, base in enumerate(bases):
+        if base is None or not medians[base] > 0:  # a median that rounds to 0 is no base
+            speedups.append(math.nan)
+            intervals.append(UNKNOWN)
+            continue
+        speedups.append(round(medians[row] / medians[base], DIGITS))
+        intervals.append(_speedup_interval(values, row, base))
+    base_sizes = [math.nan if base is None else sizes[base] for base in bases]
+    scale = pd.Series(base_sizes, dtype="float64", index=table.index) / table["world_size"]
+    merged = table.assign(
+        base_case=pd.Series(
+            [None if base is None else names[base] for base in bases], dtype=object
+        ),
+        base_world_size=pd.Series(
+            [None if base is None else sizes[base] for base in bases], dtype="Int64"
+        ),
+        speedup=pd.Series(speedups, dtype="float64"),
+        speedup_ci_low=pd.Series([interval.low for interval in intervals], dtype="float64"),
+        speedup_ci_high=pd.Series([interval.high for interval in intervals], dtype="float64"),
+    )
+    for name in ("", "_ci_low", "_ci_high"):
+        merged[f"scaling_efficiency{name}"] = merged[f"speedup{name}"] * scale
+    return merged
+
+
+def _speedup_interval(values: Sequence[Sequence[float]], row: int, base: int) -> Interval:
+    if row == base:  # the same sample, whose ratio to itself does not vary
+        return Interval(1.0, 1.0, math.nan) if len(values[row]) > 1 else UNKNOWN
+    return ratio_interval(values[row], values[base])
+
+
+def _bases(table: pd.DataFrame) -> list[int | None]:
+    """For each row the row of its base case."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    rows = table[BASELINE].astype(object).where(table[BASELINE].notna(), None)
+    for row, key in enumerate(rows.itertuples(index=False, name=None)):
+        groups.setdefault(key, []).append(row)
+    sizes = list(zip(table["world_size"], table["nodes"], strict=True))
+    found: list[int | None] = [None] * len(table)
+    for members in groups.values():
+        base = min(members, key=sizes.__getitem__)
+        if len(members) > 1 or sizes[base] == (1, 1):
+            for row in members:
+                found[row] = base
+    return found

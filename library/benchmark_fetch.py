@@ -1,0 +1,63 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+"""Return a part of a file that a benchmark has written, read as the user that runs the module."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: benchmark_fetch
+short_description: Return a part of a large file that a benchmark has written
+description:
+  - For files that M(benchmark_job) describes but does not return, because they are large.
+  - Reads regular files of the user that runs it only, never through a link, a FIFO or a device. Changes nothing.
+options:
+  path: {description: The file., type: path, required: true}
+  identity: {description: "The file that M(benchmark_job) described; another one under the same path is refused.", type: str, required: true}
+  offset: {description: First byte., type: int, required: true}
+  count: {description: Number of bytes., type: int, required: true}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Read the first MiB of a log
+  benchmark_fetch:
+    path: /opt/dlperf/runs/example/r1/train.log
+    identity: "2049:131075"
+    offset: 0
+    count: 1048576
+  register: part
+"""
+
+RETURN = r"""
+content: {description: "The bytes, compressed by zlib, in Base64.", type: str, returned: success}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.owned_file import OwnedFile, Refused
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "identity": {"type": "str", "required": True},
+            "offset": {"type": "int", "required": True},
+            "count": {"type": "int", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    path = module.params["path"]
+    try:
+        with OwnedFile(path) as source:
+            if source.identity != module.params["identity"]:
+                raise Refused("%s was replaced by another file while it was fetched" % path)
+            content = source.packed(module.params["offset"], module.params["count"])
+    except (Refused, IOError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, content=content)
+
+
+if __name__ == "__main__":
+    main()

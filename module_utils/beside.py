@@ -1,0 +1,185 @@
+# -*- coding: utf-8 -*-
+"""What else computes on the nodes of a run, and the leases of those on which nothing is launched, for benchmark_job."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from ansible.module_utils.gpu_memory import alone, signal_group
+from ansible.module_utils.node_lock import lease_path
+
+EVERY_S = 10
+SSH_S = 20
+LOST = 3
+ORDINARY_USERS = (1000, 65533)
+LEAST_CORES = 0.01
+# What another node is asked: to renew its lease, who asks, and its processes with their owners. GNU's touch takes the uptime.
+ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
+LIST = 'echo "$(id -u)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
+
+
+class Beside(object):
+    """Processes of others that compute while a command runs.
+
+    On this node they are all that this supervisor did not start; on others, where sshd starts the
+    run's own, those that were there before it and those of other ordinary users. `lock` is the
+    module's option; `hosts` are nodes of the run and `idle` those that are only kept, each by name
+    with an address for ssh. What an engine starts for the run is this user's and younger than it.
+    """
+
+    def __init__(self, params, environment):
+        self.lock, self.here = params["lock"], params["host"]
+        self.hosts = dict(params["hosts"])
+        self.others = dict(params["idle"], **self.hosts)
+        self.environment = environment
+        self.by_engine = bool(params["cleanup"])
+        self.began = self.looked = time.time()
+        self.renewed = dict((host, self.began) for host in self.hosts)
+        self.lost = ""
+        self.asked = {}
+        self.first = {}
+        self.seen = {}
+        self.look()
+        while self.asked and time.time() < self.began + SSH_S:
+            self.collect()
+            time.sleep(0.02)
+
+    def poll(self):
+        self.collect()
+        if time.time() >= self.looked + EVERY_S:
+            self.look()
+
+    def look(self):
+        self.looked = time.time()
+        uid = os.getuid()
+        table = processes(local())
+        own = descendants(table, os.getpid())
+        if self.by_engine and self.here in self.first:
+            own |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
+        self.take(self.here, table, lambda key, row: key[0] not in own)
+        for host, address in self.others.items():
+            if host not in self.asked:
+                self.ask(host, address)
+
+    def ask(self, host, address):
+        command = ASK.format(lease_path(self.lock["directory"], self.lock["token"])) if self.lock else ""
+        command += LIST if host in self.hosts else ""
+        argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, command or "true"]
+        # A file: a pipe that nobody empties would stop it.
+        output = tempfile.TemporaryFile()
+        try:
+            with open(os.devnull, "r+b") as nothing:
+                child = subprocess.Popen(
+                    argv, stdin=nothing, stdout=output, stderr=nothing, env=self.environment,
+                    preexec_fn=alone, close_fds=True,
+                )  # fmt: skip
+        except (IOError, OSError):
+            return
+        self.asked[host] = (child, output, time.time())
+
+    def collect(self):
+        now = time.time()
+        for host, (child, output, since) in list(self.asked.items()):
+            if child.poll() is None and now < since + SSH_S:
+                continue
+            if child.poll() is None:
+                signal_group(child.pid, signal.SIGKILL)
+                child.wait()
+            del self.asked[host]
+            if child.returncode == LOST and host in self.hosts:
+                self.lost = host
+            elif child.returncode == 0:
+                self.renewed[host] = now
+                output.seek(0)
+                lines = output.read().decode("utf-8", "replace").splitlines()
+                if host in self.hosts and lines and lines[0].isdigit():
+                    self.take_remote(host, int(lines[0]), processes(lines[1:]))
+            output.close()
+        if self.lock and not self.lost:
+            late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
+            self.lost = late[0] if late else ""
+
+    def take_remote(self, host, uid, table):
+        first = self.first.get(host, table)
+        self.take(host, table, lambda key, row: key in first or row[1] != uid)
+
+    def take(self, host, table, is_other):
+        """Keep what ordinary users' processes have used, from the first look at each to the last."""
+        self.first.setdefault(host, table)
+        for key, row in table.items():
+            if ORDINARY_USERS[0] <= row[1] <= ORDINARY_USERS[1] and is_other(key, row):
+                used = self.seen.setdefault((host,) + key, [row[3], row[3], row])
+                used[1] = row[3]
+
+    def result(self):
+        """The last look; processes that used a hundredth of a core or more, on average over the run."""
+        self.look()
+        while self.asked and time.time() < self.looked + SSH_S:
+            self.collect()
+            time.sleep(0.02)
+        ticks = os.sysconf("SC_CLK_TCK") * max(time.time() - self.began, 0.001)
+        found = []
+        for (host, pid, _), (begin, end, row) in sorted(self.seen.items(), key=lambda item: item[0]):
+            cores = round((end - begin) / float(ticks), 2)
+            if cores >= LEAST_CORES:
+                found.append({"host": host, "pid": pid, "uid": row[1], "command": row[0], "cores": cores})
+        return {"beside": found}
+
+
+def local():
+    """This node's processes, in the lines that `LIST` prints."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                yield "/proc/%s %d" % (name, os.stat("/proc/" + name).st_uid)
+                with open("/proc/%s/stat" % name, "rb") as handle:
+                    yield handle.read().decode("utf-8", "replace")
+            except (IOError, OSError):
+                continue  # it has ended
+
+
+def processes(lines):
+    """{(pid, start): (name, uid, parent, ticks)} of `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5))."""
+    owners, found = {}, {}
+    for line in lines:
+        if line.startswith("/proc/"):
+            name, _, uid = line.partition(" ")
+            owners[name[len("/proc/"):]] = uid.strip()  # fmt: skip
+            continue
+        head, _, rest = line.rpartition(")")
+        pid, _, name = head.partition(" (")
+        fields = rest.split()
+        try:
+            ticks = int(fields[11]) + int(fields[12])
+            found[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
+        except (IndexError, KeyError, ValueError):
+            continue  # it ended between the two lines, or its name has a line end
+    return found
+
+
+def descendants(table, root):
+    """The process and all that it started, by pid."""
+    parents = dict((pid, row[2]) for (pid, _), row in table.items())
+    found = {root}
+    grown = True
+    while grown:
+        more = set(pid for pid, parent in parents.items() if parent in found and pid not in found)
+        found |= more
+        grown = bool(more)
+    return found
+
+
+def adopt_orphans():
+    """Be the parent of what the command leaves behind (prctl(2), PR_SET_CHILD_SUBREAPER); where that cannot be, init is."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+    except (ImportError, AttributeError, OSError):
+        pass

@@ -1,0 +1,369 @@
+"""What an image of a node holds, and the archive that it is written to.
+
+The image is an allow-list: files that a package shipped and nobody has changed since (dpkg's own lists and
+checksums say so), folders that the caller names, and the few names below. Every other file of the node stays
+out, wherever it lies. Independently of that, only what everybody on the node may read is packed.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import contextlib
+import errno
+import glob
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import stat
+import struct
+import tarfile
+
+FORMAT = "2"
+TAG = "node"
+LABEL = "dlperf.contents"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+# Packaged, but of no use in a container.
+UNWANTED = (
+    "boot/", "lib/firmware/", "lib/modules/", "usr/lib/firmware/", "usr/lib/modules/", "usr/share/doc/", "usr/share/locale/",
+    "usr/share/man/", "usr/src/",
+)  # fmt: skip
+# Links into /usr where the distribution has merged it; dpkg's lists may still name what lies behind them by the short name.
+MERGED = ("bin", "lib", "lib32", "lib64", "libo32", "libx32", "sbin")
+CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----\n"
+# Accounts that every distribution has. A container's processes are root inside, and the benchmark user outside.
+WRITTEN = {
+    "etc/passwd": b"root:*:0:0:root:/root:/bin/sh\nnobody:*:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/group": b"root:*:0:\ntty:*:5:\nnogroup:*:65534:\n",
+    "etc/nsswitch.conf": b"passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
+}
+# In place of checksums: any content, or none because only a symbolic link is taken.
+ANY, LINK = "any", "link"
+# No such file, out of reach for the user, or a link where a file or folder was.
+ABSENT = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP)
+
+
+@contextlib.contextmanager
+def rights_of(user):
+    """The file access of an ordinary user, an entry of pwd, in place of root's: what the user may not read cannot get into the
+    archive, and a link that the user lays leads root nowhere."""
+    if os.geteuid() != 0 or user.pw_uid == 0:
+        yield
+        return
+    group, groups = os.getegid(), os.getgroups()
+    os.setgroups([])
+    os.setegid(user.pw_gid)
+    os.seteuid(user.pw_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
+def lines(path):
+    """Lines of a file as native strings; none where there is no file."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except (IOError, OSError) as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return []
+    return (data if str is bytes else os.fsdecode(data)).split("\n")
+
+
+def canonical(root, path):
+    """The name of a packaged path: relative, and in /usr where the distribution is merged."""
+    name = path.lstrip("/")
+    top = name.split("/", 1)[0]
+    if top in MERGED and top != name and os.path.islink(os.path.join(root, top)):
+        return "usr/" + name
+    return name
+
+
+def shipped(root):
+    """The checksums (MD5) of what packages shipped, by name; folders and links have none."""
+    info, named, sums = os.path.join(root, "var/lib/dpkg"), set(), {}
+    for path in glob.glob(os.path.join(info, "info", "*.list")):
+        named.update(line for line in lines(path) if line not in ("", "/."))
+    for path in glob.glob(os.path.join(info, "info", "*.md5sums")):
+        for line in lines(path):
+            sums.setdefault("/" + line[34:], set()).add(line[:32])
+    # Of configuration it is the package's own content that dpkg knows, so an edited file differs.
+    for line in lines(os.path.join(info, "status")):
+        found = re.match(r" (/.+?) ([0-9a-f]{32})(?: [a-z-]+)*$", line)
+        if found:
+            sums.setdefault(found.group(1), set()).add(found.group(2))
+    diverted = lines(os.path.join(info, "diversions"))
+    for original, moved in zip(diverted[::3], diverted[1::3]):
+        if original in named:
+            named.add(moved)
+            sums.setdefault(moved, set()).update(sums.get(original, ()))
+    found = {}
+    for path in named:
+        found.setdefault(canonical(root, path), set()).update(sums.get(path, ()))
+    return found
+
+
+def links(root):
+    """Names of what is taken where it is a symbolic link, which holds no content: the merged folders, the time zone, the
+    alternatives that were chosen, and the names by which OpenSSL finds certificates."""
+    found = list(MERGED) + ["etc/localtime"]
+    for path in glob.glob(os.path.join(root, "var/lib/dpkg/alternatives/*")):
+        # auto / link / slave / its link / ... / an empty line
+        text = lines(path)
+        text = text[1 : text.index("")] if "" in text else []
+        for name, link in zip([os.path.basename(path)] + text[1::2], text[::2]):
+            found += ["etc/alternatives/" + name, canonical(root, link)]
+    certificates = os.path.join(root, os.path.dirname(CERTIFICATES))
+    if os.path.isdir(certificates):
+        found += [os.path.join(os.path.dirname(CERTIFICATES), name) for name in os.listdir(certificates)]
+    return found
+
+
+def folder(root, top):
+    """Names of a folder and of everything below it that everybody may reach; no link is followed."""
+    pending = [top]
+    while pending:
+        name = pending.pop()
+        yield name
+        path = os.path.join(root, name)
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
+            pending += [os.path.join(name, entry) for entry in os.listdir(path)]
+
+
+def compiled(root, sources):
+    """Names of the compiled forms of packaged Python modules, each with its source and the source's checksums."""
+    for place in set(os.path.dirname(name) for name in sources if name.endswith(".py")):
+        cache = os.path.join(place, "__pycache__")
+        if os.path.isdir(os.path.join(root, cache)):
+            for entry in os.listdir(os.path.join(root, cache)):
+                source = os.path.join(place, entry.split(".")[0] + ".py")
+                if entry.endswith(".pyc") and sources.get(source):
+                    yield os.path.join(cache, entry), (source, sources[source])
+
+
+def allowed(root, folders):
+    """What may be packed, by name: checksums, a source and its checksums, ANY or LINK."""
+    packaged = shipped(root)
+    found = dict.fromkeys(links(root), LINK)
+    found.update(compiled(root, packaged))
+    found.update(packaged)
+    found["etc/ld.so.cache"] = ANY
+    for path in folders:
+        top = path.strip("/")
+        # A folder of a package has more in it than the package's.
+        if top in found or not os.path.isdir(os.path.join(root, top)):
+            continue
+        for name in folder(root, top):
+            found[name] = ANY
+    for name in list(found):
+        while os.path.dirname(name) and os.path.dirname(name) not in found:
+            name = os.path.dirname(name)
+            found[name] = set()
+    return dict((name, known) for name, known in found.items() if not name.startswith(UNWANTED))
+
+
+def is_reachable(root, name, seen):
+    """Whether all on the way to a name are folders that everybody may enter; `seen` keeps the answers."""
+    parent = os.path.dirname(name)
+    if not parent:
+        return True
+    if parent not in seen:
+        try:
+            mode = os.lstat(os.path.join(root, parent)).st_mode
+        except (IOError, OSError) as error:
+            if error.errno not in ABSENT:
+                raise
+            mode = 0
+        seen[parent] = stat.S_ISDIR(mode) and bool(mode & 0o1) and is_reachable(root, parent, seen)
+    return seen[parent]
+
+
+def pack(layer, root, name, known):
+    """Pack one name into a tar file if what is there may be taken; whether it was."""
+    path = os.path.join(root, name)
+    status = os.lstat(path)
+    member = tarfile.TarInfo(name)
+    if stat.S_ISLNK(status.st_mode):
+        member.type, member.linkname, member.mode = tarfile.SYMTYPE, os.readlink(path), 0o777
+        layer.addfile(member)
+    elif known is LINK:
+        return False
+    elif stat.S_ISDIR(status.st_mode):
+        member.type, member.mode = tarfile.DIRTYPE, mode_of(status)
+        layer.addfile(member)
+    elif known and stat.S_ISREG(status.st_mode):
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or not status.st_mode & stat.S_IROTH:
+                return False
+            if isinstance(known, tuple) and not is_compiled(stream, root, *known):
+                return False
+            if isinstance(known, set) and checksum(stream) not in known:
+                return False
+            stream.seek(0)
+            # Python compares the time of a source with the one in its compiled form.
+            member.size, member.mode, member.mtime = status.st_size, mode_of(status), int(status.st_mtime)
+            layer.addfile(member, stream)
+    else:
+        return False
+    return True
+
+
+def mode_of(status):
+    """The permissions, without the bits that lend the owner's or the group's rights."""
+    return stat.S_IMODE(status.st_mode) & 0o1777
+
+
+def is_compiled(stream, root, source, known):
+    """Whether the stream's header says that this source was compiled, as its package shipped it."""
+    header = stream.read(16)
+    with open(os.path.join(root, source), "rb") as text:
+        status = os.fstat(text.fileno())
+        facts = struct.pack("<LL", int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+        # Behind the magic number, and since Python 3.7 behind flags.
+        return facts in (header[4:12], header[8:16]) and checksum(text) in known
+
+
+def checksum(stream):
+    digest = hashlib.md5()
+    for block in iter(lambda: stream.read(1 << 20), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def written(root):
+    """Contents of the files that are made for the image, by name. Of the bundle of certificates, nothing but certificates."""
+    found = dict(WRITTEN)
+    try:
+        with open(os.path.join(root, CERTIFICATES), "rb") as stream:
+            found[CERTIFICATES] = b"".join(re.findall(CERTIFICATE, stream.read()))
+    except (IOError, OSError) as error:
+        if error.errno not in ABSENT:
+            raise
+    return found
+
+
+def write_layer(stream, root, folders):
+    """Write what may be packed as a tar file; gives the names in it."""
+    names, contents, seen, packed = allowed(root, folders), written(root), {}, set(WRITTEN)
+    layer = tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT)
+    for name in sorted(set(names) | set(contents)):
+        if name in contents:
+            member = tarfile.TarInfo(name)
+            member.size = len(contents[name])
+            layer.addfile(member, io.BytesIO(contents[name]))
+        elif is_reachable(root, name, seen):
+            try:
+                if pack(layer, root, name, names[name]):
+                    packed.add(name)
+            except (IOError, OSError) as error:
+                if error.errno not in ABSENT:
+                    raise
+    layer.close()
+    return packed
+
+
+class Hashed(object):
+    """A stream for tarfile that knows size and digest of what went through it."""
+
+    def __init__(self, stream):
+        self.stream, self.size, self.digest = stream, 0, hashlib.sha256()
+
+    def write(self, data):
+        self.stream.write(data)
+        self.size += len(data)
+        self.digest.update(data)
+
+    def tell(self):
+        return self.size
+
+
+class Archive(object):
+    """An archive as `docker save` writes it: a layer, the image's configuration, and their names. The file is new and its maker's."""
+
+    def __init__(self, path):
+        self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
+
+    def add(self, name, data):
+        self.stream.write(self.header(name, len(data)) + data)
+        self.pad(len(data))
+
+    def add_layer(self, root, folders):
+        """A layer whose size and digest are known at its end only; gives both, and the names in it."""
+        start, layer = self.stream.tell(), Hashed(self.stream)
+        self.stream.write(b"\0" * tarfile.BLOCKSIZE)
+        packed = write_layer(layer, root, folders)
+        self.pad(layer.size)
+        end = self.stream.tell()
+        self.stream.seek(start)
+        self.stream.write(self.header("layer.tar", layer.size))
+        self.stream.seek(end)
+        return layer.size, "sha256:" + layer.digest.hexdigest(), packed
+
+    def header(self, name, size):
+        member = tarfile.TarInfo(name)
+        member.size = size
+        return member.tobuf(tarfile.GNU_FORMAT)
+
+    def pad(self, size):
+        self.stream.write(b"\0" * (-size % tarfile.BLOCKSIZE))
+
+    def close(self):
+        self.stream.write(b"\0" * tarfile.BLOCKSIZE * 2)
+        self.stream.close()
+
+
+def compact(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")
+
+
+def contents(environment, folders, root="/"):
+    """A digest of what makes the image: packages of the node, distributions of the environment, names of further folders."""
+    digest = hashlib.sha256(compact([FORMAT, folders]))
+    with open(os.path.join(root, "var/lib/dpkg/status"), "rb") as stream:
+        wanted = (b"Package:", b"Version:", b"Status:")
+        digest.update(b"".join(line for line in stream if line.startswith(wanted)))
+    pattern = os.path.join(root, environment.lstrip("/"), "lib", "python*", "site-packages", "*.dist-info", "RECORD")
+    for path in sorted(glob.glob(pattern)):
+        digest.update(path.encode("utf-8"))
+        with open(path, "rb") as stream:
+            digest.update(hashlib.sha256(stream.read()).digest())
+    return digest.hexdigest()
+
+
+def write(path, name, label, folders, needed=(), root="/"):
+    """Write an image of the packages and of these folders; gives the size of its layer. `needed` are programs that it must have."""
+    archive = Archive(path)
+    size, layer, packed = archive.add_layer(root, folders)
+    for program in needed:
+        real = os.path.realpath(os.path.join(root, program.lstrip("/")))
+        if os.path.relpath(real, os.path.realpath(root)) not in packed:
+            raise RuntimeError(
+                "%s would not be in it: expected a file of a package, as the package shipped it, or one in %s, readable by everybody; "
+                "found %s" % (program, ", ".join(folders), real)
+            )
+    config = {
+        "architecture": MACHINES.get(platform.machine(), platform.machine()),
+        "os": "linux",
+        "created": "1970-01-01T00:00:00Z",
+        "config": {"Env": ["PATH=" + PATH, "LANG=C.UTF-8"], "Labels": {LABEL: label}},
+        "rootfs": {"type": "layers", "diff_ids": [layer]},
+        "history": [{"created": "1970-01-01T00:00:00Z", "created_by": "the packages of a node and an environment"}],
+    }
+    data = compact(config)
+    file_name = hashlib.sha256(data).hexdigest() + ".json"
+    archive.add(file_name, data)
+    document = [{"Config": file_name, "RepoTags": ["%s:%s" % (name, TAG)], "Layers": ["layer.tar"]}]
+    archive.add("manifest.json", compact(document))
+    archive.close()
+    return size

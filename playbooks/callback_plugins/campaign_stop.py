@@ -1,0 +1,100 @@
+"""Let a signal end bench.yml in order: the run under way is ended and recorded, the nodes are given
+back, and no further run begins. A second signal ends it at once.
+
+The file that DLPERF_STOP names says so to all processes of this playbook. dlperf_runner, where it
+drives this, is told the process by DLPERF_PID_FILE; when it dies, it counts as a TERM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: campaign_stop
+type: aggregate
+short_description: Let a signal end bench.yml in order
+"""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG = 1
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "campaign_stop"
+    holds = gives_back = False
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        if Path(playbook._file_name).name != "bench.yml":
+            return
+        self.process = os.getpid()
+        self.stop = Path(constants.DEFAULT_LOCAL_TMP) / "stop"
+        os.environ["DLPERF_STOP"] = str(self.stop)
+        # One that is ignored (nohup, a job of a shell) stays so.
+        self.before = {
+            number: signal.signal(number, self.on_signal)
+            for number in SIGNALS
+            if signal.getsignal(number) != signal.SIG_IGN
+        }
+        runner = int(os.environ.get("DLPERF_RUNNER_PID") or 0)
+        if runner:
+            die_with_parent()
+            Path(os.environ["DLPERF_PID_FILE"]).write_text(str(self.process))
+            if os.getppid() != runner:  # it was gone before
+                os.kill(self.process, signal.SIGTERM)
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002
+        """Only while the nodes are this campaign's there is something to put in order."""
+        if self.gives_back:
+            self.holds = self.gives_back = False
+        if task.action == "node_lock":
+            self.gives_back = task.args["state"] == "absent"
+            self.holds = task.args["state"] != "free"
+
+    def on_signal(self, number: int, _: FrameType | None) -> None:
+        if os.getpid() != self.process:
+            return  # a worker, which looks for the file
+        if number == signal.SIGHUP or os.getppid() != int(
+            os.environ.get("DLPERF_RUNNER_PID") or os.getppid()
+        ):
+            drop_terminal()
+        if self.holds and not self.stop.exists():
+            self.stop.touch()
+            with suppress(OSError):
+                os.write(2, b"\nEnding the run under way; another signal ends all at once.\n")
+            return
+        signal.signal(number, self.before[number])
+        os.kill(self.process, number)
+
+
+def die_with_parent() -> None:
+    """Linux's prctl(2); elsewhere nothing, and the nodes' leases are what is left."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    except (AttributeError, OSError):
+        return
+
+
+def drop_terminal() -> None:
+    """Writing to a terminal that is gone is an error, and would end the playbook."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        if os.isatty(descriptor) or not is_writable(descriptor):
+            os.dup2(nothing, descriptor)
+
+
+def is_writable(descriptor: int) -> bool:
+    try:
+        os.write(descriptor, b"\n")
+    except OSError:
+        return False
+    return True

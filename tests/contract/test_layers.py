@@ -1,0 +1,90 @@
+"""The packages of `dlperf_runner` stand in layers: each imports only those above it in this list.
+
+The list is the way of the data. A package that is not named here, a circle, or an import of a
+later layer fails.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "dlperf_runner"
+LAYERS = (
+    "core",
+    "logs",
+    "launchers",
+    "catalog",
+    "plan",
+    "campaign",
+    "measure",
+    "results",
+    "stats",
+    "compare",
+    "history",
+    "doctor",
+    "report",
+    "bundle",
+    "commands",
+    "cli",
+)
+# Programs that run on nodes; they know nothing of the package around them.
+APART = ("workloads",)
+# The package's own files: its version, and the way in.
+FILES = ("__init__.py", "__main__.py")
+
+
+def modules() -> list[Path]:
+    return [path for layer in LAYERS for path in sorted((PACKAGE / layer).rglob("*.py"))]
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name, below dlperf_runner, of all that a module imports, lazily or not."""
+    inside = ["dlperf_runner", *path.relative_to(PACKAGE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = inside[: len(inside) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name.startswith("dlperf_runner."):
+                yield node.lineno, name.removeprefix("dlperf_runner.")
+
+
+def test_every_file_is_in_a_layer() -> None:
+    entries = {p.name for p in PACKAGE.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    assert entries == {*LAYERS, *APART}
+    assert {path.name for path in PACKAGE.glob("*.py")} == set(FILES)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_stands_above_it(path: Path) -> None:
+    own = LAYERS.index(path.relative_to(PACKAGE).parts[0])
+    later = [
+        f"{path.name}:{line}: {name}"
+        for line, name in imported(path)
+        if (layer := name.split(".")[0]) in LAYERS and LAYERS.index(layer) > own
+    ]
+    assert not later
+
+
+def test_no_circle_within_a_layer() -> None:
+    files = {".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in modules()}
+    names = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    arrows: dict[str, set[str]] = {}
+    for name, path in names.items():
+        targets = (target for _, target in imported(path))
+        found = {t if t in names else t.rpartition(".")[0] for t in targets}
+        # A package's own face may be imported by what it gathers, and gathers by name.
+        arrows[name] = {t for t in found if t in names and t != name and not name.startswith(t)}
+    while free := {name for name, targets in arrows.items() if not targets & arrows.keys()}:
+        for name in free:
+            del arrows[name]
+    assert not arrows, f"a circle among {sorted(arrows)}"

@@ -1,0 +1,163 @@
+"""The package away from the clone: built, installed into a new environment, and used there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from make_logs import published, published_tree
+
+ROOT = Path(__file__).parents[2]
+REPORT = "mxnet-resnet50v1b.md"
+NEWER = [f"python3.{minor}" for minor in (12, 13, 14)]
+UV = Path(sys.executable).with_name("uv")
+TOO_OLD = "python3.10"
+
+
+def run(
+    argv: Sequence[object],
+    cwd: Path,
+    status: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a command in an environment that knows nothing of the clone; what it printed."""
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "ANSIBLE", "DLPERF"))
+    }
+    done = subprocess.run(
+        [str(part) for part in argv],
+        cwd=cwd,
+        env={**clean, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == status, done.stdout
+    return done.stdout
+
+
+def interpreter(name: str) -> str:
+    """The path of an interpreter that really starts; the test is skipped where there is none."""
+    path = shutil.which(name)
+    started = path and subprocess.run(
+        [path, "-c", "import sys, ensurepip; print(sys.executable)"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not started or started.returncode != 0:
+        pytest.skip(f"there is no {name} here")
+    return started.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel, built from the sdist, as `pip install` of a published one does."""
+    out = tmp_path_factory.mktemp("dist")
+    run([UV, "build", "--quiet", "--out-dir", out, ROOT], ROOT)
+    assert len(list(out.glob("dlperf_runner-*"))) == 2
+    return out
+
+
+def installed(python: str, built: Path, where: Path) -> Path:
+    """The folder of programs of a new environment with the wheel."""
+    (wheel,) = built.glob("*.whl")
+    run([python, "-m", "venv", where], where.parent)
+    pip = [where / "bin/python", "-m", "pip", "install", "--quiet", "--no-compile"]
+    run([*pip, wheel], where.parent)
+    return where / "bin"
+
+
+def use(programs: Path, away: Path) -> None:
+    """What somebody does who has logs and no cluster."""
+    published_tree(away / "logs", REPORT)
+    assert "dlperf_runner" in run([programs / "dlperf", "--version"], away)
+    # Of fp16 the report has no single runs.
+    rows = [r for r in published("published") if (r["source"], r["precision"]) == (REPORT, "fp32")]
+    table = run([programs / "dlperf", "summarize", "logs"], away)
+    assert rows
+    speeds = [f"{float(row['samples_per_second']):.2f}" for row in rows]
+    assert [speed for speed in speeds if f" {speed} " not in table] == []
+    assert "mxnet-resnet50v1b" in run([programs / "python", "-m", "dlperf_runner", "list"], away)
+    run([programs / "dlperf", "report", "logs", "--output-dir", "report"], away)
+    assert (away / "report/report.html").stat().st_size > 10_000
+    run([programs / "dlperf", "compare", "logs"], away)
+
+
+@pytest.fixture(scope="module")
+def analysis(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with what analysis needs, and no Ansible."""
+    return installed(sys.executable, built, tmp_path_factory.mktemp("analysis") / "venv")
+
+
+def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_path: Path) -> None:
+    use(analysis, tmp_path)
+    freeze = run([analysis / "python", "-m", "pip", "freeze"], tmp_path)
+    assert not re.search("ansible", freeze)
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "doctor", "provision", "bench", "lab"])
+def test_what_drives_machines_asks_for_the_extra(
+    analysis: Path, tmp_path: Path, command: str
+) -> None:
+    out = run([analysis / "dlperf", command], tmp_path, 2, {"DLPERF_HOME": str(tmp_path / "home")})
+    assert "pip install 'dlperf_runner[cluster]'" in out
+    assert "Traceback" not in out
+
+
+def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
+    words = "dlperf plan --model arc"
+    for shell, asked in {
+        "bash": {"COMP_WORDS": words, "COMP_CWORD": "3"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": words},
+        "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }.items():
+        environment = {"_DLPERF_COMPLETE": f"complete_{shell}", **asked}
+        assert "arcface" in run([analysis / "dlperf"], tmp_path, 0, environment), shell
+
+
+def test_a_cluster_is_driven_without_a_clone(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    programs = tmp_path / "venv/bin"
+    run([UV, "venv", "--quiet", "--python", sys.executable, programs.parent], tmp_path)
+    install = [UV, "pip", "install", "--quiet", "--python", programs / "python"]
+    run([*install, f"dlperf_runner[cluster] @ {wheel.as_uri()}"], tmp_path)
+    environment = {"DLPERF_HOME": str(tmp_path / "home")}
+    away = tmp_path / "away"
+    away.mkdir()
+    run([programs / "dlperf", "init"], away, 0, environment)
+    plan = [programs / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
+    assert "mpirun" in run([*plan, "--nodes", "4"], away, 0, environment)
+    for command in ("provision", "bench", "decommission"):
+        argv = [programs / "dlperf", command, "-i", "inventory", "--syntax-check"]
+        assert "playbook: " in run(argv, away, 0, environment)
+    assert (tmp_path / "home/roles/lab").is_dir()
+    # Nothing is unpacked a second time, and nothing is written beside the user's own files.
+    stamp = (tmp_path / "home/.unpacked").stat().st_mtime_ns
+    run([*plan, "--nodes", "4"], away, 0, environment)
+    assert (tmp_path / "home/.unpacked").stat().st_mtime_ns == stamp
+    assert {path.name for path in away.iterdir()} == {"inventory"}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", NEWER)
+def test_newer_pythons(built: Path, tmp_path: Path, name: str) -> None:
+    use(installed(interpreter(name), built, tmp_path / "venv"), tmp_path)
+
+
+def test_an_older_python_is_told_what_is_needed(built: Path, tmp_path: Path) -> None:
+    python = interpreter(TOO_OLD)
+    (wheel,) = built.glob("*.whl")
+    run([python, "-m", "venv", tmp_path / "venv"], tmp_path)
+    argv = [tmp_path / "venv/bin/python", "-m", "pip", "install", "--no-deps", wheel]
+    assert ">=3.11" in run(argv, tmp_path, 1)
+    assert "needs Python 3.11" in run([python, "-m", "dlperf_runner"], ROOT, 1)

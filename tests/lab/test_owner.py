@@ -1,0 +1,284 @@
+"""A campaign has an owner and its nodes: signals end it in order, and no other one runs beside it.
+
+Seconds are bounds, stated in docs/campaigns.md, for machines that are not overloaded.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab_under_test import PROJECT, Lab
+
+pytestmark = pytest.mark.lab
+
+NODES = ("node1", "node2")
+END_S = 45  # from the signal to no process of the campaign anywhere
+LONG = {"iterations": 30, "warmup": 2, "repeats": 1}
+LOCK = "/run/dlperf/lock"
+
+
+@pytest.fixture(scope="module")
+def nodes(lab: Lab) -> Lab:
+    lab.play("provision.yml")
+    return lab
+
+
+def hear_signals() -> None:
+    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def started(lab: Lab, *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """A command of the project, under way; ended at the test's end, whatever happens there."""
+    process = subprocess.Popen(
+        argv, cwd=PROJECT, env=lab.environment, text=True, start_new_session=True,
+        preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+def runner(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "dlperf_runner", *map(str, arguments)]
+
+
+def training(lab: Lab, node: str) -> list[str]:
+    """Command lines of the benchmarks' user on a node, without those that only look at them."""
+    told = lab.said(node, "ps -u dlperf -o pid=,args= || true")
+    return [line for line in told.splitlines() if "AnsiballZ" not in line and "sshd" not in line]
+
+
+def playbooks(directory: Path) -> list[int]:
+    """ansible-playbook processes of a campaign, workers too."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (entry / "cmdline").read_bytes()
+            if b"ansible-playbook" in line and str(directory).encode() in line:
+                found.append(int(entry.name))
+    return found
+
+
+def until(what: str, seconds: float, check: Any) -> float:
+    began = time.monotonic()
+    while not check():
+        assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.5)
+    return time.monotonic() - began
+
+
+def wait_for_training(lab: Lab, directory: Path, process: subprocess.Popen[str]) -> None:
+    """Until the run under way has printed a step, on both nodes."""
+
+    def trains() -> bool:
+        assert process.poll() is None, process.communicate()
+        logs = directory.glob("runs/*/*/progress.json")
+        return any("Speed" in log.read_text() for log in logs)
+
+    until("the run trains", 240, trains)
+    assert all(training(lab, node) for node in NODES)
+
+
+def outcomes(directory: Path) -> dict[str, Any]:
+    runs = [json.loads(path.read_text()) for path in directory.glob("runs/*/*/run.json")]
+    return {run["id"]: run["outcome"] for run in runs}
+
+
+def check_nothing_is_left(lab: Lab, directory: Path, seconds: float) -> None:
+    def all_gone() -> bool:
+        return not playbooks(directory) and not any(training(lab, node) for node in NODES)
+
+    until("no process of the campaign anywhere", seconds, all_gone)
+
+
+def check_resumes(lab: Lab, directory: Path, *more: str) -> None:
+    """To exactly the planned runs, each done once and valid."""
+    planned = [run["id"] for run in json.loads((directory / "plan.json").read_text())["runs"]]
+    done = lab.command(*runner("run", "--resume", directory, *more))
+    assert done.returncode == 0, done.stdout
+    found = outcomes(directory)
+    assert sorted(found) == sorted(planned)
+    assert {outcome["status"] for outcome in found.values()} == {"done"}
+    assert all("controller" not in outcome for outcome in found.values())
+
+
+def arguments_of_run(directory: Path, **more: object) -> list[str]:
+    chosen = {"model": "resnet50v1b", "nodes": 2, "gpus-per-node": 1, "campaign": directory}
+    return [f"--{k}={v}" for k, v in (chosen | LONG | more).items()]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
+def test_signal_ends_the_runner_its_playbook_and_the_ranks(
+    nodes: Lab, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    directory = tmp_path / "campaign"
+    with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
+        wait_for_training(nodes, directory, process)
+        process.send_signal(number)
+        text, _ = process.communicate(timeout=END_S)
+    assert process.returncode == status, text
+    assert f"stopped by {number.name}; resume with: " in text
+    assert f"dlperf_runner run --resume {directory}" in text
+    check_nothing_is_left(nodes, directory, 5)
+    assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
+    told = nodes.command(*runner("status", directory))
+    assert told.returncode == 1
+    assert "failed: node1: stopped, because its campaign was" in told.stdout
+    if number == signal.SIGTERM:
+        check_resumes(nodes, directory)
+
+
+def test_playbook_notices_that_its_runner_was_killed(nodes: Lab, tmp_path: Path) -> None:
+    directory = tmp_path / "campaign"
+    with started(nodes, *runner("run", *arguments_of_run(directory))) as process:
+        wait_for_training(nodes, directory, process)
+        process.kill()
+        process.wait()
+    check_nothing_is_left(nodes, directory, END_S)
+    assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
+    told = nodes.command(*runner("status", directory))
+    assert "failed: node1: stopped, because its campaign was" in told.stdout
+    check_resumes(nodes, directory)
+
+
+def playbook(directory: Path, **more: object) -> list[str]:
+    chosen = {"model": "resnet50v1b", "nodes": 2, "gpus_per_node": 1, "campaign": directory}
+    pairs = (chosen | LONG | more).items()
+    return ["ansible-playbook", "bench.yml", *(x for k, v in pairs for x in ("-e", f"{k}={v}"))]
+
+
+def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> None:
+    directory = tmp_path / "campaign"
+    with started(nodes, *playbook(directory)) as process:
+        wait_for_training(nodes, directory, process)
+        process.send_signal(signal.SIGTERM)
+        text, _ = process.communicate(timeout=END_S)
+    assert process.returncode == 2, text
+    assert "A signal ended the campaign" in text
+    assert f"-e resume={directory}" in text
+    check_nothing_is_left(nodes, directory, 5)
+    assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
+
+
+def test_lock_of_a_killed_playbook_is_taken_over_when_its_lease_has_run_out(
+    nodes: Lab, tmp_path: Path
+) -> None:
+    """Until then the next one waits; the nodes end what ran, and `status` knows it was cut off."""
+    directory = tmp_path / "campaign"
+    lease = {"benchmark_run_lease_s": 20}
+    with started(nodes, *playbook(directory, **lease)) as process:
+        wait_for_training(nodes, directory, process)
+        for pid in playbooks(directory):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+    told = nodes.command(*runner("status", directory))
+    assert "cut off: its controller ended" in told.stdout
+    refused = nodes.command(*runner("run", "--resume", directory))
+    assert refused.returncode == 2
+    assert f"held by campaign {directory}" in refused.stdout
+    check_resumes(nodes, directory, "--wait", "5m")
+
+
+def test_second_campaign_is_refused_or_waits(nodes: Lab, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    with started(nodes, *runner("run", *arguments_of_run(first, iterations=200))) as one:
+        wait_for_training(nodes, first, one)
+        refused = nodes.command(*runner("run", *arguments_of_run(second)))
+        assert refused.returncode == 2, refused.stdout
+        user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True)
+        host = subprocess.run(["hostname"], capture_output=True, text=True, check=True)
+        who = f"campaign {first} of {user.stdout.strip()} on {host.stdout.strip()} since 20"
+        assert f"is held by {who}" in refused.stdout
+        assert "--wait 30m" in refused.stdout
+        assert {o["status"] for o in outcomes(second).values()} == {"planned"}
+        other = nodes.command(*runner("run", *arguments_of_run(third, wait="20m")))
+        assert one.poll() is not None
+        one.communicate()
+    assert other.returncode == 0, other.stdout
+    assert one.returncode == 0
+    ended = max(outcome["ended"] for outcome in outcomes(first).values())
+    begun = min(outcome["started"] for outcome in outcomes(third).values())
+    assert ended < begun
+    for directory in (first, third):
+        assert all("beside" not in o or sum_of(o) < 0.2 for o in outcomes(directory).values())
+        assert not invalid(directory)
+
+
+def sum_of(outcome: dict[str, Any]) -> float:
+    return sum(process["cores"] for process in outcome.get("beside", ()))
+
+
+def invalid(directory: Path) -> list[str]:
+    with (directory / "measurements.csv").open() as table:
+        return [row["why_invalid"] for row in csv.DictReader(table) if row["valid"] == "False"]
+
+
+def test_campaigns_on_other_nodes_run_side_by_side(nodes: Lab, tmp_path: Path) -> None:
+    """The lab's nodes share processors, so only who holds what is looked at here."""
+    directories = [tmp_path / node for node in NODES]
+    commands = [
+        [*runner("run", *arguments_of_run(directory, nodes=1, iterations=20)), f"--limit={node}"]
+        for node, directory in zip(NODES, directories, strict=True)
+    ]
+    with started(nodes, *commands[0]) as one, started(nodes, *commands[1]) as two:
+        until("both train", 300, lambda: all(training(nodes, node) for node in NODES))
+        assert [process.communicate(timeout=600) and process.returncode for process in (one, two)] \
+            == [0, 0]  # fmt: skip
+
+
+def test_run_that_ran_beside_another_is_invalid(nodes: Lab, tmp_path: Path) -> None:
+    """Somebody who takes no lock: the benchmarks' own user, by hand, on the node that mpirun goes
+    to, and another user on the first."""
+    directory = tmp_path / "campaign"
+    burn = "nohup setsid timeout 300 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!"
+    nodes.said("node1", "id burner >/dev/null 2>&1 || useradd --create-home burner")
+    nodes.said("node1", f'su burner -c "{burn}"')
+    nodes.said("node2", f'su dlperf -c "{burn}"')
+    try:
+        done = nodes.command(*runner("run", *arguments_of_run(directory, iterations=12)))
+    finally:
+        nodes.ssh("node1", "pkill -u burner; true")
+        nodes.ssh("node2", "pkill -u dlperf -f 'while :'; true")
+        nodes.ssh("node1", "sleep 1; userdel --remove burner")
+    assert "ran beside it" in done.stdout, done.stdout
+    (why,) = set(invalid(directory))
+    assert "node1: sh of user" in why
+    assert "node2: sh of user" in why
+    (outcome,) = outcomes(directory).values()
+    assert outcome["status"] == "done"
+    with (directory / "summary.csv").open() as table:
+        assert len(table.readlines()) == 1  # no case is left
+
+
+def test_campaign_whose_lock_was_taken_away_stops(nodes: Lab, tmp_path: Path) -> None:
+    """On the node on which nothing is launched: its supervisor is on the other one."""
+    directory = tmp_path / "campaign"
+    with started(nodes, *runner("run", *arguments_of_run(directory, iterations=400))) as process:
+        wait_for_training(nodes, directory, process)
+        nodes.said("node2", "rm /run/dlperf/lock /run/dlperf/lease.*")
+        text, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, text
+    assert "another campaign took one of its nodes" in str(outcomes(directory))
+    shutil.rmtree(directory)

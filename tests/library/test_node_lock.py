@@ -1,0 +1,145 @@
+"""node_lock, executed as a module on this machine: who gets a node, who loses it, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins import LIBRARY, ansible_standin, interpreter
+
+
+def call(directory: Path, token: str, python: str = sys.executable, **options: Any) -> Any:
+    """One call, with a stand-in for Ansible's own part."""
+    ansible = directory.with_name("ansible-standin")
+    arguments = {
+        "directory": str(directory),
+        "token": token,
+        "campaign": f"results/{token}",
+        "owner": "alice",
+        "host": "head",
+    } | options
+    finished = subprocess.run(
+        [python, str(LIBRARY / "node_lock.py")],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        env={"PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the node's lock will be; not made yet, as after a boot."""
+    ansible_standin(tmp_path / "ansible-standin")
+    return tmp_path / "lock"
+
+
+def leases(place: Path) -> list[str]:
+    return sorted(path.name for path in place.glob("lease.*"))
+
+
+def grow_old(place: Path, token: str, seconds: float) -> None:
+    lease = place / f"lease.{token}"
+    then = lease.stat().st_mtime - seconds
+    os.utime(lease, (then, then))
+
+
+def test_second_campaign_is_told_who_has_the_node(place: Path) -> None:
+    assert call(place, "a") == {"changed": True, "held": True, "holder": ""}
+    assert call(place, "a") == {"changed": False, "held": True, "holder": ""}
+    refused = call(place, "b", owner="bob")
+    assert (refused["changed"], refused["held"]) == (False, False)
+    assert refused["holder"].startswith("campaign results/a of alice on head since 20")
+    assert call(place, "b", state="absent")["changed"] is False  # it is not theirs to give
+    assert leases(place) == ["lease.a"]
+    assert call(place, "a", state="absent") == {"changed": True, "held": False, "holder": ""}
+    assert leases(place) == []
+    assert call(place, "b")["held"]
+
+
+def test_one_of_many_that_come_at_once_gets_it(place: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: call(place, f"t{n}"), range(8)))
+    winners = [f"lease.t{n}" for n, result in enumerate(results) if result["held"]]
+    assert len(winners) == 1
+    assert leases(place) == winners
+
+
+def test_lock_of_a_dead_holder_is_taken_over_and_he_finds_his_lease_gone(place: Path) -> None:
+    call(place, "a", lease_s=30)
+    grow_old(place, "a", 20)
+    assert not call(place, "b")["held"]
+    grow_old(place, "a", 15)
+    assert call(place, "b")["held"]
+    assert leases(place) == ["lease.b"]
+    # He was only asleep: he is refused, and cannot give away what is not his.
+    assert "results/b" in call(place, "a")["holder"]
+    call(place, "a", state="absent")
+    assert leases(place) == ["lease.b"]
+
+
+@pytest.mark.parametrize("damage", ["another boot", "no JSON", "a lease of the future", "no lease"])
+def test_stale_file_keeps_nobody_out(place: Path, damage: str) -> None:
+    call(place, "a")
+    lock = place / "lock"
+    if damage == "another boot":
+        lock.write_text(json.dumps(json.loads(lock.read_text()) | {"boot_id": "another"}))
+    elif damage == "no JSON":
+        lock.write_text("{")
+    elif damage == "a lease of the future":
+        grow_old(place, "a", -1e6)
+    else:
+        (place / "lease.a").unlink()
+    assert call(place, "b")["held"]
+
+
+def test_waiting_ends_when_the_node_is_given_back(place: Path) -> None:
+    call(place, "a")
+    began = time.monotonic()
+    assert "results/a" in call(place, "b", state="free", wait_s=1)["holder"]
+    assert time.monotonic() - began < 10
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(call, place, "b", state="free", wait_s=50)
+        time.sleep(1)
+        assert not waiting.done()
+        call(place, "a", state="absent")
+        assert waiting.result(20) == {"changed": False, "held": False, "holder": ""}
+    assert leases(place) == []  # to wait is not to take
+
+
+def test_check_mode_says_and_takes_nothing(place: Path) -> None:
+    assert call(place, "a", _ansible_check_mode=True)["changed"]
+    assert not place.exists()
+
+
+def test_everybody_can_read_the_lock_and_nobody_else_can_keep_it(place: Path) -> None:
+    """The module's umask is root's, which may be narrow."""
+    before = os.umask(0o077)
+    try:
+        call(place, "a")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()}
+    assert place.stat().st_mode & 0o777 == 0o755
+    assert (modes["lock"], modes["mutex"]) == (0o644, 0o600)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6"])
+def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    assert call(place, "a", python=python)["held"]
+    assert not call(place, "b", python=python)["held"]
+    assert call(place, "a", python=python, state="absent")["changed"]

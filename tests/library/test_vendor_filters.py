@@ -1,0 +1,95 @@
+"""The filters by which roles read their release tables and find vendors' repositories."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
+import vendor as rules
+
+PROJECT = Path(__file__).parents[2]
+
+
+def releases(role: str, name: str = "releases") -> dict[str, Any]:
+    variables = yaml.safe_load((PROJECT / f"roles/{role}/vars/main.yml").read_text())
+    found: dict[str, Any] = variables[f"__{role}_{name}"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "system", "said"),
+    [
+        (
+            "9.9",
+            "ubuntu18.04",
+            "NCCL 9.9 is not known (nccl.version); known is 2.29.7, 2.15.5 or 2.7.3",
+        ),
+        (
+            "2.7.3",
+            "ubuntu22.04",
+            "NCCL 2.7.3 is not for Ubuntu 22.04 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
+            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.15.5 (nccl.version)",
+        ),
+        (
+            "2.29.7",
+            "ubuntu20.04",
+            "NCCL 2.29.7 is not for Ubuntu 20.04 (built for CUDA 12.9): it is for Debian 12, Ubuntu"
+            " 22.04 or Ubuntu 24.04; for Ubuntu 20.04, the nearest that is: NCCL 2.15.5"
+            " (nccl.version)",
+        ),
+        (
+            "2.7.3",
+            "centos7",
+            "NCCL 2.7.3 is not for centos 7 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
+            " Ubuntu 18.04; for centos 7, none that is known here is (nccl.version)",
+        ),
+        ("2.7.3", "ubuntu18.04", ""),
+    ],
+)
+def test_a_refusal_says_the_reason_and_the_nearest_that_works(
+    version: str, system: str, said: str
+) -> None:
+    assert rules.refusal(releases("nccl"), version, system, "NCCL", "nccl.version") == said
+
+
+def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
+    entry = {"version": "12.9.1", "minimum_driver": "525.60"}
+    assert "needs driver 525.60 or newer, and the stack has 440.33.01" in rules.too_old(
+        entry, "440.33.01", "driver.version"
+    )
+    assert rules.too_old(entry, "580.105.08", "driver.version") == ""
+    assert rules.too_old(entry, "", "driver.version") == ""
+
+
+@pytest.mark.parametrize(
+    ("mirror", "address"),
+    [
+        (None, "https://vendor.example/a/b.run"),
+        ("", "https://vendor.example/a/b.run"),
+        ("http://10.0.0.1:8010/vendor/", "http://10.0.0.1:8010/vendor/vendor.example/a/b.run"),
+        ("/srv/mirror/vendor", "file:/srv/mirror/vendor/vendor.example/a/b.run"),
+    ],
+)
+def test_every_address_is_found_behind_the_mirror(mirror: str | None, address: str) -> None:
+    assert rules.address("https://vendor.example/a/b.run", mirror) == address
+
+
+def test_keys_of_a_mirror_that_signs_anew_are_the_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+    repositories = {
+        "r": {
+            "url": "https://v.example/{system}/",
+            "key": {"url": "https://v.example/k", "fingerprints": ["A" * 40], "sha256": "0" * 64},
+        }
+    }
+    monkeypatch.setattr(rules, "repositories", lambda: repositories)
+    own = rules.repository("r", "ubuntu18.04", None, {})
+    assert own["uri"] == "https://v.example/ubuntu1804/"
+    assert own["key_sha256"] == "0" * 64
+    sites = rules.repository("r", "ubuntu18.04", None, {"r": ["B" * 40]})
+    assert sites["fingerprints"] == ["B" * 40]
+    assert "key_sha256" not in sites

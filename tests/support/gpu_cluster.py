@@ -1,0 +1,64 @@
+"""GPU nodes under test: lab, vendors' mirror, and plays with what an inventory would say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpu_standins import Vendors
+from lab_under_test import Lab
+from node_state import node_state
+
+from dlperf_runner.catalog.suites import SYSTEMS
+
+NAMES = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}
+
+
+def claim(lab: Lab, node: str, suite: str) -> None:
+    """Let the node say in /etc/os-release that it is another system; it stays a Debian 12."""
+    name, version = re.fullmatch(r"([a-z]+)(.*)", SYSTEMS[suite]).groups()  # type: ignore[union-attr]
+    said = {"NAME": NAMES[name], "ID": name, "VERSION_ID": version, "VERSION_CODENAME": suite}
+    edits = [f"s|^{key}=.*|{key}={json.dumps(text)}|" for key, text in said.items()]
+    lab.said(node, f"sed -i '{'; '.join(edits)}' /etc/os-release")
+
+
+class Cluster:
+    """`variables` hold for all nodes; what `inventory` says, where it is written, for some."""
+
+    def __init__(
+        self, lab: Lab, vendors: Vendors, scratch: Path, variables: Mapping[str, Any]
+    ) -> None:
+        self.lab, self.vendors, self.scratch = lab, vendors, scratch
+        self.variables = scratch / "variables.json"
+        self.variables.write_text(json.dumps(variables))
+        self.inventory = scratch / "inventory.json"
+
+    def play(self, book: str, *options: str, **changed: object) -> tuple[int, str]:
+        argv = [book, "-e", f"@{self.variables}", "-e", json.dumps(changed), *options]
+        if self.inventory.exists():
+            argv += ["-i", "inventory/lab", "-i", str(self.inventory)]
+        done = self.lab.command("ansible-playbook", *argv)
+        # As one line each: messages are wrapped.
+        return done.returncode, re.sub(r"\s+", " ", done.stdout)
+
+    def state(self, node: str) -> list[str]:
+        return node_state(self.lab, node)
+
+    def versions(self, node: str, names: Iterable[str]) -> dict[str, str]:
+        """Of those that are installed; dpkg also knows names that others only conflict with."""
+        query = r"dpkg-query -W -f '${Package} ${Version} ${Status}\n' " + " ".join(names)
+        lines = (line.split(" ") for line in self.lab.ssh(node, query).stdout.splitlines())
+        return {line[0]: line[1] for line in lines if line[-1] == "installed"}
+
+    def fingerprints(self, node: str, repository: str) -> list[str]:
+        """Of the keys in the repository's keyring on the node, as gpg says them."""
+        ring = self.scratch / "ring.gpg"
+        content = self.lab.said(node, f"base64 /etc/apt/keyrings/dlperf-{repository}.gpg")
+        ring.write_bytes(subprocess.check_output(["base64", "-d"], input=content.encode()))
+        shown = ["gpg", "--homedir", self.scratch, "--with-colons", "--show-keys", ring]
+        listing = subprocess.check_output(shown, text=True, stderr=subprocess.DEVNULL)
+        return re.findall(r"^fpr:+(\w{40}):", listing, re.MULTILINE)

@@ -1,0 +1,379 @@
+"""Stand-ins of what the GPU roles install, by the repository that they come from.
+
+Names, versions and dependencies are the vendors', as far as they are known; of each package there
+is a newer version too, the trap that a pin must keep apt from. The content is a few bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from standin_repository import Standin, flat_repository, suite_repository
+
+from dlperf_runner.catalog.suites import SYSTEMS
+
+LIBRARY = "/usr/lib/x86_64-linux-gnu"
+CUDA = "vendor/developer.download.nvidia.com/compute/cuda/repos"
+LEARNING = "vendor/developer.download.nvidia.com/compute/machine-learning"
+# What it is told is kept, but of standard input only the sum.
+DOCKER = """#!/bin/sh
+log=/var/log/standin-docker.log
+echo "argv: $*" >> $log
+case "$1 $2" in
+  "login "*) echo "stdin: $(sha256sum)" >> $log; echo Login Succeeded ;;
+  "image inspect") grep -q "^argv: pull $5$" $log ;;
+  "info "*) tr -d ' \n' < /etc/docker/daemon.json ;;
+esac
+"""
+DRIVER = "#!/bin/sh\necho stand-in\n"
+
+
+def one(name: str, version: str, depends: str = "", **more: Any) -> Standin:
+    return Standin(name, version, depends, **more)
+
+
+def driver_440_of_16_04(version: str) -> list[Standin]:
+    """Its driver is one package, with the newest of which cuda-drivers would be content."""
+    exact = f"{version}-0ubuntu1"
+    parts = ("libcuda1-440", "nvidia-440-dev", "nvidia-opencl-icd-440")
+    tools = ("nvidia-modprobe", "nvidia-settings")
+    wants = ", ".join(f"{name} (>= {version})" for name in ("nvidia-440", *parts, *tools))
+    return [
+        one("cuda-drivers", f"{version}-1", wants),
+        one("nvidia-440", exact),
+        *(one(part, exact, f"nvidia-440 (>= {version})") for part in parts),
+        one("nvidia-modprobe", exact),
+        one("nvidia-settings", exact, f"libxnvctrl0 (>= {version})"),
+        one("libxnvctrl0", exact),
+    ]
+
+
+def driver_440(version: str) -> list[Standin]:
+    """cuda-drivers asks for a driver that is new enough; the driver for its own parts exactly."""
+    exact = f"{version}-0ubuntu1"
+    parts = ("libnvidia-compute-440", "libnvidia-gl-440", "nvidia-dkms-440", "nvidia-utils-440")
+    return [
+        one("cuda-drivers", f"{version}-1", f"nvidia-driver-440 (>= {version}), nvidia-modprobe"),
+        one("nvidia-driver-440", exact, ", ".join(f"{part} (= {exact})" for part in parts)),
+        *(one(part, exact) for part in parts),
+        one("nvidia-modprobe", exact),
+        # Of which the distribution has another one, that hwloc's plugins bring.
+        one("libxnvctrl0", exact),
+    ]
+
+
+def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
+    """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
+    exact = f"{version}-0ubuntu1"
+    parts = (
+        f"libnvidia-compute-{branch}",
+        f"nvidia-dkms-{branch}{modules}",
+        f"nvidia-utils-{branch}",
+    )
+    return [
+        one(
+            f"nvidia-driver-{branch}{modules}",
+            exact,
+            ", ".join(f"{part} (= {exact})" for part in parts) + ", nvidia-modprobe",
+            conflicts="nvidia-driver-440",
+        ),
+        *(one(part, exact) for part in parts),
+        one("nvidia-modprobe", exact),
+    ]
+
+
+def driver_580_of_debian(version: str) -> list[Standin]:
+    """Without a branch in their names: apt would take the newest branch."""
+    exact = f"{version}-1"
+    kernel = ("firmware-nvidia-gsp", "nvidia-kernel-support")
+    programs = ("libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "nvidia-persistenced")
+    return [
+        one(
+            "nvidia-kernel-open-dkms",
+            exact,
+            f"firmware-nvidia-gsp (= {exact}), nvidia-kernel-support (>= {version})",
+        ),
+        one("nvidia-driver-cuda", exact, ", ".join(f"{name} (>= {version})" for name in programs)),
+        *(one(name, exact) for name in (*kernel, *programs)),
+    ]
+
+
+def cuda(
+    series: str, version: str, compiler: str, blas: Iterable[Standin], parts: str
+) -> list[Standin]:
+    """The toolkit is a name for its parts, which have versions of their own."""
+    dashed = series.replace(".", "-")
+    nvcc = f"/usr/local/cuda-{series}/bin/nvcc"
+    wants = f"cuda-nvcc-{dashed} (>= {compiler.split('-')[0]}), {parts}"
+    program = {"files": {nvcc: DRIVER}, "executables": frozenset({nvcc})}
+    return [
+        one(f"cuda-toolkit-{dashed}", version, wants),
+        one(f"cuda-nvcc-{dashed}", compiler, **program),
+        *blas,
+    ]
+
+
+def cublas(version: str) -> list[Standin]:
+    return [one("libcublas10", version), one("libcublas-dev", version, "libcublas10")]
+
+
+def cublas_of(dashed: str, version: str) -> list[Standin]:
+    return [one(f"libcublas-{dashed}", version), one(f"libcublas-dev-{dashed}", version)]
+
+
+def cudnn(major: int, version: str) -> list[Standin]:
+    """As it was called until cuDNN 9."""
+    name = f"libcudnn{major}"
+    library = {f"{LIBRARY}/libcudnn.so.{major}": version}
+    return [
+        one(name, version, files=library),
+        one(f"{name}-dev", version, f"{name} (= {version})"),
+    ]
+
+
+cudnn_7 = partial(cudnn, 7)
+
+
+def cudnn_9(version: str) -> list[Standin]:
+    library = {f"{LIBRARY}/libcudnn.so.9": version}
+    headers = "libcudnn9-headers-cuda-12"
+    return [
+        one("libcudnn9-cuda-12", version, files=library),
+        one(headers, version),
+        one("libcudnn9-dev-cuda-12", version, f"libcudnn9-cuda-12 (= {version}), {headers}"),
+    ]
+
+
+def nccl(version: str) -> list[Standin]:
+    return [
+        one("libnccl2", version, files={f"{LIBRARY}/libnccl.so.2": version}),
+        one("libnccl-dev", version, f"libnccl2 (= {version})"),
+    ]
+
+
+def docker(version: str, containerd: str) -> list[Standin]:
+    program = "/usr/bin/docker"
+    executables = frozenset({program})
+    return [
+        one("docker-ce", version, "containerd.io, docker-ce-cli"),
+        one("docker-ce-cli", version, files={program: DOCKER}, executables=executables),
+        one("containerd.io", containerd),
+    ]
+
+
+def toolkit(version: str) -> list[Standin]:
+    program = "/usr/bin/nvidia-ctk"
+    base = f"nvidia-container-toolkit-base (= {version})"
+    return [
+        one(
+            "nvidia-container-toolkit", version, f"{base}, libnvidia-container-tools (>= {version})"
+        ),
+        one(
+            "nvidia-container-toolkit-base",
+            version,
+            files={program: DRIVER},
+            executables=frozenset({program}),
+        ),
+        one("libnvidia-container-tools", version, f"libnvidia-container1 (>= {version})"),
+        one("libnvidia-container1", version),
+    ]
+
+
+@dataclass(frozen=True)
+class Vendors:
+    """A mirror folder with the vendors' repositories, and what an inventory has to say of it."""
+
+    mirror: Path
+    variables: dict[str, Any]
+    # NCCL's archives, by suite.
+    archives: dict[str, Path]
+
+    def archive_of(self, suite: str) -> dict[str, str]:
+        """What the inventory has to say of a suite's nodes: each has another archive, or none."""
+        if suite not in self.archives:
+            return {}
+        archive = self.archives[suite].read_bytes()
+        return {"nccl_archive_sha256": hashlib.sha256(archive).hexdigest()}
+
+
+# The generations, by the suites that have them: the driver's packages are others in each.
+Driver = Callable[[str], list[Standin]]
+CUDA_10: Mapping[str, Driver] = {"xenial": driver_440_of_16_04, "bionic": driver_440}
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One whose repositories are NVIDIA's for CUDA, Docker's, and that of all toolkits."""
+
+    drivers: Mapping[str, Driver]
+    packages: Callable[[Driver], list[Standin]]
+    docker: str
+
+
+def cuda_11_packages(driver: Driver) -> list[Standin]:
+    """There is no newer 11.8: that trap is made up. Those of cuDNN and NCCL are for CUDA 12."""
+    return [
+        *driver("535.183.01"),
+        *driver("535.230.02"),
+        *cuda("11.8", "11.8.0-1", "11.8.89-1", cublas_of("11-8", "11.11.3.6-1"), "libcublas-11-8"),
+        *cuda("11.8", "11.8.1-1", "11.8.99-1", cublas_of("11-8", "11.11.4.1-1"), "libcublas-11-8"),
+        *cudnn(8, "8.9.6.50-1+cuda11.8"),
+        *cudnn(8, "8.9.7.29-1+cuda12.2"),
+        *nccl("2.15.5-1+cuda11.8"),
+        *nccl("2.18.3-1+cuda12.2"),
+    ]
+
+
+def cuda_12_packages(driver: Driver) -> list[Standin]:
+    return [
+        *driver("580.105.08"),
+        *driver("580.178.04"),
+        *cuda("12.9", "12.9.1-1", "12.9.86-1", cublas_of("12-9", "12.9.1.4-1"), "libcublas-12-9"),
+        *cuda("12.9", "12.9.2-1", "12.9.92-1", cublas_of("12-9", "12.9.2.10-1"), "libcublas-12-9"),
+        *cudnn_9("9.10.2.21-1"),
+        *cudnn_9("9.15.0.57-1"),
+        *nccl("2.29.7-1+cuda12.9"),
+        *nccl("2.30.0-1+cuda13.0"),
+    ]
+
+
+DRIVER_535 = partial(driver_of_branch, "535", "")
+DRIVER_580 = partial(driver_of_branch, "580", "-open")
+CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_packages, "28.1.1")
+CUDA_12 = Generation(
+    {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},
+    cuda_12_packages,
+    "28.2.2",
+)
+
+
+def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
+    keys: dict[str, str] = {}
+    archives = {}
+    for suite in suites:
+        of_suite = [each for each in (CUDA_11, CUDA_12) if suite in each.drivers]
+        if suite in CUDA_10:
+            keys |= cuda_10_repositories(mirror, scratch, suite)
+            archives[suite], keys["nccl-2.7.3"] = nccl_archive(mirror, scratch, suite)
+        elif of_suite:
+            keys |= repositories(mirror, scratch, suite, of_suite)
+        else:
+            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10, _11 or _12")
+    variables = {
+        "dlperf_mirror": "http://10.11.0.1:8010",
+        "dlperf_vendor_keys": {name: [key] for name, key in keys.items()},
+        # Nothing asks for these but what is refused without them.
+        "infiniband_archive_sha256": "0" * 64,
+        "infiniband_peer_memory_archive": "/nowhere/nv_peer_mem.tar.gz",
+        "infiniband_peer_memory_sha256": "0" * 64,
+        "dlperf_frameworks": [],
+        "dlperf_lock_timeout": 2,
+    }
+    return Vendors(mirror, variables, archives)
+
+
+def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, str]:
+    system = SYSTEMS[suite]
+    driver = CUDA_10[suite]
+    folder = f"{system.replace('.', '')}/x86_64"
+    toolkits = [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")]
+    return {
+        "nvidia-cuda": flat_repository(
+            mirror / CUDA / folder,
+            [
+                *driver("440.33.01"),
+                *driver("440.118.02"),
+                *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
+                *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+            ],
+            scratch / "cuda-key",
+            "3bf863cc.pub",
+        ),
+        "nvidia-machine-learning": flat_repository(
+            mirror / LEARNING / "repos" / folder,
+            [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")],
+            scratch / "learning-key",
+            "7fa2af80.pub",
+        ),
+        "nvidia-container-legacy": toolkits_repository(mirror, scratch, system, toolkits),
+        "docker": suite_repository(
+            mirror / "vendor/download.docker.com/linux/ubuntu",
+            suite,
+            "stable",
+            [
+                *docker(f"5:20.10.7~3-0~ubuntu-{suite}", "1.4.6-1"),
+                *docker(f"5:24.0.2-1~{dotted(system)}~{suite}", "9.9.9-1"),
+            ],
+            scratch / "docker-key",
+            "gpg",
+        ),
+    }
+
+
+def repositories(
+    mirror: Path, scratch: Path, suite: str, generations: Sequence[Generation]
+) -> dict[str, str]:
+    """A suite's repositories hold all generations that it can have, as the vendors' do."""
+    system = SYSTEMS[suite]
+    toolkits = [*toolkit("1.18.2-1"), *toolkit("1.98.2-1")]
+    build = f"{dotted(system)}~{suite}"
+    engines = docker(f"5:29.0.0-1~{build}", "9.9.9-1")
+    for each in generations:
+        engines += docker(f"5:{each.docker}-1~{build}", "1.7.27-1")
+    return {
+        "nvidia-cuda": flat_repository(
+            mirror / CUDA / system.replace(".", "") / "x86_64",
+            [made for each in generations for made in each.packages(each.drivers[suite])],
+            scratch / "cuda-key",
+            "3bf863cc.pub",
+        ),
+        "nvidia-container": toolkits_repository(mirror, scratch, "deb", toolkits),
+        "docker": suite_repository(
+            mirror / "vendor/download.docker.com/linux" / dotted(system).partition(".")[0],
+            suite,
+            "stable",
+            # Both generations have the same containerd.
+            {made.filename: made for made in engines}.values(),
+            scratch / "docker-key",
+            "gpg",
+        ),
+    }
+
+
+def dotted(system: str) -> str:
+    """ubuntu18.04 as Docker's versions have it: ubuntu.18.04."""
+    return re.sub(r"(?<=[a-z])(?=\d)", ".", system)
+
+
+def toolkits_repository(
+    mirror: Path, scratch: Path, folder: str, packages: Iterable[Standin]
+) -> str:
+    """Those for one system or for all lie beside each other, under one key."""
+    above = mirror / "vendor/nvidia.github.io/libnvidia-container"
+    where = above / "stable" / folder / "amd64"
+    fingerprint = flat_repository(where, packages, scratch / "container-key", "gpgkey")
+    shutil.copy(where / "gpgkey", above / "gpgkey")
+    return fingerprint
+
+
+def nccl_archive(mirror: Path, scratch: Path, suite: str) -> tuple[Path, str]:
+    """NVIDIA's local repository: a package that holds a repository."""
+    system = SYSTEMS[suite].replace(".", "")
+    local = scratch / f"nccl-repo-{system}"
+    packages = [*nccl("2.7.3-1+cuda10.2"), *nccl("2.8.4-1+cuda10.2")]
+    fingerprint = flat_repository(local, packages, scratch / "learning-key", "7fa2af80.pub")
+    content = {
+        f"/var/nccl-repo-2.7.3-ga-cuda10.2/{path.name}": path.read_bytes()
+        for path in local.iterdir()
+    }
+    name = f"nccl-repo-{system}-2.7.3-ga-cuda10.2"
+    folder = mirror / LEARNING / "nccl/secure/v2.7/prod"
+    made = Standin(name, "1-1", files=content).build(folder)
+    return made.rename(folder / f"{name}_1-1_amd64.deb"), fingerprint

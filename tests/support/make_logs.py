@@ -1,0 +1,225 @@
+"""Logs made for tests: whose runs have given speeds, and campaigns around them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+from dlperf_runner.commands.summarize import Known
+from dlperf_runner.measure.estimators import Rule
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"
+SHARED_LOGS = ROOT.parent / "shared" / "data" / "logs"
+
+RULES = {
+    "mxnet-resnet50v1b.md": Rule(estimator="mean_of_rates", total_steps=120, warmup_steps=20),
+    "mxnet-insightface-arcface.md": Rule(
+        estimator="mean_of_rates",
+        total_steps=120,
+        warmup_steps=20,
+        log_every=20,
+        rates_are_per="node",
+        round_rates_to=1,
+    ),
+    # The program prints the line of batch 150 before it stops.
+    "paddle-plsc-arcface.md": Rule(
+        estimator="mean_of_rates", total_steps=150, warmup_steps=50, surplus_steps=1
+    ),
+}
+ONEFLOW = Rule(
+    estimator="mean_of_rates", total_steps=200, warmup_steps=20, log_every=20, round_value_to=3
+)
+TENSORFLOW = Rule(
+    estimator="mean_of_rates",
+    total_steps=500,
+    warmup_steps=200,
+    log_every=10,
+    drop_first_values=5,
+    final_value_from_world_size=32,
+)
+
+RESNET = Known(
+    workload="mxnet-resnet50v1b",
+    framework="mxnet",
+    model="resnet50v1b",
+    short_name="rn50",
+    log_format="gluoncv_horovod",
+    rule=RULES["mxnet-resnet50v1b.md"],
+)
+ARCFACE = Known(
+    workload="mxnet-arcface",
+    framework="mxnet",
+    model="arcface-r100",
+    short_name="r100",
+    log_format="mxnet_speedometer",
+    rule=RULES["mxnet-insightface-arcface.md"],
+)
+PLSC = Known(
+    workload="paddle-arcface",
+    framework="paddle",
+    model="arcface-r50",
+    short_name="r50",
+    log_format="plsc",
+    rule=RULES["paddle-plsc-arcface.md"],
+)
+NGC = Known(
+    workload="tensorflow-resnet50v1.5",
+    framework="tensorflow",
+    model="resnet50v1.5",
+    short_name="rn50",
+    log_format="dllogger",
+    rule=TENSORFLOW,
+)
+KNOWN = (RESNET, ARCFACE, PLSC, NGC)
+
+
+def published(name: str) -> list[dict[str, str]]:
+    with (PUBLISHED / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def gluoncv(
+    speed: float,
+    *,
+    batch: int | None = 128,
+    world: int | None = None,
+    dtype: str = "float32",
+    steps: int = 120,
+    warmup: int = 20,
+) -> list[str]:
+    """A log of GluonCV. The rates vary, their mean inside the window is `speed`; those of the
+    warm-up and of the epoch are far off, so that counting one of them is noticed."""
+    lines = ["INFO:root:ResNetV1b("]
+    if batch is not None:
+        lines.append(f"INFO:root:Namespace(batch_size={batch}, dtype='{dtype}', log_interval=1)")
+    if world is not None:
+        lines.append(f"INFO:root:world_size={world}")
+    for step in range(1, steps + 1):
+        rate = 7.5 if step <= warmup else speed + (0.25 if step % 2 else -0.25)
+        lines.append(f"INFO:root:Epoch[0] Batch[{step}] Loss[{8 - step / 100:.3f}]")
+        lines.append(f"INFO:root:Epoch[0] Rank[0] Batch[{step}]\taccuracy=0.000000\tlr=0.000000")
+        lines.append(f"INFO:root:Epoch[0] Batch[{step}]\tSpeed: {rate:.2f} samples/sec")
+    return [*lines, "INFO:root:Epoch[0]\tSpeed: 3.00 samples/sec"]
+
+
+def speedometer(speed: float) -> list[str]:
+    """A log of ArcFace, whose rates become five of one digit, 0.2 apart, with the mean `speed`."""
+    tenths = round(speed * 50)  # the sum of the five
+    rates = [tenths // 5 + delta for delta in (-2, 2, 0, 0, 0)]
+    rates[2] += tenths % 5
+    lines = ["INFO:root:Epoch[0] Batch [0-20]\tSpeed: 12.34 samples/sec\tacc=0.0\tlossvalue=41.5"]
+    for number, rate in enumerate(rates, start=1):
+        # 0.02 and 0.04 vanish in the rounding to one digit.
+        printed = rate / 10 + 0.02 * (number % 3)
+        batches = f"{20 * number}-{20 * number + 20}"
+        lines.append(f"INFO:root:Epoch[0] Batch [{batches}]\tSpeed: {printed:.2f} samples/sec")
+    return lines
+
+
+def plsc(speed: float) -> list[str]:
+    return [
+        f"INFO 2021-03-12 10:{n // 60:02d}:{n % 60:02d},250 entry.py:1029] "
+        f"Pass:0 batch:{n} lr:0.00039063 loss:40.5 "
+        f"qps:{1.5 if not 50 <= n < 150 else speed + (0.25 if n % 2 else -0.25):.2f}"
+        for n in range(151)
+    ]
+
+
+def oneflow(speed: float, *, times: bool = False) -> list[str]:
+    """A log of OneFlow: the first of ten rates is far off, the mean of the others is `speed`."""
+    deltas = (0.25, -0.25) * 4 + (0.0,)
+    rates = [7.5, *(speed + delta for delta in deltas)]
+    return [
+        f"train: epoch 0, iter {20 * n}, loss: {7 - n / 10:.6f}, top_1: 0.000000, top_k: 0.000000,"
+        f" samples/s: {rate:.3f}" + (f" {1597050000 + 7 * n}.123456" if times else "")
+        for n, rate in enumerate(rates, start=1)
+    ]
+
+
+def dllogger(
+    speed: float, devices: int, *, amp: bool, final: float, batch: int = 256, tag: str = ""
+) -> list[str]:
+    """A log of DLLogger: five rates that are far off, then `speed`; `final` is the program's own
+    mean."""
+    stamp = f"{tag}DLL 2022-06-14 15:40:21.026182 -"
+    return [
+        f"{stamp} PARAMETER batch_size : {batch}  num_iter : 500  iter_unit : batch"
+        f"  warmup_steps : 200  display_every : 10  amp : {amp} ",
+        f"{tag}Num GPUs {devices}",
+        *(
+            f"{stamp} (0, {n}) total_ips : {1.0 if n < 250 else speed} "
+            for n in range(200, 500, 10)
+        ),
+        f"{stamp} () train_throughput : {final} images/s",
+    ]
+
+
+MAKE = {
+    "mxnet-resnet50v1b.md": gluoncv,
+    "mxnet-insightface-arcface.md": speedometer,
+    "paddle-plsc-arcface.md": plsc,
+    "oneflow-resnet50v1.5.md": oneflow,
+}
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def published_tree(directory: Path, source: str) -> None:
+    """The tree of one published report, with its runs' speeds."""
+    for run in published("published_runs"):
+        if run["source"] == source:
+            path = directory / run["log_path"]
+            write(path, MAKE[source](float(run["samples_per_second"])))
+
+
+def campaign_run(
+    campaign: Path, topology: str, repeat: int, lines: list[str] | None, **changes: object
+) -> Path:
+    """One run of a campaign: run.json, and its log where there are lines; returns its folder."""
+    nodes, devices = (int(number) for number in topology.rstrip("g").split("n"))
+    case = f"mxnet-resnet50v1b-builtin_fp32_b128_{topology}"
+    document = {
+        "id": f"{case}/r{repeat}",
+        "case": case,
+        "repeat": repeat,
+        "workload": "mxnet-resnet50v1b",
+        "framework": "mxnet",
+        "model": "resnet50v1b",
+        "source": "builtin",
+        "precision": "fp32",
+        "batch_size_per_device": 128,
+        "nodes": nodes,
+        "gpus_per_node": devices,
+        "world_size": nodes * devices,
+        "total_steps": 120,
+        "warmup_steps": 20,
+        "stack": "cpu",
+        "accelerator": "cpu",
+        "environment": "mxnet",
+        "log_format": "gluoncv_horovod",
+        "log_name": f"rn50_b128_fp32_{repeat}.log",
+        "timeout_s": 60,
+        "hosts": ["node1"],
+        "parameters": {},
+        "commands": [],
+        "outcome": {
+            "status": "done",
+            "exit_status": 0,
+            "message": None,
+            "hosts": {"node1": {"hostname": "node1"}},
+            "versions": {"mxnet": "1.9.1", "numpy": "1.23.5"},
+        },
+        **changes,
+    }
+    folder = campaign / "runs" / case / f"r{repeat}"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps(document, indent=2), encoding="utf-8")
+    if lines is not None:
+        write(folder / str(document["log_name"]), lines)
+    return folder

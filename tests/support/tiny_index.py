@@ -1,0 +1,44 @@
+"""Wheels of a few bytes, in a folder that is pip's only index."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dlperf_runner.bundle.folder.files import digest
+
+
+def wheel(
+    folder: Path, name: str, version: str, tag: str = "cp311-cp311-manylinux_2_28_x86_64"
+) -> str:
+    """Make one; a line of a lock that names it."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }
+    record = "".join(
+        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(t.encode()).digest()).decode()},"
+        f"{len(t)}\n"
+        for path, t in files.items()
+    )
+    path = folder / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for entry, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(zipfile.ZipInfo(entry, (2020, 1, 1, 0, 0, 0)), text)
+    return f"{name}=={version} --hash=sha256:{digest(path)}\n"
+
+
+def only_this_index(patch: pytest.MonkeyPatch, index: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        patch.delenv(name)
+    patch.setenv("PIP_CONFIG_FILE", os.devnull)
+    patch.setenv("PIP_NO_INDEX", "1")
+    patch.setenv("PIP_FIND_LINKS", str(index))
+    patch.setenv("PIP_NO_CACHE_DIR", "1")

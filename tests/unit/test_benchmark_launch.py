@@ -1,0 +1,130 @@
+"""What the controller believes of a node's answer: nothing that it has not checked."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PLUGIN = Path(__file__).parents[2] / "roles/benchmark_run/action_plugins/benchmark_launch.py"
+spec = importlib.util.spec_from_file_location("benchmark_launch_plugin", PLUGIN)
+assert spec and spec.loader
+plugin = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(plugin)
+
+JOB = {
+    "directory": "/opt/r1",
+    "log": "train.log",
+    "log_limit_mib": 1,
+    "telemetry_limit_mib": 1,
+    "sample_hosts": {"node1": "", "../x\n": "node2"},
+}
+
+
+def packed(data: bytes) -> str:
+    return base64.b64encode(zlib.compress(data)).decode()
+
+
+def described(data: bytes, **changes: Any) -> dict[str, Any]:
+    content = {"identity": "1:2", "content": packed(data)}
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **content, **changes}
+
+
+def no_part(**which: Any) -> object:
+    raise AssertionError(which)
+
+
+def fetched(tmp_path: Path, files: object) -> dict[str, Any]:
+    found: dict[str, Any] = plugin.fetched(files, JOB, tmp_path / "r1" / "rn50.log", no_part)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "r1"
+    path.mkdir()
+    return path
+
+
+def test_files_get_the_names_that_the_controller_knows(tmp_path: Path, run: Path) -> None:
+    names = ["telemetry-node1.csv", "xid-.._x_.csv"]
+    forged = ["../owned", "run.json", "telemetry-node9.csv", "a\nb.csv", "telemetry-../x\n.csv"]
+    files = {name: described(b"x") for name in names + forged}
+    found = fetched(tmp_path, {"train.log": described(b"log"), **files})
+    assert found["log_sha256"] == hashlib.sha256(b"log").hexdigest()
+    assert "refused" not in found
+    assert sorted(path.name for path in run.iterdir()) == ["rn50.log", *names]
+    assert [path.name for path in tmp_path.iterdir()] == ["r1"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None, "x", [], {}, {"refused": ["x"]}, {"size": 3},
+        described(b"log", size=-1), described(b"log", size="3"), described(b"log", size=2),
+        described(b"log", size=4), described(b"log", size=1 << 60), described(b"log", sha256=None),
+        described(b"log", sha256="0" * 64), described(b"log", content="$"),
+        described(b"log", content=None), described(b"log", content=packed(b"log")[:4]),
+        described(b"log", content=packed(b"\0" * (1 << 28))),  # unpacks to 256 MiB
+    ],
+)  # fmt: skip
+def test_a_forged_file_is_refused_and_leaves_nothing(
+    tmp_path: Path, run: Path, entry: object
+) -> None:
+    found = fetched(tmp_path, {"train.log": entry})
+    (why,) = found["refused"]
+    assert why.startswith("train.log was not fetched: ")
+    assert "log_sha256" not in found
+    assert list(run.iterdir()) == []
+
+
+def test_what_a_node_gives_as_the_reason_is_short_and_of_one_line(tmp_path: Path) -> None:
+    found = fetched(tmp_path, {"train.log": {"refused": "\x1b[2Jno\nwhy" + "x" * 9999}})
+    (why,) = found["refused"]
+    assert why.startswith("train.log was not fetched:  [2Jno why")
+    assert len(why) < 700
+
+
+def test_parts_must_be_as_long_as_asked_for(tmp_path: Path, run: Path) -> None:
+    entry = described(b"x" * 99)
+    del entry["content"]
+    asked = []
+
+    def part(**which: Any) -> object:
+        asked.append(which)
+        return packed(b"x" * 98)
+
+    found = plugin.fetched({"train.log": entry}, JOB, run / "rn50.log", part)
+    assert found["refused"] == ["train.log was not fetched: 98 bytes came, where 99 were announced"]
+    assert asked == [{"path": "/opt/r1/train.log", "identity": "1:2", "offset": 0, "count": 99}]
+    assert list(run.iterdir()) == []
+
+
+ENDED = {"exit_status": 0, "reason": "", "started": 1.0, "ended": 2.5, "tail": "end"}
+
+
+def test_what_ended_well_is_taken_as_it_is() -> None:
+    memory = {"node1": {"0": 12565}}
+    answer = {**ENDED, "gpu_memory_mib": memory, "destination": "/etc/shadow", "log_sha256": "f"}
+    assert plugin.checked(answer, {"node1": ""}) == {
+        **ENDED, "changed": True, "finished": True, "gpu_memory_mib": memory,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"exit_status": None}, {"exit_status": "0"}, {"reason": None}, {"reason": "x" * 99},
+        {"started": "yesterday"}, {"started": None}, {"ended": float("nan")}, {"ended": 1e300},
+        {"started": -1}, {"gpu_memory_mib": 7}, {"gpu_memory_mib": {"node1": [1]}},
+        {"gpu_memory_mib": {"node1": {"0": "9" * 9999}}}, {"gpu_memory_mib": {"node1": {"a": 1}}},
+    ],
+)  # fmt: skip
+def test_forged_values_are_refused(forged: dict[str, Any]) -> None:
+    with pytest.raises(plugin.DAMAGED):
+        plugin.checked({**ENDED, **forged}, {"node1": ""})

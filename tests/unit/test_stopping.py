@@ -1,0 +1,171 @@
+"""Signals to a campaign: which exit status, what is said, and that the playbook is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from make_logs import ROOT
+
+from dlperf_runner.campaign.directory import is_cut_off
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.choice import parse_wait
+
+# The command line with a playbook's place taken by a process that does what one does: it says its
+# process, and ends in order at a TERM.
+RUNNER = """
+import json, os, subprocess, sys, time
+from pathlib import Path
+from dlperf_runner.campaign import execute
+from dlperf_runner.cli.main import main as cli
+
+def playbook(name, variables, inventories, state, limit=""):
+    campaign = Path(variables["campaign"])
+    campaign.mkdir(parents=True, exist_ok=True)
+    if MADE:
+        (campaign / "campaign.json").write_text("{}")
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
+    child.stdout.readline()
+    state.pid_file = campaign / "playbook.pid"
+    state.pid_file.write_text(str(child.pid))
+    print("ready", flush=True)
+    (campaign / "ended").write_text(str(child.wait()))
+    state.status = "failed"
+
+CHILD = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7));"
+    "print(flush=True); time.sleep(60)"
+)
+MADE = sys.argv.pop(1) == "made"
+execute.run_playbook = playbook
+cli.main()
+"""
+
+
+def hear_signals() -> None:
+    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+@pytest.mark.parametrize("made", ["made", "not made"])
+def test_signal_is_passed_on_and_told(
+    tmp_path: Path, number: signal.Signals, status: int, made: str
+) -> None:
+    directory = tmp_path / "a campaign"
+    argv = [sys.executable, "-c", RUNNER, made, "run", "--nodes", "1", "--campaign", directory]
+    process = subprocess.Popen(
+        argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
+    )  # fmt: skip
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == status, errors
+    assert (directory / "ended").read_text() == "7"  # the playbook ended by itself
+    again = f"resume with: python -m dlperf_runner run --resume '{directory}'"
+    said = again if made == "made" else "nothing was run"
+    assert errors.splitlines()[-1] == f"stopped by {number.name}; {said}"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("", 0), ("90s", 90), ("30m", 1800), (" 2h ", 7200), ("0s", 0)]
+)
+def test_time_to_wait(text: str, seconds: int) -> None:
+    assert parse_wait(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["30", "m", "-1m", "1.5h", "3d", "1h30m", "٣m", "9999999s"])
+def test_no_time_to_wait(text: str) -> None:
+    with pytest.raises(UserError, match="--wait: this is no time to wait"):
+        parse_wait(text)
+
+
+def test_run_is_cut_off_when_its_controller_is_gone() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    here, there = socket.gethostname(), "another-machine"
+    outcome = {"status": "running", "controller": {"host": here, "pid": ended.pid}}
+    assert is_cut_off(outcome)
+    assert not is_cut_off({**outcome, "controller": {"host": here, "pid": os.getpid()}})
+    # Nobody here can tell of another machine, or of a campaign of an older version.
+    assert not is_cut_off({**outcome, "controller": {"host": there, "pid": ended.pid}})
+    assert not is_cut_off({"status": "running"})
+    assert not is_cut_off({**outcome, "status": "done"})
+
+
+PLUGIN = ROOT / "playbooks/callback_plugins/campaign_stop.py"
+# A process that has the plugin as ansible-playbook has it, and the task under way.
+PLAYBOOK = f"""
+import importlib.util, os, signal, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+spec = importlib.util.spec_from_file_location("campaign_stop", {str(PLUGIN)!r})
+plugin = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(plugin)
+plugin.constants = SimpleNamespace(DEFAULT_LOCAL_TMP=sys.argv[1])
+callback = plugin.CallbackModule()
+callback.v2_playbook_on_start(SimpleNamespace(_file_name="/x/" + sys.argv[2]))
+for state in sys.argv[3:]:
+    task = SimpleNamespace(action="node_lock" if state else "debug", args={{"state": state}})
+    callback.v2_playbook_on_task_start(task, False)
+print("ready", flush=True)
+for _ in range(100):
+    if Path(os.environ.get("DLPERF_STOP", "/nowhere")).exists():
+        sys.exit(5)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("playbook", "states", "status"),
+    [
+        ("bench.yml", [], -signal.SIGTERM),
+        ("bench.yml", ["held"], 5),
+        ("bench.yml", ["held", ""], 5),
+        ("bench.yml", ["held", "absent"], 5),
+        ("bench.yml", ["held", "absent", "free"], -signal.SIGTERM),
+        ("bench.yml", ["held", "absent", ""], -signal.SIGTERM),
+        ("provision.yml", ["held"], -signal.SIGTERM),
+    ],
+)
+def test_playbook_ends_in_order_while_it_has_nodes(
+    tmp_path: Path, playbook: str, states: list[str], status: int
+) -> None:
+    argv = [sys.executable, "-c", PLAYBOOK, tmp_path, playbook, *states]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == status
+
+
+def test_playbook_is_told_of_the_death_of_its_runner(tmp_path: Path) -> None:
+    parent = (
+        "import os, subprocess, sys, time\n"
+        "os.environ.update(DLPERF_RUNNER_PID=str(os.getpid()), DLPERF_PID_FILE=sys.argv[1])\n"
+        "subprocess.Popen([sys.executable, '-c', *sys.argv[2:]]).wait()"
+    )
+    pid_file = tmp_path / "pid"
+    argv = [sys.executable, "-c", parent, pid_file, PLAYBOOK, tmp_path, "bench.yml", "held"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 5
+    while not (tmp_path / "stop").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.stdout.close()
