@@ -47,6 +47,7 @@ def render(
             files=files,
             version=__version__,
             policy=_policy(style, script),
+            licenses=Markup(_text("vega-licenses.txt")),  # noqa: S704 - a file of this folder
             style=Markup(style),  # noqa: S704 - this project's own
             script=Markup(script),  # noqa: S704
         )

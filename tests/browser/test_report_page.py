@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from make_logs import ROOT
-from playwright.sync_api import Browser, Locator, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 from report_examples import CHINESE, SCRIPT, mxnet_campaign, tensorflow_campaign
 
 from dlperf_runner.commands.report import make_report
 
 DESK = {"width": 1200, "height": 900}
 PHONE = {"width": 360, "height": 740}
+HIGH = {"width": 1200, "height": 1800}  # shows the first plot whole: a wheel does not move it
 SCREENS = ROOT / ".cache" / "report-screenshots"
 
 
@@ -132,7 +133,7 @@ def live(page: Page, number: int = 0) -> Locator:
 
 
 def test_a_live_plot_says_values_and_zooms(opened: Open, report: Path) -> None:
-    seen = opened(report)
+    seen = opened(report, HIGH)
     page = seen.page
     plot = live(page)
     plot.locator(".mark-symbol.role-mark path").last.hover()
@@ -151,6 +152,32 @@ def test_a_live_plot_says_values_and_zooms(opened: Open, report: Path) -> None:
         "([line, before]) => line.getAttribute('d') !== before", arg=[line.element_handle(), before]
     )
     assert seen.requests == [report.as_uri()]
+    assert seen.errors == []
+
+
+def test_an_entry_of_the_legend_hides_its_line_and_shows_it_again(
+    opened: Open, report: Path
+) -> None:
+    seen = opened(report)
+    plot = live(seen.page)
+    entry = plot.get_by_role("button", name="mxnet", exact=True)
+    lines = plot.locator(".mark-line path")
+    both = [line.get_attribute("d") for line in lines.all()]
+    assert len(both) == 2  # the ideal one and the measured one
+    assert entry.get_attribute("aria-pressed") == "true"
+    entries = plot.get_by_role("button").all()
+    assert [entry.get_attribute("aria-label") for entry in entries] == [
+        entry.locator("text").text_content() for entry in entries
+    ]
+    entry.click()
+    expect(lines).to_have_count(1)
+    assert lines.first.get_attribute("d") == both[0]
+    assert entry.get_attribute("aria-pressed") == "false"
+    keep(seen.page, "hidden")
+    entry.press("Enter")
+    expect(lines).to_have_count(2)
+    assert [line.get_attribute("d") for line in lines.all()] == both
+    assert entry.get_attribute("aria-pressed") == "true"
     assert seen.errors == []
 
 

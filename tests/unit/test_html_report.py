@@ -284,6 +284,13 @@ def test_the_page_forbids_itself_all_but_its_own_style_and_script(
     assert {attributes["href"] for attributes in page.all("link")} == allowed
 
 
+def test_the_licenses_of_the_script_stand_beside_it(several: tuple[Report, Path]) -> None:
+    html = (several[1] / "report.html").read_text(encoding="utf-8")
+    ((licenses),) = re.findall("<!--(.*?)-->\n<script>", html, re.DOTALL)
+    assert "University of Washington Interactive Data Lab" in licenses
+    assert "Redistributions in binary form must reproduce" in licenses
+
+
 def test_the_page_is_well_formed_and_each_id_is_once(several: tuple[Report, Path]) -> None:
     page = page_of(several[1])
     assert page.stack == []
@@ -586,6 +593,10 @@ def test_text_in_a_picture_is_text() -> None:
     assert SCRIPT in "".join(root.itertext())
 
 
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
 def test_the_program_of_the_page_is_kept_and_made_anew_where_it_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -597,6 +608,9 @@ def test_the_program_of_the_page_is_kept_and_made_anew_where_it_cannot_be(
     assert kept.read_text(encoding="utf-8") == made
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert pictures.program() == made
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
     assert pictures.program() == made
 
 

@@ -64,12 +64,40 @@
     Object.keys(own).forEach(function (key) {
       spec[key] = JSON.parse(JSON.stringify(known.parts[own[key]]));
     });
+    spec.params = [{ name: "hidden", value: [] }];
+    spec.layer.forEach(function (layer) {
+      layer.transform = (layer.transform || []).concat({ filter: "indexof(hidden, datum.line) < 0" });
+    });
     spec.layer[spec.layer.length - 1].params = [
       { name: "view", bind: "scales", select: { type: "interval", // a wheel alone scrolls the page
         zoom: "wheel![event.ctrlKey || event.shiftKey]",
         translate: "[pointerdown[event.pointerType === 'mouse'], window:pointerup] > window:pointermove!" } }
     ];
     return spec;
+  }
+  // An entry of the legend is a button that hides its line, or shows it again.
+  function toggles(place, names, view) {
+    var hidden = [];
+    place.querySelectorAll(".role-legend-entry .role-scope > g").forEach(function (entry, n) {
+      function toggle() {
+        var shows = hidden.indexOf(names[n]) >= 0;
+        hidden = shows ? hidden.filter(function (name) { return name !== names[n]; })
+          : hidden.concat(names[n]);
+        entry.setAttribute("aria-pressed", String(shows));
+        view.signal("hidden", hidden).runAsync();
+      }
+      entry.closest(".role-legend").removeAttribute("aria-hidden");
+      entry.setAttribute("role", "button");
+      entry.setAttribute("tabindex", "0");
+      entry.setAttribute("aria-label", names[n]);
+      entry.setAttribute("aria-pressed", "true");
+      entry.addEventListener("click", toggle);
+      entry.addEventListener("keydown", function (event) {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault(); // a space scrolls the page
+        toggle();
+      });
+    });
   }
   function enliven(box) {
     if (box.dataset.live || !box.clientWidth) return null;
@@ -78,8 +106,9 @@
     spec.height = Math.round(spec.height * box.clientWidth / spec.width);
     spec.width = box.clientWidth;
     return vegaEmbed(place, spec, { ast: true, renderer: "svg", actions: false, defaultStyle: false,
-      tooltip: { disableDefaultStyle: true } }).then(function () {
+      tooltip: { disableDefaultStyle: true } }).then(function (made) {
       box.replaceChildren(place);
+      toggles(place, spec.encoding.stroke.scale.domain, made.view);
       box.dataset.live = "yes";
     });
   }
