@@ -21,7 +21,7 @@ from ..core.processors import processors
 from .charts import Chart, vega_lite
 
 _SCALE = 1.5  # pixels of a PNG for one of the chart
-_PICTURES_PER_WORKER = 8  # that one draws while another would start
+_PICTURES_PER_WORKER = 16  # to start a worker costs as much as to draw nine
 
 
 class Picture(NamedTuple):
