@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 import typer
 
-from dlperf_runner.cli import app
+from dlperf_runner.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [
