@@ -70,6 +70,7 @@ def _roles() -> str:
             text = (ROOT / source).read_text("utf-8").partition("\n")[2].partition("<!--")[0]
             first = " ".join(text.strip().split("\n\n")[0].split())
             sentence = re.split(r"(?<=[.:])\s", first)[0].rstrip(":")
-            rows.append(f"| [{Path(page).stem}]({page}) | {_LINK.sub(r'\\2', sentence)} |")
+            sentence = _LINK.sub(r"\2", sentence)
+            rows.append(f"| [{Path(page).stem}]({page}) | {sentence} |")
     head = "# Roles\n\nEach page has the role's variables, made from its argument specs.\n\n"
     return head + "| role | what it does |\n| --- | --- |\n" + "\n".join(rows) + "\n"
