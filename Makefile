@@ -89,7 +89,7 @@ docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/contract/role_readme.py
 
 docs-site: .venv/.dev ## Build the documentation site into .cache/site
-	mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do

@@ -40,6 +40,8 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links of the repository to pages of the site."""
+    # In tables, GitHub wants a bar within code escaped, and Markdown here does not.
+    markdown = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("\\|", "|"), markdown)
     origin = {made: source for source, made in PAGES.items()}
     here = page.file.src_uri
     folder = posixpath.dirname(origin.get(here, f"docs/{here}"))
