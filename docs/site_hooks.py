@@ -55,10 +55,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         link = posixpath.relpath(made, posixpath.dirname(here) or ".")
         return f"{image}[{text}]({link}{anchor or ''})"
 
-    return match_outside_code(lead, markdown) if here != "roles.md" else markdown
+    return _replace_outside_code(lead, markdown) if here != "roles.md" else markdown
 
 
-def match_outside_code(lead: Any, markdown: str) -> str:
+def _replace_outside_code(lead: Any, markdown: str) -> str:
     """Replace links, but not inside fenced blocks."""
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     return "".join(p if p.startswith("```") else _LINK.sub(lead, p) for p in parts)
@@ -71,8 +71,7 @@ def _roles() -> str:
         if page.startswith("roles/"):
             text = (ROOT / source).read_text("utf-8").partition("\n")[2].partition("<!--")[0]
             first = " ".join(text.strip().split("\n\n")[0].split())
-            sentence = re.split(r"(?<=[.:])\s", first)[0].rstrip(":")
-            sentence = _LINK.sub(r"\2", sentence)
+            sentence = _LINK.sub(r"\2", re.split(r"(?<=\.)\s", first)[0])
             rows.append(f"| [{Path(page).stem}]({page}) | {sentence} |")
     head = "# Roles\n\nEach page has the role's variables, made from its argument specs.\n\n"
     return head + "| role | what it does |\n| --- | --- |\n" + "\n".join(rows) + "\n"
