@@ -89,7 +89,7 @@ docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/contract/role_readme.py
 
 docs-site: .venv/.dev ## Build the documentation site into .cache/site
-	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@echo "Read it with: python -m http.server --directory .cache/site"
 
 lock: ## Compile the locked requirements anew (hashes, no index address)

@@ -46,8 +46,9 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     target = tmp_path_factory.mktemp("site")
+    # Not --quiet, with which --strict counts no warning.
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", target],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target],
         cwd=ROOT,
         capture_output=True,
         text=True,
