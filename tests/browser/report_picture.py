@@ -35,7 +35,10 @@ def main() -> None:
         )
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
         page.goto((logs / "report" / "report.html").as_uri())
-        shot = Image.open(io.BytesIO(page.screenshot()))
+        results = page.get_by_role("heading", name="Results", exact=True).bounding_box()
+        assert results
+        clip = {"x": 0, "y": 0, "width": SIZE["width"], "height": results["y"] - 20}
+        shot = Image.open(io.BytesIO(page.screenshot(clip=clip)))  # type: ignore[arg-type]
         browser.close()
     shot.convert("RGB").quantize(64, dither=Image.Dither.NONE).save(PICTURE, optimize=True)
 
