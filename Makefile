@@ -1,4 +1,4 @@
-# make demo | test | test-all | setup | lab-up | lab-down | lint | lock | clean
+# make demo | test | test-all | setup | lab-up | lab-down | lint | docs-site | lock | clean
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
@@ -16,7 +16,7 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-.PHONY: help setup system test-system demo test test-all unit lint lab-up lab-down docs lock clean
+.PHONY: help setup system test-system demo test test-all unit lint lab-up lab-down docs docs-site lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -87,6 +87,10 @@ test-all: lint unit ## Every test
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/support/role_readme.py
+
+docs-site: .venv/.dev ## Build the documentation site into .cache/site
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+	@echo "Read it with: python -m http.server --directory .cache/site"
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do
