@@ -1,4 +1,4 @@
-"""What a node's network should be like: facts of fabric_facts in, findings out."""
+"""What a node's network should be like: facts of fabric_info in, findings out."""
 
 from __future__ import annotations
 

@@ -13,11 +13,14 @@ from standins import PROJECT
 from test_provisioning_filters import load
 from test_provisioning_modules import call
 
-from dlperf_runner.mpirun import MPIRUN, mpirun_of
+from dlperf_runner import launchers
+from dlperf_runner.inventory import Node
+from dlperf_runner.mpirun import mpirun_of
 
 openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
 infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
+mpirun = load("playbooks/filter_plugins/mpirun.py")
 provision = load("playbooks/filter_plugins/provision.py")
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
@@ -63,12 +66,29 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
 
 def test_everybody_says_the_same_of_where_mpirun_is() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
-    assert MPIRUN == provision.MPIRUN
-    assert MPIRUN["source"] == defaults["openmpi_prefix"] + "/bin/mpirun"
-    assert mpirun_of("v100-cuda10.2") == MPIRUN["source"]
-    assert provision.mpirun("v100-cuda10.2", str(PROJECT)) == MPIRUN["source"]
-    assert mpirun_of("cpu") == provision.mpirun("cpu", str(PROJECT)) == MPIRUN["package"]
-    assert mpirun_of("no such stack") == MPIRUN["package"]
+    built = defaults["openmpi_prefix"] + "/bin/mpirun"
+    assert mpirun_of("v100-cuda10.2") == provision.mpirun("v100-cuda10.2") == built
+    assert mpirun_of("cpu") == provision.mpirun("cpu") == "/usr/bin/mpirun"
+    assert mpirun_of("no such stack") == "/usr/bin/mpirun"
+
+
+def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() -> None:
+    tcp = ["--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
+    pair = ["/usr/bin/mpirun", "-np", "2", *tcp, "--host", "a:1,b:1"]
+    bound = ["--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"]
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
+    assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
+    assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
+    assert mpirun.next_of(["a"], "a") == "a"
+
+
+def test_a_benchmark_is_bound_to_its_interface_as_the_proof_is() -> None:
+    node = Node("a", "10.0.0.1", 1, "cpu", "cpu", interface="ib0")
+    program = launchers.Program(argv=("true",), gpus_per_node=1, on_gpu=False)
+    (command,) = launchers.launch("mpirun", program, (node,))
+    bound = mpirun.argv("m", ["a"], "ib0")[-6:]
+    assert " ".join(bound) in " ".join(command.argv)
 
 
 def test_of_a_failed_step_the_end_is_shown() -> None:
@@ -179,7 +199,7 @@ def test_netplan_reads_what_is_written() -> None:
 
 
 def facts(**changed: Any) -> dict[str, Any]:
-    """What fabric_facts tells of a ConnectX-4 at EDR, with something of its port changed."""
+    """What fabric_info tells of a ConnectX-4 at EDR, with something of its port changed."""
     port = {
         "port": 1,
         "state": "ACTIVE",

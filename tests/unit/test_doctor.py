@@ -440,7 +440,7 @@ def leaves(value: Any) -> list[tuple[Any, Any]]:
 
 @given(st.data())
 def test_any_fact_may_be_absent(data: st.DataObject) -> None:
-    """gpu_facts and fabric_facts say null where they do not know; that is never a crash."""
+    """gpu_info and fabric_info say null where they do not know; that is never a crash."""
     told = document()
     places = [
         (parent, key)

@@ -84,7 +84,7 @@ def problems(
     address: str = "",
     has_cards: bool = True,
 ) -> list[str]:
-    """What is amiss with a node's fabric, each with what to do; `facts` are those of fabric_facts.
+    """What is amiss with a node's fabric, each with what to do; `facts` are those of fabric_info.
 
     Without `has_cards` (a container's are its host's) ports and modules are not looked at.
     """

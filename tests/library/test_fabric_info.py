@@ -1,4 +1,4 @@
-"""What fabric_facts makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
+"""What fabric_info makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
 ORIGIN.yml says that they are composed."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def recorded(root: Path, name: str) -> Path:
 
 
 def facts(tmp_path: Path, root: Path, *path: Path, **options: Any) -> dict[str, Any]:
-    return call("fabric_facts", tmp_path, path, root=str(root), **options)
+    return call("fabric_info", tmp_path, path, root=str(root), **options)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def words() -> ModuleType:
     """The module itself, imported as Ansible would have it."""
     ansible.module_utils.__path__.append(str(MODULE_UTILS))
     sys.path.insert(0, str(LIBRARY))
-    return importlib.import_module("fabric_facts")
+    return importlib.import_module("fabric_info")
 
 
 def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> 
     if python is None:
         pytest.skip(f"there is no Python {version} on this machine")
     root = recorded(tmp_path / "root", "connectx4")
-    told = [call("fabric_facts", tmp_path, [], each, root=str(root)) for each in (python, None)]
+    told = [call("fabric_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
     assert told[0] == told[1]
     assert told[0]["devices"]
 

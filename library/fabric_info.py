@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: fabric_facts
+module: fabric_info
 short_description: What a node's InfiniBand and RoCE ports are, and whether they are up
 description:
   - Reads C(/sys/class/infiniband), the network interfaces that belong to it, the kernel's modules, and C(ip), C(ibstat) and C(ofed_info) where
@@ -21,7 +21,7 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the fabric
-  fabric_facts:
+  fabric_info:
     user: dlperf
     interface: ib0
   register: node_fabric
