@@ -1,9 +1,10 @@
-"""What provisioning asks a node, and what it tells the roles: computed once, out of the catalogue."""
+"""What provisioning asks a node and tells its roles, computed once out of the catalogue."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
 
     `choice` is what the inventory says; playbooks/provision.yml lists its keys.
     """
-    chosen = _Chosen(choice, root)
+    chosen = _chosen(choice, root)
     return {
         "interpreter": chosen.interpreter,
         "packages": [name.partition("=")[0] for name in chosen.packages],
@@ -39,13 +40,13 @@ def for_node(
 ) -> dict[str, Any]:
     """The variables that provisioning sets on a node.
 
-    `dlperf_node` is what the roles know of the node: `node`, as the module node_facts found it, with
-    the paths of the environments that are as pinned (`complete`) instead of their distributions.
+    `dlperf_node` is what the roles know of the node: what the module node_facts found, but of the
+    environments only the paths of those that are as pinned (`complete`).
     `provision_roles` and `provision_preflights` name the roles that have something to bring or to
     refuse; all others are arguments of roles. Without a `mesh` that all nodes have proven, the
     node's own proof of it does not count.
     """
-    chosen = _Chosen(choice, root)
+    chosen = _chosen(choice, root)
     stack, apt, environments = chosen.stack, chosen.stack["apt_packages"], chosen.environments
     openmpi = {"method": "package", "version": "", **stack.get("openmpi", {})}
     has_gpus, is_built = stack["accelerator"] == "gpu", openmpi["method"] == "source"
@@ -58,7 +59,7 @@ def for_node(
     needed = {
         "node_base": True,
         "gpu_node": has_gpus,
-        "ssh_mesh": chosen.is_cluster,
+        "ssh_mesh": chosen.has_mesh,
         "openmpi": True,
         "python": bool(chosen.python or node["builds"]),
         "python_env": True,
@@ -116,28 +117,49 @@ def for_node(
     }
 
 
+@dataclass(frozen=True)
 class _Chosen:
     """What follows from the inventory's choice alone, whatever a node is like."""
 
-    def __init__(self, choice: Mapping[str, Any], root: str) -> None:
-        self.stack = document(choice["stack"], root, "stacks")
-        self.environments = environments(
+    stack: dict[str, Any]
+    environments: list[dict[str, Any]]
+    packages: list[str]
+    python: str
+    own_interpreter: str
+    interpreter: str
+    has_mesh: bool
+    has_containers: bool
+
+
+def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
+    stack = document(choice["stack"], root, "stacks")
+    # An inventory may name another interpreter for some of its nodes.
+    given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
+    python = "" if given else choice["python"] or stacks_own
+    own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
+    # One node alone needs no mesh, and no sshd for it.
+    has_mesh = int(choice["nodes"]) > 1
+    # A stack with GPUs brings its engine itself, in the version that it names.
+    has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
+    left_out = {"ssh_mesh": not has_mesh, "container": not has_containers}
+    packages = [
+        name
+        for role, names in stack["apt_packages"].items()
+        if not left_out.get(role)
+        for name in names
+    ]
+    return _Chosen(
+        stack=stack,
+        environments=environments(
             choice["frameworks"], choice["stack"], root, choice["operator_wheels"]
-        )
-        # An inventory may name another interpreter for some of its nodes.
-        given = choice["interpreter"]
-        stacks_own = self.stack.get("python", {}).get("version", "")
-        self.python = "" if given else choice["python"] or stacks_own
-        self.own_interpreter = f"{PYTHON}/bin/python3" if self.python else "/usr/bin/python3"
-        self.interpreter = given or self.own_interpreter
-        # One node alone needs no mesh, and no sshd for it.
-        self.is_cluster = int(choice["nodes"]) > 1
-        # A stack with GPUs brings its engine itself, in the version that it names.
-        self.has_containers = bool(choice["container_engine"]) and self.stack["accelerator"] == "cpu"
-        left_out = {"ssh_mesh": not self.is_cluster, "container": not self.has_containers}
-        of_roles = self.stack["apt_packages"].items()
-        names = [name for role, some in of_roles if not left_out.get(role) for name in some]
-        self.packages = list(dict.fromkeys(names))
+        ),
+        packages=list(dict.fromkeys(packages)),
+        python=python,
+        own_interpreter=own_interpreter,
+        interpreter=given or own_interpreter,
+        has_mesh=has_mesh,
+        has_containers=has_containers,
+    )
 
 
 def document(name: str, root: str, kind: str = "") -> dict[str, Any]:

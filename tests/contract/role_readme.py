@@ -51,7 +51,9 @@ def section(role: Path) -> str:
             choices = option.get("choices")
             which = f" One of {', '.join(f'`{item}`' for item in choices)}." if choices else ""
             says = cell(option["description"]) + which
-            rows.append(f"| `{name}` | {kind(option)} | {default(name, option, defaults)} | {says} |\n")
+            rows.append(
+                f"| `{name}` | {kind(option)} | {default(name, option, defaults)} | {says} |\n"
+            )
     head = "| Variable | Type | Default | |\n| --- | --- | --- | --- |\n"
     return BEGIN + "\n" + head + "".join(dict.fromkeys(rows)) + "\n" + END
 

@@ -1,4 +1,4 @@
-"""Every role has the same skeleton, reads nothing private of another, and gets only what it declares."""
+"""Every role has one skeleton, reads nothing private of another, and gets what it declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What node_health_info tells of this machine and of made trees; apt-get and mpirun are stand-ins."""
+"""What node_health_info tells of this machine and of made trees, with stand-ins of programs."""
 
 from __future__ import annotations
 
