@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from packaging.requirements import Requirement
@@ -117,8 +116,7 @@ def for_node(
     }
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(NamedTuple):
     """What follows from the inventory's choice alone, whatever a node is like."""
 
     stack: dict[str, Any]
