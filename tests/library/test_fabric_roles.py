@@ -206,11 +206,13 @@ def facts(**changed: Any) -> dict[str, Any]:
         "physical_state": "LinkUp",
         "rate_gbps": 100,
         "interface": "ib0",
+        "fault": None,
+        "in_use": True,
     }
     return {
         "devices": [{"name": "mlx5_0", "ports": [{**port, **changed}]}],
         "interfaces": {"ib0": {"addresses": ["10.11.0.2/24"]}},
-        "modules": {"nv_peer_mem": "1.0-9"},
+        "peer_memory": ["nv_peer_mem"],
         "ofed": "5.0-2.1.8.0",
     }
 
@@ -229,11 +231,10 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("port", "asked", "said"),
     [
-        ({"state": "INIT"}, {}, "mlx5_0 port 1 is INIT, LinkUp, .*no subnet manager"),
-        ({"state": "DOWN", "physical_state": "Polling"}, {}, "is DOWN, Polling, .*cable"),
+        ({"state": "INIT", "fault": "opensm"}, {}, "mlx5_0 port 1 is INIT, LinkUp, .*: opensm"),
         ({"rate_gbps": 56}, {}, "trained at 56 Gb/s, not at 100"),
         ({}, {"ofed": "5.8-1.0.1.1"}, "5.8-1.0.1.1 was expected, found 5.0-2.1.8.0"),
-        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia_peermem is not loaded"),
+        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia-peermem is not loaded"),
         ({}, {"address": "10.11.0.9/24"}, "expected to have 10.11.0.9/24, found 10.11.0.2/24"),
     ],
 )
@@ -248,14 +249,15 @@ def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> 
     assert problems(facts()) == []
     two = facts()
     (port,) = two["devices"][0]["ports"]
-    down = {**port, "port": 2, "state": "DOWN", "interface": "ib1"}
+    down = {**port, "port": 2, "state": "DOWN", "fault": "cable", "in_use": False}
     two["devices"][0]["ports"].append(down)
     assert problems(two) == []
-    assert len(problems(two, interface="eth0", address="")) == 1
+    down["in_use"] = True
+    assert len(problems(two)) == 1
 
 
 def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
-    bare = {**facts(), "devices": [], "modules": {}}
+    bare = {**facts(), "devices": [], "peer_memory": []}
     assert any("no port of InfiniBand" in told for told in problems(bare))
     assert problems(bare, has_cards=False) == []
 
