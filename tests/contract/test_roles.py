@@ -180,3 +180,34 @@ def test_what_provisioning_tells_a_role_is_declared_and_of_its_type(stack: str) 
         declared = {name: arguments(role)[name] for name in given}
         result = ArgumentSpecValidator(declared).validate(given)
         assert not result.error_messages, role
+
+
+def paths_of(role: str, is_removal: bool) -> set[str]:
+    """The absolute paths that a role removes, or those that it makes."""
+    defaults = read(ROLES[role] / "defaults/main.yml")
+    found: set[str] = set()
+    for path in ROLES[role].glob("tasks/*.yml"):
+        if (path.name == "absent.yml") != is_removal:
+            continue
+        for _, entry in walk(read(path)):
+            # What only looks at a path does not say how it shall be.
+            says = isinstance(entry, dict) and {"state", "content", "mode", "unpack"} & set(entry)
+            if says and (entry.get("state") == "absent") == is_removal:
+                found |= {str(entry[key]) for key in ("path", "dest", "unpack") if key in entry}
+    resolved = (
+        re.sub(r"{{ (\w+) }}", lambda match: str(defaults.get(match[1], match[0])), path)
+        for path in found
+    )
+    return {path for path in resolved if path.startswith("/")}
+
+
+def test_a_role_removes_nothing_that_another_makes() -> None:
+    made = {role: paths_of(role, is_removal=False) for role in ROLES}
+    assert "/opt/dlperf/operator-wheels" in made["framework"]
+    removed = {role: paths_of(role, is_removal=True) for role in ROLES}
+    assert "/opt/dlperf/wheels" in removed["horovod"]
+    # node_base removes the folder of the whole project, as the last.
+    for role in set(ROLES) - {"node_base"}:
+        others = {path for other in ROLES if other != role for path in made[other]}
+        for path in removed[role]:
+            assert not {each for each in others if f"{each}/".startswith(f"{path}/")}, role
