@@ -111,7 +111,7 @@ def variables(mirror: Path, scratch: Path) -> dict[str, Any]:
         "dlperf_stack": "v100-cuda10.2",
         "dlperf_frameworks": [],
         "dlperf_lock_timeout": 20,
-        "provision_packages": list(PACKAGES),
+        "node_base_packages": list(PACKAGES),
         "node_base_mirror_suite": "bookworm",
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
         # What this test does not install is only refused without them.

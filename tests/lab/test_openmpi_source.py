@@ -88,7 +88,7 @@ def cluster(
         stub = f"{CUDA}/targets/x86_64-linux/lib/stubs/libcuda.so"
         placed[stub] = placed[f"{LIBRARY}/libcuda.so.1"] = libcuda(scratch, header)
     given = {
-        "provision_packages": [
+        "node_base_packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates"),
             *("openssh-client", "openssh-server", "libnuma1"),
         ],

@@ -39,7 +39,7 @@ SMI = NVIDIA_SMI.replace("for gpu in 0 1;", f"for gpu in {' '.join(map(str, GPUS
 )
 # What the lab's mirror has of the stack's packages, and the mpirun that the stand-in hands on to.
 PACKAGES = {
-    "provision_packages": [
+    "node_base_packages": [
         *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
         *("libnuma1", "openmpi-bin", "python3-venv"),
     ],

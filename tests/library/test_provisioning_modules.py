@@ -482,14 +482,19 @@ class TestHorovodBasis:
         assert "mpirun" in call("horovod_basis", **arguments)["msg"]
 
 
-class TestNodeState:
+def node_facts(**arguments: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = call("node_facts", **arguments)["ansible_facts"]
+    return facts["dlperf_node"] | {"release": facts["distribution_release"]}
+
+
+class TestNodeFacts:
     def test_it_says_release_interpreter_and_stamps(self, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
         (tmp_path / "broken.json").write_text("{")
-        result = call("node_state", interpreter=sys.executable, stamps=str(tmp_path))
+        result = node_facts(interpreter=sys.executable, stamps=str(tmp_path))
         assert result["stamps"] == {"a": {"version": "1"}}
         assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
-        codename = f"VERSION_CODENAME={result['ansible_facts']['distribution_release']}\n"
+        codename = f"VERSION_CODENAME={result['release']}\n"
         assert codename in Path("/etc/os-release").read_text()
 
     def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
@@ -497,9 +502,9 @@ class TestNodeState:
         (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
         (tmp_path / "foreign").mkdir()
         paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
-        result = call("node_state", builds=paths, stamps=str(tmp_path))
+        result = node_facts(builds=paths, stamps=str(tmp_path))
         assert result["builds"] == {paths[0]: "python-3.7.17_1"}
 
     def test_an_interpreter_that_is_not_there_has_no_version(self, tmp_path: Path) -> None:
-        result = call("node_state", interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
+        result = node_facts(interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
         assert result["python_version"] is None
