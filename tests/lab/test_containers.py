@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from lab_under_test import PROJECT, Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.containers]  # minutes
 
 NODES = ("node1", "node2")
 PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"

@@ -235,6 +235,7 @@ def test_a_framework_that_the_nodes_lack_is_said_before_anything_runs(of_three: 
 
 
 @pytest.mark.heavy
+@pytest.mark.versions
 def test_oneflow_trains_on_two_nodes(tmp_path: Path) -> None:
     """Its environment is 4 GB on each node, and takes no Python newer than 3.10."""
     lab = Lab(tmp_path / "lab")
