@@ -80,7 +80,8 @@ def selection(root: Path, suites: Sequence[Suite]) -> tuple[list[Suite], str]:
         changed = changed_files(root, base)
     except (OSError, subprocess.CalledProcessError) as error:
         if os.environ.get(SINCE):
-            sys.exit(f"{SINCE}={os.environ[SINCE]}: expected a commit of this repository")
+            print(f"{SINCE}={os.environ[SINCE]}: expected a commit of this repository")
+            raise SystemExit(2) from error
         reason = str(getattr(error, "stderr", "") or error).splitlines()[0]
         return [], f"no commit to compare with: {reason}"
     return [s for s in suites if s.is_touched_by(changed)], f"since commit {base[:10]}"

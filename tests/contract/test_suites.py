@@ -161,7 +161,7 @@ def test_another_commit_can_be_named(repository: Path) -> None:
     commit(repository, "README.md")
     assert ran(gate(repository)) == ["test"]
     assert ran(gate(repository, since="HEAD~2")) == ["test", "test-first", "test-second"]
-    lines = gate(repository, status=1, since="nowhere")
+    lines = gate(repository, status=2, since="nowhere")
     assert lines == ["SUITES_SINCE=nowhere: expected a commit of this repository"]
 
 
