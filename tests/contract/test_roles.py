@@ -11,9 +11,9 @@ import jinja2
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from filters import provision
 from jinja2 import nodes
-from test_provisioning_document import choice, node
-from test_provisioning_filters import provision
+from provisioning_choices import choice, node
 
 PROJECT = Path(__file__).parents[2]
 ROLES = {path.name: path for path in sorted(PROJECT.glob("roles/*"))}

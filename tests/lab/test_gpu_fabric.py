@@ -32,7 +32,7 @@ from fabric_standins import (
 from lab_under_test import FRAMEWORKS, PROJECT, Lab
 from node_state import differences, node_state
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 NODES = ("node1", "node2")
 MIRROR = "http://10.11.0.1:8010"

@@ -23,7 +23,7 @@ from gpu_standins import LEARNING, cublas, make_vendors, nccl
 from lab_under_test import Lab
 from standin_repository import flat_repository
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 V100, H100 = "v100-cuda10.2", "h100-cuda12.9"
 OF_STACK = {"cuda": "10.2.89", "cudnn": "7.6.5.32", "nccl": "2.7.3"}

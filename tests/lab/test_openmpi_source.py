@@ -23,7 +23,8 @@ from lab_under_test import Lab
 
 from dlperf_runner.bundle.folder.files import digest
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # ten minutes of compiling for each
+# Ten minutes of compiling for each.
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]
 
 PREFIX = "/usr/local/openmpi"
 CUDA = "/usr/local/cuda"

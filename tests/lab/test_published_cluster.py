@@ -27,7 +27,7 @@ from lab_under_test import PROJECT, Lab
 from node_state import differences
 from standins import fixture, index_of, several
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 NODES = ("node1", "node2", "node3", "node4")
 GPUS = range(8)

@@ -23,7 +23,7 @@ from node_state import differences, node_state
 
 from dlperf_runner.bundle.folder.files import digest
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes of compiling
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]  # minutes of compiling
 
 STACK, VERSION = "cpu-published", "3.11.2"  # of the suite that the lab's nodes have
 PREFIX = "/opt/dlperf/python"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from executed_modules import call
+from filters import load, provision
 from standins import PROJECT
-from test_provisioning_filters import load
-from test_provisioning_modules import call
 
 from dlperf_runner import launchers
 from dlperf_runner.catalog.mpirun import mpirun_of
@@ -21,7 +21,6 @@ openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
 infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
 mpirun = load("playbooks/filter_plugins/mpirun.py")
-provision = load("playbooks/filter_plugins/provision.py")
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from filters import load, provision
 
 PROJECT = Path(__file__).parents[2]
 
 
-def load(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem + "_filters", PROJECT / path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-provision = load("playbooks/filter_plugins/provision.py")
 base = load("roles/node_base/filter_plugins/node_base.py")
 python_env = load("roles/python_env/filter_plugins/python_env.py")
 mesh = load("roles/ssh_mesh/filter_plugins/ssh_mesh.py")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import subprocess
@@ -14,39 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-LIBRARY = Path(__file__).parents[2] / "library"
-MODULE_UTILS = LIBRARY.with_name("module_utils")
-# As Ansible packs them: the project's module_utils beside Ansible's own.
-RUN = """
-import runpy, sys, ansible.module_utils
-ansible.module_utils.__path__.append(sys.argv[1])
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-# test_old_interpreters.py says another one, and an Ansible that has modules for it.
-PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")}
-ME = getpass.getuser()
-HAVE_RUNUSER = os.geteuid() == 0
-
-
-def call(
-    module: str, check: bool = False, prefix: Sequence[str] = (), **arguments: Any
-) -> dict[str, Any]:
-    """One execution of a module; returns what it returns."""
-    given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
-    finished = subprocess.run(
-        [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
-        input=json.dumps(given),
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert finished.stdout, finished.stderr
-    return json.loads(finished.stdout)
+from executed_modules import HAVE_RUNUSER, ME, call
 
 
 class TestNodeFiles:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executed_modules import HAVE_RUNUSER, ME, call
 from standins import ansible_standin, interpreter
-from test_provisioning_modules import HAVE_RUNUSER, ME, call
 
 PROBE = "import json, sys; from ansible.module_utils import stamps; "
 PRINT = PROBE + "json.dump(stamps.fingerprint(sys.argv[1]), sys.stdout)"
