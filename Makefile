@@ -1,4 +1,4 @@
-# make demo | test | test-all | setup | lab-up | lab-down | lint | lock | clean
+# make demo | test | test-AREA | test-all | setup | lab-up | lab-down | lint | docs-site | lock | clean
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
@@ -16,10 +16,12 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-.PHONY: help setup system test-system demo test test-all unit lint lab-up lab-down docs lock clean
+SUITES := test-containers test-build test-gpu-roles test-nodes test-versions
+
+.PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site lock clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 setup: system .venv/.controller ## Set up the controller: system packages (named first) and .venv
 
@@ -75,18 +77,32 @@ lint: .venv/.dev ## Linters and types
 	yamllint --strict .
 	wait $$!
 
-# Those share nothing; tests of one lab are in one file, which one process runs.
+# One process runs a file, whose tests share a lab. Files go in their order: the longest is not last.
+LAB_TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 unit: test-system .venv/.dev ## Tests that need no lab
 	pytest -q -n 2 -m 'not lab and not heavy'
 
-test: lint unit ## Every test that fits into half an hour
-	pytest -q -n 2 --dist loadfile -m 'lab and not heavy'
+test: lint unit ## Every test that fits into 20 minutes
+	$(LAB_TESTS) -m 'lab and not heavy'
 
-test-all: lint unit ## Every test
-	pytest -q -m 'lab or heavy'
+# What takes longer, by area: pytest's marker of the same name. .ci/suites.toml says how long.
+test-gpu-roles: ## Test the roles for GPUs and fabrics
+test-build: ## Test what is compiled: OpenMPI and Python
+test-containers: ## Test benchmarks in containers
+test-nodes: ## Test reboots, removal, secrets, roles alone and 64 nodes
+test-versions: ## Test with other releases of Ansible, Debian and Python
+$(SUITES): test-%: test-system .venv/.dev
+	$(LAB_TESTS) -m $(subst -,_,$*)
+
+test-all: test $(SUITES) ## Every test
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/support/role_readme.py
+
+docs-site: .venv/.dev ## Build the documentation site into .cache/site
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+	@echo "Read it with: python -m http.server --directory .cache/site"
 
 lock: ## Compile the locked requirements anew (hashes, no index address)
 	for name in controller dev; do

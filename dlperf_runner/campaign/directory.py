@@ -61,8 +61,7 @@ def create_campaign(
 ) -> dict[str, Any]:
     """Write a new campaign with every run planned; returns the plan's document.
 
-    A directory that holds a campaign, or a part of one, is refused. `latest` beside it is pointed
-    at it where its parent is named `results`.
+    A directory that holds a campaign, or a part of one, is refused.
     """
     from ..catalog.validity import catalogued_rules
     from ..plan.make import plan_document
@@ -85,7 +84,6 @@ def create_campaign(
         "validity": catalogued_rules().model_dump(mode="json"),
     }
     write_json(directory / "campaign.json", campaign)
-    _point_latest_at(directory)
     return document
 
 
@@ -180,7 +178,8 @@ def _is_run(value: object) -> bool:
     return isinstance(value, dict) and all(key in value for key in keys)
 
 
-def _point_latest_at(directory: Path) -> None:
+def point_latest_at(directory: Path) -> None:
+    """Let `results/latest` lead to this campaign, where its parent is named `results`."""
     directory = directory.resolve()
     if directory.parent.name != RESULTS.name:
         return

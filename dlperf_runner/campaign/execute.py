@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
+from .directory import point_latest_at
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -172,23 +173,25 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 
-def execute(variables: Mapping[str, Any], inventories: Sequence[str], campaign: Path) -> list[str]:
-    """Run a campaign to its end; what its runs came to stands in their run.json.
+def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[str]:
+    """Run what is planned of a campaign; what its runs came to stands in their run.json.
 
     Returns what went wrong beside the runs themselves, a sentence each.
 
-    `variables` are the options of bench.yml. INT, TERM and HUP let it end the run under way and
-    give the nodes back, then raise Stopped; a second one ends it at once, and the nodes end what
-    they run by themselves when nobody asks for it any more (see benchmark_job).
+    `wait` is how long it waits for nodes that another campaign holds. INT, TERM and HUP let it end
+    the run under way and give the nodes back, then raise Stopped; a second one ends it at once, and
+    the nodes end what they run by themselves when nobody asks for it any more (see benchmark_job).
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     campaign.mkdir(parents=True, exist_ok=True)
     state = Playbook(log=campaign / "ansible.log")
+    before = outcomes(campaign)
+    variables = {"resume": str(campaign), **({"wait": wait} if wait else {})}
     worker = threading.Thread(
         target=run_playbook,
-        args=("bench.yml", dict(variables) | {"campaign": str(campaign)}, inventories, state),
+        args=("bench.yml", variables, inventories, state),
     )
     columns = (
         BarColumn(),
@@ -207,13 +210,14 @@ def execute(variables: Mapping[str, Any], inventories: Sequence[str], campaign: 
                 worker.join(REFRESH_S)
                 state.pass_signal_on()
                 show(campaign, progress, bar)
+    if outcomes(campaign) != before:
+        point_latest_at(campaign)
     if state.signal is not None:
-        made = (campaign / "campaign.json").is_file()
-        again = f"resume with: python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
-        raise Stopped(state.signal, again if made else "nothing was run")
-    runs = outcomes(campaign)
-    begun = any(run.get("status") in ("done", "failed") for run in runs.values())
-    if not begun and (state.problems or state.unreachable or state.status != "successful"):
+        again = f"python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
+        raise Stopped(state.signal, f"resume with: {again}")
+    if outcomes(campaign) == before and (
+        state.problems or state.unreachable or state.status != "successful"
+    ):
         reasons = state.problems + state.unreachable or [state.status]
         raise UserError("no run could be started:\n  " + "\n  ".join(reasons), where=str(state.log))
     return state.problems + state.unreachable

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import yaml
 
-STACKS = Path(__file__).parent / "stacks"
-# By openmpi.method of the stack; the roles and playbooks say the same.
-MPIRUN = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"}
+CATALOG = Path(__file__).parent
 
 
 def mpirun_of(stack: str) -> str:
     """The path on a node of that stack; of an unknown stack, the distributions'."""
-    path = STACKS / f"{stack}.yml"
+    path = CATALOG / f"stacks/{stack}.yml"
     method = "package"
     if path.is_file():
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
         method = (loaded.get("openmpi") or {}).get("method", method)
-    return MPIRUN.get(method, MPIRUN["package"])
+    declared = yaml.safe_load((CATALOG / "mpirun.yml").read_text(encoding="utf-8"))
+    return str(declared["paths"].get(method, declared["paths"]["package"]))

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 
+# How the variables of playbooks begin that are no options of a campaign, beside those of roles.
+PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 # As a user meets them: on servers, on results, on the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
@@ -148,15 +150,22 @@ def plan(
         typer.Option("--resume", help="Only what is not done yet of this campaign.", metavar="DIR"),
     ] = "",
     wait: Wait = "",
+    variables: Annotated[
+        str, typer.Option("--variables", hidden=True, help="Extra variables of bench.yml, JSON.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show every command that would run, per host, and run nothing."""
     from ..campaign import directory as campaigns
-    from ..plan.choice import parse_wait
+    from ..core.paths import project
+    from ..plan.choice import choice_of_variables, parse_wait
     from ..plan.make import make_plan, plan_document
     from ..report.plan_text import render
 
     wait_s = parse_wait(wait)
+    if variables:
+        roles = (path.name for path in (project() / "roles").iterdir())
+        choice = choice_of_variables(json.loads(variables), (*PREFIXES, *roles))
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
@@ -164,6 +173,7 @@ def plan(
         runs = make_plan(choice, catalog, nodes)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), choice, nodes, runs)
+            campaigns.point_latest_at(Path(campaign))
         else:
             document = plan_document(choice, nodes, runs)
     directory = resume or campaign
@@ -194,26 +204,22 @@ def run(
     """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
     from ..campaign import directory as campaigns
     from ..campaign.execute import execute
-    from ..plan.choice import choice_options, parse_wait
+    from ..plan.choice import parse_wait
     from ..plan.make import make_plan
 
-    variables: dict[str, Any]
     parse_wait(wait)
     if resume:
         directory = Path(resume).resolve()
         if not campaigns.remaining_plan(directory)["runs"]:
             print_summary(directory, None, history_of(directory))
             return
-        variables = {"resume": str(directory)}
     else:
-        # Bad input is told here and now; bench.yml makes the same plan again.
-        make_plan(choice, _catalog(), _nodes(inventory, limit))
+        nodes = _nodes(inventory, limit)
         directory = Path(campaign or campaigns.new_directory()).resolve()
-        campaigns.refuse_taken(directory)
-        variables = {**choice_options(choice), "parameters": choice.parameters}
-    variables |= {name: text for name, text in (("limit", limit), ("wait", wait)) if text}
+        runs = make_plan(choice, _catalog(), nodes)
+        campaigns.create_campaign(directory, choice, nodes, runs)
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
-    problems = execute(variables, inventories, directory)
+    problems = execute(directory, inventories, wait)
     print_summary(directory, None, history_of(directory))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)

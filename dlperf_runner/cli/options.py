@@ -14,23 +14,6 @@ from .completion import completes
 
 # Options whose values shells can complete.
 _NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
-# The options that choose what runs: name, its metavar, and what it says. An empty text means
-# "not given" everywhere: Ansible passes options on that nobody set.
-CHOICE = (
-    ("model", "NAME[,NAME]", "Models, their networks, or families of models."),
-    ("framework", "NAME[,NAME]", "Frameworks."),
-    ("workload", "NAME[,NAME]", "Workloads."),
-    ("precision", "NAME[,NAME]", "Precisions, such as fp32."),
-    ("batch_size", "N[,N]", "Batch sizes per device."),
-    ("nodes", "N[,N]", "Numbers of nodes."),
-    ("gpus_per_node", "N[,N]", "Devices used on each node."),
-    ("matrix", "NAME", "published or smoke; default: the inventory's dlperf_matrix."),
-    ("repeats", "N", "Runs of each case."),
-    ("source", "NAME[,NAME]", "builtin (default) or upstream."),
-    ("iterations", "N", "Steps of each run."),
-    ("warmup", "N", "First steps, which are not measured; default: in the published proportion."),
-    ("container", "ENGINE", "docker or podman: in containers; default: bare where that can be."),
-)
 ParameterTexts = Annotated[
     list[str] | None,
     typer.Option(
@@ -66,32 +49,33 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def chooses(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `CHOICE`; it gets the Choice as its first argument."""
+    """Give a command the options of Choice; it gets the Choice as its first argument."""
+    from ..plan.choice import OPTIONS, option_name
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> None:
         from ..plan.choice import parse_choice
 
-        texts = {name: values.pop(name) for name, _, _ in CHOICE}
+        texts = {item.name: values.pop(item.name) for item in OPTIONS}
         command(parse_choice(texts, values.pop("parameter") or []), **values)
 
     options = [
         inspect.Parameter(
-            name,
+            item.name,
             inspect.Parameter.KEYWORD_ONLY,
             default="",
             annotation=Annotated[
                 str,
                 typer.Option(
-                    f"--{name.replace('_', '-')}",
-                    metavar=metavar,
-                    help=text,
+                    option_name(item.name),
+                    metavar=item.metadata["metavar"],
+                    help=item.metadata["help"],
                     show_default=False,
-                    autocompletion=completes(name) if name in _NAMES else None,
+                    autocompletion=completes(item.name) if item.name in _NAMES else None,
                 ),
             ],
         )
-        for name, metavar, text in CHOICE
+        for item in OPTIONS
     ]
     # Choice is imported for type checkers only; no option is of that type.
     types = get_type_hints(command, localns={"Choice": object}, include_extras=True)

@@ -1,4 +1,4 @@
-"""What a node's network should be like: facts of fabric_facts in, findings out."""
+"""What a node's network should be like: facts of fabric_info in, findings out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any
 from ..catalog.stack import InfiniBand, Stack
 from ..core.node import Node
 from .findings import Facts, Finding, as_declared, judged
-
-# Kernel modules by the name that a stack has for them.
-PEER_MODULES = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
 
 
 def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
@@ -25,8 +22,8 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     if declared.version:
         yield as_declared(node.name, "ofed", declared.version, facts["ofed"], again)
     if declared.peer_memory:
-        module = PEER_MODULES[declared.peer_memory]
-        loaded = module in facts["modules"]
+        module = declared.peer_memory
+        loaded = module in facts["peer_memory"]
         yield judged(
             node.name,
             "peer memory",
@@ -78,21 +75,21 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
         )
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
-    # The ones of the benchmark's interface where it is one of theirs; else all that are meant.
-    used = [item for item in ports if item[1]["interface"] == node.interface] or ports
-    bad = [f"{_name(item)} {_state(item[1])}" for item in used if not _is_up(item[1])]
+    used = [item for item in ports if item[1]["in_use"]]
+    bad = [item for item in used if item[1]["fault"]]
     yield judged(
         name,
         "link state",
         not bad,
         "ACTIVE, LinkUp",
-        "; ".join(bad) or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used),
-        "look at cable and switch; INIT means that no subnet manager runs (opensm)",
+        "; ".join(f"{_name(item)} {_state(item[1])}" for item in bad)
+        or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used),
+        "; ".join(dict.fromkeys(item[1]["fault"] for item in bad)),
     )
     full = declared.rate_gbps
     for item in used:
         rate = item[1]["rate_gbps"]
-        if full is None or not _is_up(item[1]):
+        if full is None or item[1]["fault"]:
             continue
         yield judged(
             name,
@@ -104,7 +101,7 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
         )
     for item in used:
         port = item[1]
-        if port["link_layer"] == "Ethernet" and _is_up(port):
+        if port["link_layer"] == "Ethernet" and not port["fault"]:
             kinds = sorted({str(gid["type"]) for gid in port["gids"]})
             hint = "give the interface an address; NCCL_IB_GID_INDEX then names its RoCE v2 GID"
             found = ", ".join(kinds) or "no GID"
@@ -125,7 +122,3 @@ def _name(item: tuple[str, Any]) -> str:
 
 def _state(port: Facts) -> str:
     return f"{port['state'] or 'not known'}, {port['physical_state'] or 'not known'}"
-
-
-def _is_up(port: Facts) -> bool:
-    return port["state"] == "ACTIVE" and port["physical_state"] in ("LinkUp", None)

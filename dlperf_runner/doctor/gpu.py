@@ -1,4 +1,4 @@
-"""What a node's GPUs should be like before their speed is believed: facts of gpu_facts in, findings
+"""What a node's GPUs should be like before their speed is believed: facts of gpu_info in, findings
 out."""
 
 from __future__ import annotations

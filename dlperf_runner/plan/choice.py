@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from ..core.errors import UserError
 from ..core.node import ENGINES
@@ -12,24 +14,101 @@ SOURCE_NAMES = ("builtin", "upstream")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
+def _names(text: str, _: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for item in map(str.strip, text.split(",")) if item))
+
+
+def _numbers(text: str, name: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_whole(item, name, 1) for item in _names(text, name)))
+
+
+def _number(text: str, name: str) -> int | None:
+    return _whole(text, name, 1) if text else None
+
+
+def _number_or_none(text: str, name: str) -> int | None:
+    return _whole(text, name, 0) if text else None
+
+
+def _text(text: str, _: str) -> str | None:
+    return text or None
+
+
+def _sources(text: str, name: str) -> tuple[str, ...]:
+    for source in _names(text, name):
+        if source not in SOURCE_NAMES:
+            raise UserError(
+                f"unknown source {source!r}",
+                where=option_name(name),
+                expected=f"one of {', '.join(SOURCE_NAMES)}",
+            )
+    return _names(text, name)
+
+
+def _engine(text: str, name: str) -> str | None:
+    if text and text not in ENGINES:
+        raise UserError(
+            f"unknown container engine {text!r}",
+            where=option_name(name),
+            expected=f"one of {', '.join(ENGINES)}; none for no container",
+        )
+    return text or None
+
+
+def _whole(text: str, name: str, least: int) -> int:
+    # More than nine digits is no count of anything here, and int() of thousands is slow.
+    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least:
+        return int(text)
+    raise UserError(
+        "this is no such number",
+        where=option_name(name),
+        expected=f"whole numbers of at least {least}",
+        found=repr(text),
+    )
+
+
+def _option(metavar: str, text: str, parse: Callable[[str, str], Any]) -> Any:
+    """A field of Choice: how the command line shows it, and what makes a value of its text."""
+    return field(default=parse("", ""), metadata={"metavar": metavar, "help": text, "parse": parse})
+
+
 @dataclass(frozen=True)
 class Choice:
-    """What the user chose; an empty tuple or None means that nothing was said."""
+    """What the user chose; an empty tuple or None means that nothing was said.
 
-    model: tuple[str, ...] = ()
-    framework: tuple[str, ...] = ()
-    workload: tuple[str, ...] = ()
-    precision: tuple[str, ...] = ()
-    batch_size: tuple[int, ...] = ()
-    nodes: tuple[int, ...] = ()
-    gpus_per_node: tuple[int, ...] = ()
-    matrix: str | None = None
-    repeats: int | None = None
-    source: tuple[str, ...] = ()
-    iterations: int | None = None
-    warmup: int | None = None
-    container: str | None = None
+    NEW CHOICE: a field here. It is an option of `plan` and `run` and a variable of bench.yml.
+    """
+
+    model: tuple[str, ...] = _option(
+        "NAME[,NAME]", "Models, their networks, or families of models.", _names
+    )
+    framework: tuple[str, ...] = _option("NAME[,NAME]", "Frameworks.", _names)
+    workload: tuple[str, ...] = _option("NAME[,NAME]", "Workloads.", _names)
+    precision: tuple[str, ...] = _option("NAME[,NAME]", "Precisions, such as fp32.", _names)
+    batch_size: tuple[int, ...] = _option("N[,N]", "Batch sizes per device.", _numbers)
+    nodes: tuple[int, ...] = _option("N[,N]", "Numbers of nodes.", _numbers)
+    gpus_per_node: tuple[int, ...] = _option("N[,N]", "Devices used on each node.", _numbers)
+    matrix: str | None = _option(
+        "NAME", "published or smoke; default: the inventory's dlperf_matrix.", _text
+    )
+    repeats: int | None = _option("N", "Runs of each case.", _number)
+    source: tuple[str, ...] = _option("NAME[,NAME]", "builtin (default) or upstream.", _sources)
+    iterations: int | None = _option("N", "Steps of each run.", _number)
+    warmup: int | None = _option(
+        "N",
+        "First steps, which are not measured; default: in the published proportion.",
+        _number_or_none,
+    )
+    container: str | None = _option(
+        "ENGINE", "docker or podman: in containers; default: bare where that can be.", _engine
+    )
     parameters: dict[str, str] = field(default_factory=dict)
+
+
+# The fields that are options, in their order.
+OPTIONS = tuple(item for item in fields(Choice) if item.metadata)
+# What bench.yml takes besides.
+FURTHER = ("parameters", "campaign", "resume", "limit", "wait")
 
 
 def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) -> Choice:
@@ -38,37 +117,43 @@ def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) 
     `options` has the names of Choice's fields. `parameters` are texts `name=value`.
     """
     texts = {name: str(value).strip() for name, value in options.items() if value is not None}
-    source = _names(texts, "source")
-    for name in source:
-        if name not in SOURCE_NAMES:
+    values = {
+        item.name: item.metadata["parse"](texts.get(item.name, ""), item.name) for item in OPTIONS
+    }
+    return Choice(**values, parameters=_parameters(parameters))
+
+
+def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -> Choice:
+    """The choice in the extra variables of a playbook (`-e name=value`).
+
+    A variable that is neither an option of the campaign nor begins with one of `prefixes`, as
+    those of roles and of Ansible do, is refused: it would change nothing.
+    """
+    known = [*(item.name for item in OPTIONS), *FURTHER]
+    beginnings = tuple(f"{prefix}_" for prefix in prefixes)
+    for name in variables:
+        if name not in known and not name.startswith(beginnings):
+            similar = difflib.get_close_matches(name, known, n=1)
             raise UserError(
-                f"unknown source {name!r}",
-                where=option_name("source"),
-                expected=f"one of {', '.join(SOURCE_NAMES)}",
+                f"unknown option {name}",
+                where=f"-e {name}={variables[name]}",
+                expected=f"one of {', '.join(known)}",
+                hint=f"did you mean {similar[0]}?" if similar else None,
             )
-    container = texts.get("container") or None
-    if container not in (None, *ENGINES):
+    texts = {
+        item.name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for item in OPTIONS
+        if (value := variables.get(item.name)) is not None
+    }
+    parameters = variables.get("parameters") or {}
+    if not isinstance(parameters, Mapping):
         raise UserError(
-            f"unknown container engine {container!r}",
-            where=option_name("container"),
-            expected=f"one of {', '.join(ENGINES)}; none for no container",
+            "the parameters are not an object",
+            where="-e parameters",
+            expected='-e \'{"parameters": {"image_size": 64}}\'',
+            found=repr(parameters),
         )
-    return Choice(
-        model=_names(texts, "model"),
-        framework=_names(texts, "framework"),
-        workload=_names(texts, "workload"),
-        precision=_names(texts, "precision"),
-        batch_size=_numbers(texts, "batch_size"),
-        nodes=_numbers(texts, "nodes"),
-        gpus_per_node=_numbers(texts, "gpus_per_node"),
-        matrix=texts.get("matrix") or None,
-        repeats=_number(texts, "repeats"),
-        source=source,
-        iterations=_number(texts, "iterations"),
-        warmup=_number(texts, "warmup", least=0),
-        container=container,
-        parameters=_parameters(parameters),
-    )
+    return parse_choice(texts, (f"{name}={value}" for name, value in parameters.items()))
 
 
 def choice_options(choice: Choice) -> dict[str, str]:
@@ -98,32 +183,6 @@ def parse_wait(text: str) -> int:
 def option_name(name: str) -> str:
     """The command line's name of a field of Choice."""
     return "--" + name.replace("_", "-")
-
-
-def _names(texts: Mapping[str, str], name: str) -> tuple[str, ...]:
-    items = (item.strip() for item in texts.get(name, "").split(","))
-    return tuple(dict.fromkeys(item for item in items if item))
-
-
-def _numbers(texts: Mapping[str, str], name: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(_whole(item, name, 1) for item in _names(texts, name)))
-
-
-def _number(texts: Mapping[str, str], name: str, least: int = 1) -> int | None:
-    text = texts.get(name)
-    return _whole(text, name, least) if text else None
-
-
-def _whole(text: str, name: str, least: int) -> int:
-    # More than nine digits is no count of anything here, and int() of thousands is slow.
-    if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least:
-        return int(text)
-    raise UserError(
-        "this is no such number",
-        where=option_name(name),
-        expected=f"whole numbers of at least {least}",
-        found=repr(text),
-    )
 
 
 def _parameters(texts: Iterable[str]) -> dict[str, str]:

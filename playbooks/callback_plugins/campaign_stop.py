@@ -1,5 +1,6 @@
 """Let a signal end bench.yml in order: the run under way is ended and recorded, the nodes are given
-back, and no further run begins. A second signal ends it at once.
+back, and no further run begins. A second signal ends it at once; what comes within SAME_S of the
+first is the same: the end of a runner is told twice, by TERM and by the HUP of its terminal.
 
 The file that DLPERF_STOP names says so to all processes of this playbook. dlperf_runner, where it
 drives this, is told the process by DLPERF_PID_FILE; when it dies, it counts as a TERM.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -25,6 +27,7 @@ short_description: Let a signal end bench.yml in order
 """
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
+SAME_S = 3
 
 
 class CallbackModule(CallbackBase):
@@ -32,6 +35,7 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "campaign_stop"
     holds = gives_back = False
+    told = 0.0  # when the first signal came
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         if Path(playbook._file_name).name != "bench.yml":
@@ -69,8 +73,11 @@ class CallbackModule(CallbackBase):
             drop_terminal()
         if self.holds and not self.stop.exists():
             self.stop.touch()
+            self.told = time.monotonic()
             with suppress(OSError):
                 os.write(2, b"\nEnding the run under way; another signal ends all at once.\n")
+            return
+        if self.stop.exists() and time.monotonic() < self.told + SAME_S:
             return
         signal.signal(number, self.before[number])
         os.kill(self.process, number)

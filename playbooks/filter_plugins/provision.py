@@ -1,23 +1,169 @@
-"""The environments that a node's frameworks need, out of the catalogue."""
+"""What provisioning asks a node and tells its roles, computed once out of the catalogue."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from packaging.requirements import Requirement
 
 PATHS = ("requirements", "build_requirements")
-MPIRUN = {"package": "/usr/bin/mpirun", "source": "/usr/local/openmpi/bin/mpirun"}
+ROOT = Path(__file__).parents[2]
+UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
 
 
-def document(name: str, root: str, kind: str) -> dict[str, Any]:
+def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
+    """The arguments of the module node_facts: what provisioning asks a node before it changes it.
+
+    `choice` is what the inventory says; playbooks/provision.yml lists its keys.
+    """
+    chosen = _chosen(choice, root)
+    return {
+        "interpreter": chosen.interpreter,
+        "packages": [name.partition("=")[0] for name in chosen.packages],
+        "user": choice["user"],
+        "limits": choice["limits"],
+        "environments": [UV, *(item["path"] for item in chosen.environments)],
+        "builds": [PYTHON],
+    }
+
+
+def for_node(
+    choice: Mapping[str, Any],
+    node: Mapping[str, Any],
+    mesh: Mapping[str, Any],
+    root: str = str(ROOT),
+) -> dict[str, Any]:
+    """The variables that provisioning sets on a node.
+
+    `dlperf_node` is what the roles know of the node: what the module node_facts found, but of the
+    environments only the paths of those that are as pinned (`complete`).
+    `provision_roles` and `provision_preflights` name the roles that have something to bring or to
+    refuse; all others are arguments of roles. Without a `mesh` that all nodes have proven, the
+    node's own proof of it does not count.
+    """
+    chosen = _chosen(choice, root)
+    stack, apt, environments = chosen.stack, chosen.stack["apt_packages"], chosen.environments
+    openmpi = {"method": "package", "version": "", **stack.get("openmpi", {})}
+    has_gpus, is_built = stack["accelerator"] == "gpu", openmpi["method"] == "source"
+    pulled = images(choice["frameworks"], choice["stack"], root)
+    # Where the interpreter is not there yet, it will be the stack's.
+    version = node["python_version"] or chosen.python or None
+    # With a Python that is removed, what was made with it goes.
+    there = {} if node["builds"] and not chosen.python else node["environments"]
+    uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
+    needed = {
+        "node_base": True,
+        "gpu_node": has_gpus,
+        "ssh_mesh": chosen.has_mesh,
+        "openmpi": True,
+        "python": bool(chosen.python or node["builds"]),
+        "python_env": True,
+        "framework": True,
+        "horovod": True,
+        "container": bool(chosen.has_containers or pulled),
+    }
+    refusing = {
+        "python_env": True,
+        "gpu_node": has_gpus,
+        "openmpi": is_built,
+        "python": bool(chosen.python),
+    }
+    toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
+    program = choice["mpirun"] or mpirun(choice["stack"], root)
+    tensor = ("name", "path", "import_name", "tensor", "eager")
+    return {
+        "provision_roles": [role for role, is_needed in needed.items() if is_needed],
+        "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
+        "dlperf_node": {
+            **{key: value for key, value in node.items() if key != "environments"},
+            "python_version": version,
+            "complete": complete([uv, *environments], there, version or ""),
+            "stamps": {k: v for k, v in node["stamps"].items() if mesh or k != "ssh_mesh"},
+        },
+        "node_base_packages": chosen.packages,
+        "gpu_node_stack": stack if has_gpus else {},
+        "ssh_mesh_packages": apt["ssh_mesh"],
+        "openmpi_method": openmpi["method"],
+        "openmpi_version": openmpi["version"],
+        "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
+        "openmpi_mpirun": program,
+        "openmpi_packages": apt["openmpi"],
+        "python_version": chosen.python,
+        "python_env_packages": apt["python_env"],
+        "python_env_own_interpreter": chosen.own_interpreter,
+        "python_env_environments": only(environments, "name", "requires_python"),
+        "framework_environments": only(environments, *tensor, "requirements", "operator_wheels"),
+        "framework_interpreter": chosen.interpreter,
+        "horovod_environments": only(
+            environments,
+            *("name", "path", "distribution", "tensor", "eager", "requirements", "horovod"),
+        ),
+        "horovod_interpreter": chosen.interpreter,
+        "horovod_mpirun": program,
+        "container_packages": apt.get("container", ["podman"]),
+        "container_environments": (
+            only(environments, *tensor, "horovod")
+            + only([item for item in environments if "horovod" not in item], *tensor)
+            if chosen.has_containers
+            else []
+        ),
+        "container_images": pulled,
+        "container_mpirun": program,
+    }
+
+
+class _Chosen(NamedTuple):
+    """What follows from the inventory's choice alone, whatever a node is like."""
+
+    stack: dict[str, Any]
+    environments: list[dict[str, Any]]
+    packages: list[str]
+    python: str
+    own_interpreter: str
+    interpreter: str
+    has_mesh: bool
+    has_containers: bool
+
+
+def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
+    stack = document(choice["stack"], root, "stacks")
+    # An inventory may name another interpreter for some of its nodes.
+    given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
+    python = "" if given else choice["python"] or stacks_own
+    own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
+    # One node alone needs no mesh, and no sshd for it.
+    has_mesh = int(choice["nodes"]) > 1
+    # A stack with GPUs brings its engine itself, in the version that it names.
+    has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
+    left_out = {"ssh_mesh": not has_mesh, "container": not has_containers}
+    packages = [
+        name
+        for role, names in stack["apt_packages"].items()
+        if not left_out.get(role)
+        for name in names
+    ]
+    return _Chosen(
+        stack=stack,
+        environments=environments(
+            choice["frameworks"], choice["stack"], root, choice["operator_wheels"]
+        ),
+        packages=list(dict.fromkeys(packages)),
+        python=python,
+        own_interpreter=own_interpreter,
+        interpreter=given or own_interpreter,
+        has_mesh=has_mesh,
+        has_containers=has_containers,
+    )
+
+
+def document(name: str, root: str, kind: str = "") -> dict[str, Any]:
     """A document of the catalogue; an unknown name lists the known ones of its kind.
 
-    Ansible's own from_yaml takes 20 ms for it, and a variable is evaluated wherever it is used.
+    Ansible's own from_yaml takes 20 ms for it.
     """
     folder = Path(root, "dlperf_runner", "catalog", kind)
     path = folder / f"{name}.yml"
@@ -74,9 +220,10 @@ def environments(
     return found
 
 
-def mpirun(stack: str, root: str) -> str:
+def mpirun(stack: str, root: str = str(ROOT)) -> str:
     """Where the mpirun of a stack is: a build from source has a place of its own."""
-    return MPIRUN[document(stack, root, "stacks").get("openmpi", {}).get("method", "package")]
+    method = document(stack, root, "stacks").get("openmpi", {}).get("method", "package")
+    return str(document("mpirun", root)["paths"][method])
 
 
 def images(names: Sequence[str], stack: str, root: str) -> list[str]:
@@ -134,7 +281,7 @@ def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]
 
 
 def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: str) -> bool:
-    """Whether an environment (as the module node_state says it) is what requirements pin.
+    """Whether an environment (as the module node_facts says it) is what requirements pin.
 
     `python` is the version of the interpreter that it is to be made with.
     """
@@ -160,10 +307,10 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
 def complete(
     items: Sequence[Mapping[str, Any]], there: Mapping[str, Any], python: str
 ) -> list[str]:
-    """Names of the environments that are what their requirements files pin, where those that are
-    `there` (by path, as the module node_state says it) are to be made with a version of Python."""
+    """Paths of the environments that are what their requirements files pin, where those that are
+    `there` (by path, as the module node_facts says it) are to be made with a version of Python."""
     return [
-        item["name"]
+        item["path"]
         for item in items
         if as_pinned(
             Path(item["requirements"]).read_text(encoding="utf-8")
@@ -180,11 +327,8 @@ def complete(
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "provision_as_pinned": as_pinned,
-            "provision_complete": complete,
-            "provision_document": document,
-            "provision_environments": environments,
-            "provision_images": images,
+            "provision_for_node": for_node,
             "provision_mpirun": mpirun,
             "provision_only": only,
+            "provision_query": query,
         }

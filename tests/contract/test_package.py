@@ -149,6 +149,7 @@ def test_a_cluster_is_driven_without_a_clone(built: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.heavy
+@pytest.mark.versions
 @pytest.mark.parametrize("name", NEWER)
 def test_newer_pythons(built: Path, tmp_path: Path, name: str) -> None:
     use(installed(interpreter(name), built, tmp_path / "venv"), tmp_path)

@@ -16,7 +16,7 @@ import pytest
 from lab_under_test import PROJECT, Lab
 from planted import MARK, PLACES, planted
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.containers]  # minutes
 
 NODES = ("node1", "node2")
 PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"

@@ -9,7 +9,7 @@ import pytest
 from lab_under_test import Lab
 from node_state import differences, node_state
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
 FEW = ("-e", '{"dlperf_frameworks": []}')
 

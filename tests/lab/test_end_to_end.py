@@ -38,6 +38,9 @@ LOSSES = {
 
 @pytest.fixture(scope="module")
 def provisioned(lab: Lab) -> Lab:
+    """Two nodes with three frameworks, given to a lab that is up as a user gives them."""
+    with mirror_alone():
+        lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", f"lab_frameworks={FRAMEWORKS}")
     lab.play("provision.yml")
     return lab
 
@@ -196,45 +199,53 @@ def check_campaign(lab: Lab, campaign: Path, topologies: dict[str, list[str]]) -
         assert float(row["scaling_efficiency"]) == pytest.approx(efficiency)
 
 
-@pytest.fixture(scope="module")
-def of_three(provisioned: Lab) -> Lab:
-    """The same two nodes with three frameworks, given to a lab that is up as a user gives them."""
-    with mirror_alone():
-        provisioned.play(
-            "playbooks/lab.yml", "-e", "lab_nodes=2", "-e", f"lab_frameworks={FRAMEWORKS}"
-        )
-    provisioned.play("provision.yml")
-    return provisioned
-
-
-def test_provisioning_again_changes_nothing(of_three: Lab) -> None:
-    output, _, recap = of_three.play("provision.yml").rpartition("PLAY RECAP")
-    assert "Check the role's arguments" not in output  # no role had anything to do
+def test_provisioning_again_changes_nothing(provisioned: Lab) -> None:
+    output, _, recap = provisioned.play("provision.yml").rpartition("PLAY RECAP")
+    assert "Validating arguments" not in output  # no role had anything to do
     assert re.findall(r"(node\d) .*changed=(\d+)", recap) == [("node1", "0"), ("node2", "0")]
 
 
-def test_one_model_names_the_workloads_of_two_frameworks(of_three: Lab, tmp_path: Path) -> None:
+def test_one_model_names_the_workloads_of_two_frameworks(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "arcface"
-    of_three.play("bench.yml", "-e", "model=arcface", "-e", f"campaign={campaign}")
+    provisioned.play("bench.yml", "-e", "model=arcface", "-e", f"campaign={campaign}")
     chosen = {name: TOPOLOGIES[name] for name in ("mxnet-arcface", "paddle-arcface")}
-    check_campaign(of_three, campaign, chosen)
+    check_campaign(provisioned, campaign, chosen)
 
 
-def test_a_framework_narrows_the_choice(of_three: Lab, tmp_path: Path) -> None:
+def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "tensorflow"
     choice = ["-e", "model=resnet50", "-e", "framework=tensorflow"]
-    of_three.play("bench.yml", *choice, "-e", f"campaign={campaign}")
+    provisioned.play("bench.yml", *choice, "-e", f"campaign={campaign}")
     name = "tensorflow-resnet50v1.5"
-    check_campaign(of_three, campaign, {name: TOPOLOGIES[name]})
+    check_campaign(provisioned, campaign, {name: TOPOLOGIES[name]})
 
 
-def test_a_framework_that_the_nodes_lack_is_said_before_anything_runs(of_three: Lab) -> None:
-    done = of_three.command("ansible-playbook", "bench.yml", "-e", "framework=oneflow")
+def test_a_framework_that_the_nodes_lack_is_said_before_anything_runs(provisioned: Lab) -> None:
+    done = provisioned.command("ansible-playbook", "bench.yml", "-e", "framework=oneflow")
     assert done.returncode == 2
     assert "oneflow-resnet50v1.5 needs oneflow, which these nodes do not have" in done.stdout
 
 
 @pytest.mark.heavy
+@pytest.mark.nodes
+def test_frameworks_are_added_to_provisioned_nodes(tmp_path: Path, mirror: Path) -> None:
+    lab = Lab(tmp_path / "lab")
+    lab.up(lab_nodes=2)
+    try:
+        lab.play("provision.yml")
+        mxnet = "stat -c %Y /opt/dlperf/envs/mxnet/pyvenv.cfg"
+        before = lab.said("node2", mxnet)
+        assert lab.said("node2", "ls /opt/dlperf/envs").split() == ["mxnet"]
+        lab.up(lab_nodes=2, lab_frameworks=FRAMEWORKS)
+        lab.play("provision.yml")
+        assert lab.said("node2", "ls /opt/dlperf/envs").split() == sorted(FRAMEWORKS.split(","))
+        assert lab.said("node2", mxnet) == before
+    finally:
+        lab.down()
+
+
+@pytest.mark.heavy
+@pytest.mark.versions
 def test_oneflow_trains_on_two_nodes(tmp_path: Path) -> None:
     """Its environment is 4 GB on each node, and takes no Python newer than 3.10."""
     lab = Lab(tmp_path / "lab")

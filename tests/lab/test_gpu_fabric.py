@@ -32,7 +32,7 @@ from fabric_standins import (
 from lab_under_test import FRAMEWORKS, PROJECT, Lab
 from node_state import differences, node_state
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 NODES = ("node1", "node2")
 MIRROR = "http://10.11.0.1:8010"
@@ -111,7 +111,7 @@ def variables(mirror: Path, scratch: Path) -> dict[str, Any]:
         "dlperf_stack": "v100-cuda10.2",
         "dlperf_frameworks": [],
         "dlperf_lock_timeout": 20,
-        "provision_packages": list(PACKAGES),
+        "node_base_packages": list(PACKAGES),
         "node_base_mirror_suite": "bookworm",
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
         # What this test does not install is only refused without them.

@@ -17,7 +17,7 @@ from node_state import differences, node_state
 
 from dlperf_runner.catalog.reader import load_catalog
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]
 
 # In place of the role's list: one that the lab's mirror has, and the node has not.
 PACKAGE = "libibverbs-dev"

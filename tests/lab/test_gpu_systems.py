@@ -27,7 +27,7 @@ from lab_under_test import BIN, Lab
 from dlperf_runner.bundle.vendor.release_tables import wanted
 from dlperf_runner.catalog.reader import load_catalog
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/profile.d/dlperf-cuda.sh"}

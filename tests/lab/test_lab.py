@@ -233,7 +233,9 @@ def test_a_node_that_goes_down_is_only_that_node(tmp_path: Path) -> None:
         assert "node2 | UNREACHABLE" in pinged.stdout
 
 
-@pytest.mark.parametrize("nodes", [16, pytest.param(64, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "nodes", [16, pytest.param(64, marks=(pytest.mark.heavy, pytest.mark.nodes))]
+)
 def test_many_nodes(tmp_path: Path, nodes: int) -> None:
     mirror = tmp_path / "mirror"
     mirror.mkdir()
@@ -256,6 +258,7 @@ def test_many_nodes(tmp_path: Path, nodes: int) -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.versions
 @pytest.mark.parametrize(("suite", "version"), [("bullseye", "11"), ("trixie", "13")])
 def test_other_releases(tmp_path: Path, suite: str, version: str) -> None:
     with Lab(tmp_path / "lab").running(2, suite) as lab:

@@ -10,7 +10,8 @@ import pytest
 from lab_under_test import Lab
 from node_state import differences, node_state
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # an Ansible of its own is half a gigabyte
+# An Ansible of its own is half a gigabyte.
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.versions]
 
 RECAP = re.compile(r"^(node\d+) +: .*changed=(\d+) .*failed=(\d+)", re.MULTILINE)
 

@@ -23,7 +23,8 @@ from lab_under_test import Lab
 
 from dlperf_runner.bundle.folder.files import digest
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # ten minutes of compiling for each
+# Ten minutes of compiling for each.
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]
 
 PREFIX = "/usr/local/openmpi"
 CUDA = "/usr/local/cuda"
@@ -88,7 +89,7 @@ def cluster(
         stub = f"{CUDA}/targets/x86_64-linux/lib/stubs/libcuda.so"
         placed[stub] = placed[f"{LIBRARY}/libcuda.so.1"] = libcuda(scratch, header)
     given = {
-        "provision_packages": [
+        "node_base_packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates"),
             *("openssh-client", "openssh-server", "libnuma1"),
         ],

@@ -90,7 +90,7 @@ def test_the_second_run_changes_nothing(fresh: Lab) -> None:
     status, output, counts = provision(fresh, *FEW, "--diff")
     assert status == 0, output
     assert of("changed", counts) == everywhere(0), output
-    assert "Check the role's arguments" not in output  # no role had anything to do
+    assert "Validating arguments" not in output  # no role had anything to do
 
 
 def test_the_doctor_finds_provisioned_nodes_fit_and_changes_nothing(fresh: Lab) -> None:

@@ -27,7 +27,7 @@ from lab_under_test import PROJECT, Lab
 from node_state import differences
 from standins import fixture, index_of, several
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 NODES = ("node1", "node2", "node3", "node4")
 GPUS = range(8)
@@ -39,7 +39,7 @@ SMI = NVIDIA_SMI.replace("for gpu in 0 1;", f"for gpu in {' '.join(map(str, GPUS
 )
 # What the lab's mirror has of the stack's packages, and the mpirun that the stand-in hands on to.
 PACKAGES = {
-    "provision_packages": [
+    "node_base_packages": [
         *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client", "openssh-server"),
         *("libnuma1", "openmpi-bin", "python3-venv"),
     ],

@@ -23,7 +23,7 @@ from node_state import differences, node_state
 
 from dlperf_runner.bundle.folder.files import digest
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes of compiling
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.build]  # minutes of compiling
 
 STACK, VERSION = "cpu-published", "3.11.2"  # of the suite that the lab's nodes have
 PREFIX = "/opt/dlperf/python"
@@ -64,7 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "dlperf_stack": STACK,
         "dlperf_frameworks": [],
         "node_base_mirror_key": str(mirror / "apt/dlperf-mirror.asc"),
-        "provision_python": VERSION,
+        "python_version": VERSION,
         "python_archive": "http://10.11.0.1:8010/vendor/www.python.org/ftp/python/3.7.17/"
         "Python-3.7.17.tgz",
         "python_sha256": digest(source),
@@ -125,7 +125,7 @@ def test_one_that_lacks_a_module_is_not_proven(cluster: Cluster) -> None:
 
 
 def test_a_stack_without_one_takes_it_off(cluster: Cluster) -> None:
-    cluster.provision("--limit", "node2", dlperf_stack="cpu", provision_python="")
+    cluster.provision("--limit", "node2", dlperf_stack="cpu", python_version="")
     assert cluster.lab.ssh("node2", f"ls {PREFIX}").stdout == ""
     assert "home = /usr/bin" in cluster.lab.said("node2", "cat /opt/dlperf/uv/pyvenv.cfg")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filters import provision
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
-from test_provisioning_filters import provision
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
 # In the order of provision.yml; what each brings, as a command that shows it.
 ROLES = {

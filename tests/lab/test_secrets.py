@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from lab_under_test import PROJECT, Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy]
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
 
 SECRET = "planted-5e5a8d1c0f"  # noqa: S105
 ADMIN = f"""

@@ -28,7 +28,7 @@ SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"
 
 
 json_settings = runpy.run_path(str(PROJECT / "library/json_settings.py"))
-driver_state = runpy.run_path(str(PROJECT / "library/driver_state.py"))
+driver_info = runpy.run_path(str(PROJECT / "library/driver_info.py"))
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +281,7 @@ class TestDriverState:
     def test_the_module_that_runs_says_its_version(self, tmp_path: Path) -> None:
         version = tmp_path / "proc/driver/nvidia/version"
         version.parent.mkdir(parents=True)
-        running = driver_state["running"]
+        running = driver_info["running"]
         assert running(str(tmp_path)) is None
         version.write_text(
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01"
@@ -308,7 +308,7 @@ class TestDriverState:
         ],
     )
     def test_a_drivers_packages_are_known_by_their_names(self, name: str, is_driver: bool) -> None:
-        assert bool(driver_state["DRIVER_PACKAGE"].match(name)) == is_driver
+        assert bool(driver_info["DRIVER_PACKAGE"].match(name)) == is_driver
 
 
 def execute(module: str, **arguments: Any) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_benchmark_job import call, execute, until_gone
+from benchmark_jobs import call, until_gone
+from executed_modules import call as execute
 
 PLANTED = "the secret that was planted"
 

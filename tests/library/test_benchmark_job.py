@@ -11,66 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-LIBRARY = Path(__file__).parents[2] / "library"
-MODULE_UTILS = Path(__file__).parents[2] / "module_utils"
-# As Ansible packs them: the project's module_utils beside Ansible's own.
-RUN = """
-import runpy, sys, ansible.module_utils
-ansible.module_utils.__path__.append(sys.argv[1])
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-# test_old_interpreters.py says another one, and an Ansible that has modules for it.
-PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
-
-
-def execute(module: str, **arguments: Any) -> dict[str, Any]:
-    """One execution of a module, as Ansible makes it; returns what the module returns."""
-    finished = subprocess.run(
-        [PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
-        env={**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")},
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert finished.stdout, finished.stderr
-    return json.loads(finished.stdout)
-
-
-def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
-    """One call of benchmark_job."""
-    arguments = {
-        "directory": str(directory),
-        "launch": "t1",
-        "argv": list(argv),
-        "log": "train.log",
-        "wait_s": 10,
-    }
-    return execute("benchmark_job", **arguments | options)
-
-
-def processes_of(marker: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if marker in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def until_gone(marker: str, seconds: float = 15) -> bool:
-    deadline = time.monotonic() + seconds
-    while processes_of(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+from benchmark_jobs import call, processes_of, until_gone
 
 
 def test_success(tmp_path: Path) -> None:
@@ -170,7 +111,7 @@ def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_check_mode_starts_nothing(tmp_path: Path) -> None:
-    result = call(tmp_path / "r1", "/bin/true", _ansible_check_mode=True)
+    result = call(tmp_path / "r1", "/bin/true", check=True)
     assert result["changed"]
     assert not (tmp_path / "r1").exists()
 

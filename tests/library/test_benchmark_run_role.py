@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_gpu_sampler import TWO, prints, stand_in
+from standins import TWO, prints, program
 
 from dlperf_runner.core.case import Command, Run
 
@@ -25,7 +25,7 @@ HOSTS = ["node1", "node2", "node3"]
 def programs(tmp_path: Path) -> str:
     """PATH with stand-ins for nvidia-smi and for the ssh by which other nodes are asked."""
     smi = prints(tmp_path / "bin", TWO.format(10, 20))
-    ssh = stand_in(tmp_path / "ssh", "ssh", 'while [ "$1" != -- ]; do shift; done\nexec sh -c "$3"')
+    ssh = program(tmp_path / "ssh", "ssh", 'while [ "$1" != -- ]; do shift; done\nexec sh -c "$3"')
     return f"{ssh}:{smi}:/usr/bin:/bin"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_provisioning_modules import call
+from executed_modules import call
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o755, link: str = "") -> Any:
@@ -139,7 +139,7 @@ def test_check_mode_judges_and_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_place_that_others_may_write_is_refused(tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
+    shared = tmp_path / "everybodys"
     shared.mkdir()
     shared.chmod(0o777)
     for place in (shared / "prefix", shared / "not/there/prefix"):
@@ -163,7 +163,7 @@ class TestWhatAnotherUserOwns:
         assert f"{home} belongs to user id 64321" in result["msg"]
 
     def test_a_group_without_members_but_root_may_write(self, tmp_path: Path) -> None:
-        shared = tmp_path / "shared"
+        shared = tmp_path / "everybodys"
         shared.mkdir()
         for group, trusted in ((1, False), (64321, True)):  # daemon has a user, the other none
             os.chown(shared, 0, group)
@@ -210,7 +210,7 @@ class TestWhatAnotherUserOwns:
         given = {"interpreter": str(python), "path": str(tmp_path / "env")}
         said = f"{folder} belongs to user id 64321"
         assert said in call("python_environment", **given)["msg"]
-        assert said in call("node_state", interpreter=str(python))["msg"]
+        assert said in call("node_facts", interpreter=str(python))["msg"]
         assert not marker.exists()
 
 

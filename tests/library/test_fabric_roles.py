@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
+from executed_modules import call
+from filters import load, provision
 from standins import PROJECT
-from test_provisioning_filters import load
-from test_provisioning_modules import call
 
-from dlperf_runner.catalog.mpirun import MPIRUN, mpirun_of
+from dlperf_runner import launchers
+from dlperf_runner.catalog.mpirun import mpirun_of
+from dlperf_runner.core.node import Node
 
 openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
 infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
-provision = load("playbooks/filter_plugins/provision.py")
+mpirun = load("playbooks/filter_plugins/mpirun.py")
 
 RELEASES = {"4.0.0": {"url": "https://v.example/o.tar.gz", "sha256": "1" * 64}}
 PREFIX, BUILT = "/usr/local/openmpi", "/usr/local/openmpi/bin/mpirun"
@@ -63,12 +65,29 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
 
 def test_everybody_says_the_same_of_where_mpirun_is() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
-    assert MPIRUN == provision.MPIRUN
-    assert MPIRUN["source"] == defaults["openmpi_prefix"] + "/bin/mpirun"
-    assert mpirun_of("v100-cuda10.2") == MPIRUN["source"]
-    assert provision.mpirun("v100-cuda10.2", str(PROJECT)) == MPIRUN["source"]
-    assert mpirun_of("cpu") == provision.mpirun("cpu", str(PROJECT)) == MPIRUN["package"]
-    assert mpirun_of("no such stack") == MPIRUN["package"]
+    built = defaults["openmpi_prefix"] + "/bin/mpirun"
+    assert mpirun_of("v100-cuda10.2") == provision.mpirun("v100-cuda10.2") == built
+    assert mpirun_of("cpu") == provision.mpirun("cpu") == "/usr/bin/mpirun"
+    assert mpirun_of("no such stack") == "/usr/bin/mpirun"
+
+
+def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() -> None:
+    tcp = ["--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
+    pair = ["/usr/bin/mpirun", "-np", "2", *tcp, "--host", "a:1,b:1"]
+    bound = ["--mca", "btl_tcp_if_include", "ib0", "--mca", "oob_tcp_if_include", "ib0"]
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
+    assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
+    assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
+    assert mpirun.next_of(["a"], "a") == "a"
+
+
+def test_a_benchmark_is_bound_to_its_interface_as_the_proof_is() -> None:
+    node = Node("a", "10.0.0.1", 1, "cpu", "cpu", interface="ib0")
+    program = launchers.Program(argv=("true",), gpus_per_node=1, on_gpu=False)
+    (command,) = launchers.launch("mpirun", program, (node,))
+    bound = mpirun.argv("m", ["a"], "ib0")[-6:]
+    assert " ".join(bound) in " ".join(command.argv)
 
 
 def test_of_a_failed_step_the_end_is_shown() -> None:
@@ -145,10 +164,9 @@ def roles_of(path: str) -> list[str]:
 
 
 def test_what_is_built_against_the_driver_comes_behind_it_and_goes_before_it() -> None:
-    order = roles_of("main.yml")
+    order = roles_of("each.yml")
     assert order[:2] == ["nvidia_driver", "infiniband"]
     assert roles_of("absent.yml") == order[::-1]
-    assert set(roles_of("preflight.yml")) == set(order) - {"node_tuning"}
 
 
 @pytest.mark.parametrize(
@@ -179,18 +197,20 @@ def test_netplan_reads_what_is_written() -> None:
 
 
 def facts(**changed: Any) -> dict[str, Any]:
-    """What fabric_facts tells of a ConnectX-4 at EDR, with something of its port changed."""
+    """What fabric_info tells of a ConnectX-4 at EDR, with something of its port changed."""
     port = {
         "port": 1,
         "state": "ACTIVE",
         "physical_state": "LinkUp",
         "rate_gbps": 100,
         "interface": "ib0",
+        "fault": None,
+        "in_use": True,
     }
     return {
         "devices": [{"name": "mlx5_0", "ports": [{**port, **changed}]}],
         "interfaces": {"ib0": {"addresses": ["10.11.0.2/24"]}},
-        "modules": {"nv_peer_mem": "1.0-9"},
+        "peer_memory": ["nv_peer_mem"],
         "ofed": "5.0-2.1.8.0",
     }
 
@@ -209,11 +229,10 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("port", "asked", "said"),
     [
-        ({"state": "INIT"}, {}, "mlx5_0 port 1 is INIT, LinkUp, .*no subnet manager"),
-        ({"state": "DOWN", "physical_state": "Polling"}, {}, "is DOWN, Polling, .*cable"),
+        ({"state": "INIT", "fault": "opensm"}, {}, "mlx5_0 port 1 is INIT, LinkUp, .*: opensm"),
         ({"rate_gbps": 56}, {}, "trained at 56 Gb/s, not at 100"),
         ({}, {"ofed": "5.8-1.0.1.1"}, "5.8-1.0.1.1 was expected, found 5.0-2.1.8.0"),
-        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia_peermem is not loaded"),
+        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia-peermem is not loaded"),
         ({}, {"address": "10.11.0.9/24"}, "expected to have 10.11.0.9/24, found 10.11.0.2/24"),
     ],
 )
@@ -228,14 +247,15 @@ def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> 
     assert problems(facts()) == []
     two = facts()
     (port,) = two["devices"][0]["ports"]
-    down = {**port, "port": 2, "state": "DOWN", "interface": "ib1"}
+    down = {**port, "port": 2, "state": "DOWN", "fault": "cable", "in_use": False}
     two["devices"][0]["ports"].append(down)
     assert problems(two) == []
-    assert len(problems(two, interface="eth0", address="")) == 1
+    down["in_use"] = True
+    assert len(problems(two)) == 1
 
 
 def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
-    bare = {**facts(), "devices": [], "modules": {}}
+    bare = {**facts(), "devices": [], "peer_memory": []}
     assert any("no port of InfiniBand" in told for told in problems(bare))
     assert problems(bare, has_cards=False) == []
 

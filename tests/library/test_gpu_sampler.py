@@ -10,41 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_benchmark_job import call, processes_of, until_gone
-
-# As `nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits` prints it: what
-# a driver is asked that does not know the other fields.
-TWO = (
-    "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, {0}\n"
-    "1, GPU-22222222-aaaa-bbbb-cccc-000000000000, {1}\n"
-)
-
-
-def stand_in(folder: Path, name: str, script: str) -> Path:
-    """An executable of that name, alone in its folder; returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-    (folder / name).chmod(0o755)
-    return folder
-
-
-def prints(folder: Path, *outputs: str, processes: str = "", kernel: str | None = None) -> Path:
-    """A stand-in for nvidia-smi that prints one output after the other, then the last again, and
-    beside it a dmesg that this user may not read, unless there is something in it."""
-    folder.mkdir(parents=True)
-    (folder / "processes").write_text(processes)
-    (folder / "kernel").write_text(kernel or "")
-    stand_in(folder, "dmesg", "exit 1" if kernel is None else f'cat "{folder}/kernel"')
-    for number, output in enumerate(outputs):
-        (folder / f"out{number}").write_text(output)
-    last = len(outputs) - 1
-    script = (
-        f'cd "{folder}"; case "$*" in *compute-apps*) cat processes; exit;; esac\n'
-        f"n=$(cat calls 2>/dev/null || echo 0); echo $((n + 1)) > calls\n"
-        f'[ "$n" -lt {last} ] || n={last}; cat out$n'
-    )
-    return stand_in(folder, "nvidia-smi", script)
-
+from benchmark_jobs import call, processes_of, until_gone
+from standins import TWO, prints, program
 
 # Trains until so many samples of each file are there, which a busy machine may take long for.
 TRAIN = """
@@ -141,7 +108,7 @@ def test_driver_that_does_not_know_a_field_is_asked_for_the_memory(tmp_path: Pat
         f"case \"$*\" in *throttle*) echo '{refusal}'; exit 2;; *compute-apps*) exit;; esac\n"
         "echo '0, GPU-1, 123'"
     )
-    result = sampled(tmp_path / "r1", stand_in(tmp_path / "bin", "nvidia-smi", script))
+    result = sampled(tmp_path / "r1", program(tmp_path / "bin", "nvidia-smi", script))
     assert result["gpu_memory_mib"] == {"node1": {"0": 123}}
     assert telemetry(tmp_path / "r1" / "telemetry-node1.csv")[0]["throttle_reasons"] == ""
 
@@ -171,7 +138,7 @@ def test_new_errors_in_the_kernels_log(tmp_path: Path) -> None:
     new = '[   93.207] NVRM: Xid (PCI:0000:af:00): 79, pid=4711, GPU has fallen off the "bus".'
     folder = tmp_path / "bin"
     prints(folder, FULL, kernel=f"[    0.000] Linux version 5.4\n{old}\n")
-    stand_in(
+    program(
         folder,
         "dmesg",
         f"cd \"{folder}\"; cat kernel; [ ! -e again ] || echo '{new}'; touch again",
@@ -270,14 +237,14 @@ def test_one_device_without_a_memory_of_its_own(tmp_path: Path) -> None:
 def test_nvidia_smi_that_hangs_does_not_hold_the_run_up(tmp_path: Path) -> None:
     marker = f"dlperf-hang-{os.getpid()}"
     script = f"exec {sys.executable} -c 'import time; time.sleep(60)' {marker}"
-    result = sampled(tmp_path / "r1", stand_in(tmp_path / "bin", "nvidia-smi", script), names=())
+    result = sampled(tmp_path / "r1", program(tmp_path / "bin", "nvidia-smi", script), names=())
     assert "gpu_memory_mib" not in result
     assert until_gone(marker)
 
 
 def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
-    smi = stand_in(
+    smi = program(
         folder, "nvidia-smi", f'[ ! -e "{folder}/seen" ] || exit 9; touch "{folder}/seen"'
     )
     with (folder / "nvidia-smi").open("a") as file:
@@ -304,7 +271,7 @@ def test_several_nodes(tmp_path: Path) -> None:
         '[ "$2" = node2 ] || exit 255\n'
         f'PATH="{there}:/usr/bin:/bin"; export PATH; exec sh -c "$3"'
     )
-    ssh = stand_in(tmp_path / "ssh", "ssh", script)
+    ssh = program(tmp_path / "ssh", "ssh", script)
     hosts = {"node1": "", "node2": "node2", "node3": "node3"}
     result = sampled(
         tmp_path / "r1", ssh, here, sample_hosts=hosts, names=("node1", "node2"), timeout_s=100
@@ -321,7 +288,7 @@ def test_several_nodes(tmp_path: Path) -> None:
 def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
     marker = f"dlperf-sampled-{os.getpid()}"
     script = f"{sys.executable} -c 'import time; time.sleep(60)' {marker}"
-    smi = stand_in(tmp_path / "bin", "nvidia-smi", script)
+    smi = program(tmp_path / "bin", "nvidia-smi", script)
     result = call(
         tmp_path / "r1",
         *(sys.executable, "-c", "import time; time.sleep(60)"),

@@ -65,6 +65,7 @@ def oldest_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.heavy
+@pytest.mark.versions
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: str) -> None:
     """Their own tests again, each execution of a module in that Python."""

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from filters import load, provision
 
 PROJECT = Path(__file__).parents[2]
 
 
-def load(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem + "_filters", PROJECT / path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-provision = load("playbooks/filter_plugins/provision.py")
 base = load("roles/node_base/filter_plugins/node_base.py")
 python_env = load("roles/python_env/filter_plugins/python_env.py")
 mesh = load("roles/ssh_mesh/filter_plugins/ssh_mesh.py")
@@ -123,7 +112,7 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
         environment = {"python": "3.7.16", "distributions": distributions}
         return {"/e": environment}
 
-    assert provision.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["net-old"]
+    assert provision.complete([item], there(numpy="1.21.6", net="0.1.8"), "3.7.9") == ["/e"]
     assert provision.complete([item], there(numpy="1.21.6"), "3.7.9") == []
 
 
@@ -254,26 +243,28 @@ def test_the_mesh_stands_where_every_node_has_proven_the_same() -> None:
     wanted = {"user": "dlperf", "members": {"node1": ["10.11.0.2"], "node2": ["10.11.0.3"]}}
     proven = {"ssh_mesh": {**wanted, "trust": "a" * 64}}
     other_key = {"ssh_mesh": {**wanted, "trust": "b" * 64}}
-    assert mesh.agree([proven, proven], wanted)
-    assert not mesh.agree([], wanted)  # a role that is run alone knows of no proof
-    assert not mesh.agree([proven, {}], wanted)  # a new node, or somebody's edit on one
-    assert not mesh.agree([proven, other_key], wanted)
-    assert not mesh.agree([proven, proven], {**wanted, "members": {"node1": ["10.11.0.2"]}})
-    assert not mesh.agree([proven, proven], {**wanted, "user": "other"})
+    assert mesh.agreed([proven, proven]) == proven["ssh_mesh"]
+    assert mesh.agreed([]) == {}
+    assert mesh.agreed([proven, {}]) == {}  # a new node, or somebody's edit on one
+    assert mesh.agreed([proven, other_key]) == {}
+    assert mesh.stands(proven["ssh_mesh"], wanted)
+    assert not mesh.stands({}, wanted)  # a role that is run alone knows of no proof
+    assert not mesh.stands(proven["ssh_mesh"], {**wanted, "members": {"node1": ["10.11.0.2"]}})
+    assert not mesh.stands(proven["ssh_mesh"], {**wanted, "user": "other"})
 
 
 def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_path: Path) -> None:
     pins = tmp_path / "net.txt"
     pins.write_text("net==1.0\n")
-    net = {"name": "net", "requirements": str(pins)}
+    net = {"name": "net", "path": "/e", "requirements": str(pins)}
     proven = {"framework-net": framework.inputs(net)}
-    assert framework.stand([net], ["net"], proven)
+    assert framework.stand([net], ["/e"], proven)
     assert framework.stand([], [], {})
     assert not framework.stand([net], [], proven)
-    assert not framework.stand([net], ["net"], {})
-    assert not framework.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["net"], proven)
+    assert not framework.stand([net], ["/e"], {})
+    assert not framework.stand([{**net, "operator_wheels": [{"sha256": "a"}]}], ["/e"], proven)
     pins.write_text("net==2.0\n")
-    assert not framework.stand([net], ["net"], proven)
+    assert not framework.stand([net], ["/e"], proven)
 
 
 def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> None:

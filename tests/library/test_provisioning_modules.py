@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import subprocess
@@ -14,39 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-LIBRARY = Path(__file__).parents[2] / "library"
-MODULE_UTILS = LIBRARY.with_name("module_utils")
-# As Ansible packs them: the project's module_utils beside Ansible's own.
-RUN = """
-import runpy, sys, ansible.module_utils
-ansible.module_utils.__path__.append(sys.argv[1])
-sys.argv = sys.argv[2:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-# test_old_interpreters.py says another one, and an Ansible that has modules for it.
-PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")}
-ME = getpass.getuser()
-HAVE_RUNUSER = os.geteuid() == 0
-
-
-def call(
-    module: str, check: bool = False, prefix: Sequence[str] = (), **arguments: Any
-) -> dict[str, Any]:
-    """One execution of a module; returns what it returns."""
-    given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
-    finished = subprocess.run(
-        [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
-        input=json.dumps(given),
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert finished.stdout, finished.stderr
-    return json.loads(finished.stdout)
+from executed_modules import HAVE_RUNUSER, ME, call
 
 
 class TestNodeFiles:
@@ -482,14 +449,19 @@ class TestHorovodBasis:
         assert "mpirun" in call("horovod_basis", **arguments)["msg"]
 
 
-class TestNodeState:
+def node_facts(**arguments: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = call("node_facts", **arguments)["ansible_facts"]
+    return facts["dlperf_node"] | {"release": facts["distribution_release"]}
+
+
+class TestNodeFacts:
     def test_it_says_release_interpreter_and_stamps(self, tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text('{"proven": "a", "inputs": {"version": "1"}}')
         (tmp_path / "broken.json").write_text("{")
-        result = call("node_state", interpreter=sys.executable, stamps=str(tmp_path))
+        result = node_facts(interpreter=sys.executable, stamps=str(tmp_path))
         assert result["stamps"] == {"a": {"version": "1"}}
         assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
-        codename = f"VERSION_CODENAME={result['ansible_facts']['distribution_release']}\n"
+        codename = f"VERSION_CODENAME={result['release']}\n"
         assert codename in Path("/etc/os-release").read_text()
 
     def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
@@ -497,9 +469,9 @@ class TestNodeState:
         (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
         (tmp_path / "foreign").mkdir()
         paths = [str(tmp_path / name) for name in ("ours", "foreign", "absent")]
-        result = call("node_state", builds=paths, stamps=str(tmp_path))
+        result = node_facts(builds=paths, stamps=str(tmp_path))
         assert result["builds"] == {paths[0]: "python-3.7.17_1"}
 
     def test_an_interpreter_that_is_not_there_has_no_version(self, tmp_path: Path) -> None:
-        result = call("node_state", interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
+        result = node_facts(interpreter=str(tmp_path / "python"), stamps=str(tmp_path))
         assert result["python_version"] is None

@@ -1,4 +1,4 @@
-"""A stamp stands while its files are as they were: proof writes them down, node_state looks."""
+"""A stamp stands while its files are as they were: proof writes them down, node_facts looks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executed_modules import HAVE_RUNUSER, ME, call
 from standins import ansible_standin, interpreter
-from test_provisioning_modules import HAVE_RUNUSER, ME, call
 
 PROBE = "import json, sys; from ansible.module_utils import stamps; "
 PRINT = PROBE + "json.dump(stamps.fingerprint(sys.argv[1]), sys.stdout)"
@@ -48,8 +48,8 @@ def prove(stamps: Path, *files: object, **more: Any) -> dict[str, Any]:
 
 
 def standing(stamps: Path) -> dict[str, Any]:
-    found: dict[str, Any] = call("node_state", stamps=str(stamps))["stamps"]
-    return found
+    facts: dict[str, Any] = call("node_facts", stamps=str(stamps))["ansible_facts"]
+    return facts["dlperf_node"]["stamps"]
 
 
 @pytest.mark.skipif(not HAVE_RUNUSER, reason="runs a command as another user")
@@ -118,7 +118,8 @@ def test_limits_are_said_as_high_as_the_node_allows_them() -> None:
     if os.geteuid() == 0:
         prefix += ["setpriv", "--bounding-set", "-sys_resource"]
     wanted = {"nofile": "99999", "core": "0"}
-    assert call("node_state", prefix=prefix, limits=wanted)["limits"] == {
+    facts = call("node_facts", prefix=prefix, limits=wanted)["ansible_facts"]
+    assert facts["dlperf_node"]["limits"] == {
         "nofile": "256",
         "core": "0",
     }

@@ -11,7 +11,8 @@ from dlperf_runner.measure.estimators import Rule
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"
-SHARED_LOGS = ROOT.parent / "shared" / "data" / "logs"
+SHARED = ROOT.parent / "shared" / "data"  # of others, not there on most machines
+SHARED_LOGS = SHARED / "logs"
 
 RULES = {
     "mxnet-resnet50v1b.md": Rule(estimator="mean_of_rates", total_steps=120, warmup_steps=20),

@@ -32,27 +32,28 @@ def kind(option: dict[str, Any]) -> str:
     return option.get("type", "str") + of
 
 
-def default(option: dict[str, Any]) -> str:
+def default(name: str, option: dict[str, Any], defaults: dict[str, Any]) -> str:
+    """Its value; one that is computed stands in defaults/main.yml alone."""
     if option.get("required"):
         return "required"
-    if "default" not in option:
-        return ""
-    value = option["default"]
-    if isinstance(value, str) and value and not value.startswith("{{"):
-        return cell(value) if " " in value else f"`{cell(value)}`"
+    value = option.get("default", defaults.get(name))
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
     return f"`{cell(text)}`"
 
 
 def section(role: Path) -> str:
     spec = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]
+    path = role / "defaults/main.yml"
+    defaults = yaml.safe_load(path.read_text()) or {} if path.exists() else {}
     rows = []
     for entry in spec.values():
         for name, option in (entry.get("options") or {}).items():
             choices = option.get("choices")
             which = f" One of {', '.join(f'`{item}`' for item in choices)}." if choices else ""
             says = cell(option["description"]) + which
-            rows.append(f"| `{name}` | {kind(option)} | {default(option)} | {says} |\n")
+            rows.append(
+                f"| `{name}` | {kind(option)} | {default(name, option, defaults)} | {says} |\n"
+            )
     head = "| Variable | Type | Default | |\n| --- | --- | --- | --- |\n"
     return BEGIN + "\n" + head + "".join(dict.fromkeys(rows)) + "\n" + END
 

@@ -150,3 +150,29 @@ def several(xml: str, count: int, buses: Sequence[str] = ()) -> str:
 
 def index_of(count: int) -> str:
     return "".join(f"{n}, GPU-{n:08d}-aaaa-bbbb-cccc-000000000000\n" for n in range(count))
+
+
+# As `nvidia-smi --query-gpu=index,uuid,memory.used --format=csv,noheader,nounits` prints it: what
+# a driver is asked that does not know the other fields.
+TWO = (
+    "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, {0}\n"
+    "1, GPU-22222222-aaaa-bbbb-cccc-000000000000, {1}\n"
+)
+
+
+def prints(folder: Path, *outputs: str, processes: str = "", kernel: str | None = None) -> Path:
+    """A stand-in for nvidia-smi that prints one output after the other, then the last again, and
+    beside it a dmesg that this user may not read, unless there is something in it."""
+    folder.mkdir(parents=True)
+    (folder / "processes").write_text(processes)
+    (folder / "kernel").write_text(kernel or "")
+    program(folder, "dmesg", "exit 1" if kernel is None else f'cat "{folder}/kernel"')
+    for number, output in enumerate(outputs):
+        (folder / f"out{number}").write_text(output)
+    last = len(outputs) - 1
+    script = (
+        f'cd "{folder}"; case "$*" in *compute-apps*) cat processes; exit;; esac\n'
+        f"n=$(cat calls 2>/dev/null || echo 0); echo $((n + 1)) > calls\n"
+        f'[ "$n" -lt {last} ] || n={last}; cat out$n'
+    )
+    return program(folder, "nvidia-smi", script)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from plan_examples import write_catalog
 
+from dlperf_runner.catalog import stack as entry_stack
+from dlperf_runner.catalog import workload as entries
 from dlperf_runner.catalog.reader import CATALOG, load_catalog
-from dlperf_runner.catalog.reader import stack as entry_stack
-from dlperf_runner.catalog.reader import workload as entries
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
@@ -151,8 +151,8 @@ def test_values_are_frozen() -> None:
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
-            "[dlperf_runner/workloads/mxnet_resnet50.py]",
-            "[../elsewhere.py]",
+            "[dlperf_runner/workloads/mxnet_resnet50.py,",
+            "[../elsewhere.py,",
             ".yml:{line}: sources.builtin.files.0: this path leads out of its tree",
         ),
         (

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 from make_logs import campaign_run, gluoncv
@@ -234,23 +232,21 @@ def test_summarize_prints_table_paths_and_problems(
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
-def test_run_hands_the_choice_to_the_playbook(
+def test_run_plans_once_and_has_the_plan_carried_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, status: int
 ) -> None:
     asked = []
-    (run,) = json.loads(
-        call("plan", "--nodes", "2", "--campaign", str(tmp_path / "made"), "--json").out
-    )["runs"]
 
-    def execute(variables: dict[str, Any], inventories: list[str], directory: Path) -> list[str]:
-        """Leaves behind what bench.yml does."""
-        asked.append((variables, inventories, directory))
-        shutil.copytree(tmp_path / "made", directory, dirs_exist_ok=True)
-        place = directory / "runs" / run["id"]
-        record = json.loads((place / "run.json").read_text())
-        record["outcome"]["status"] = outcome
-        (place / "run.json").write_text(json.dumps(record))
-        (place / run["log_name"]).touch()
+    def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
+        """Leaves behind what bench.yml does with the plan that is there."""
+        asked.append((directory, inventories, wait))
+        for run in json.loads((directory / "plan.json").read_text())["runs"]:
+            place = directory / "runs" / run["id"]
+            record = json.loads((place / "run.json").read_text())
+            assert "--image-size" in record["commands"][0]["argv"]
+            record["outcome"]["status"] = outcome
+            (place / "run.json").write_text(json.dumps(record))
+            (place / run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
     def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
@@ -264,18 +260,13 @@ def test_run_hands_the_choice_to_the_playbook(
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"
     assert result.err == ("" if outcome == "done" else "error: node1: it broke\n")
-    variables = {
-        "model": "resnet50v1b",
-        "nodes": "1,2",
-        "parameters": {"image_size": "32"},
-    }
-    assert asked == [(variables, [str(tmp_path / "inv")], tmp_path / "results" / "one")]
+    directory = tmp_path / "results" / "one"
+    assert asked == [(directory, [str(tmp_path / "inv")], "")]
 
     result = call("run", *arguments, "--campaign", "results/one", status=2)
     assert "results/one: this is no place for a new campaign" in result.err
-    directory = tmp_path / "results" / "one"
-    call("run", "--resume", "results/one", status=status)
-    again = [] if outcome == "done" else [({"resume": str(directory)}, [], directory)]
+    call("run", "--resume", "results/one", "--wait", "30m", status=status)
+    again = [] if outcome == "done" else [(directory, [], "30m")]
     assert asked[1:] == again
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from make_logs import campaign_run, gluoncv, write
-from test_published import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
+from published_logs import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
 from typer.testing import CliRunner, Result
 
 from dlperf_runner.cli.main import app

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compare_rows import CASE, row, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import false_discovery_control, mannwhitneyu
-from test_compare_published import CASE, rows
 
 from dlperf_runner.compare.baselines import read_baseline, save_baseline
 from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, holm
@@ -152,8 +152,6 @@ def test_with_several_environments_the_same_one_is_the_partner() -> None:
 
 
 def test_invalid_runs_do_not_count() -> None:
-    from test_compare_published import row
-
     (case,) = compared(rows(FIVE), [*rows(FIVE), row(None, 6)])
     assert case["n_b"] == 5
     assert compared([row(None)], [row(None)]) == []

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from compare_rows import row, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_logs import published
@@ -38,22 +39,6 @@ from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.intervals import UNKNOWN, Interval
 from dlperf_runner.stats.summary import summarize
 
-CASE: dict[str, Any] = {
-    "framework": "mxnet",
-    "framework_version": "1.6.0",
-    "workload": "mxnet-resnet50v1b",
-    "model": "resnet50v1b",
-    "source": "upstream",
-    "precision": "fp32",
-    "batch_size_per_device": 128,
-    "nodes": 1,
-    "gpus_per_node": 1,
-    "world_size": 1,
-    "accelerator": "gpu",
-    "driver": "440.33.01",
-    "stack": "v100-cuda10.2",
-    "container": None,
-}
 V100 = {
     "accelerator": "V100-SXM2-16GB",
     "data": "real",
@@ -63,27 +48,6 @@ V100 = {
     "implementation": "dmlc/gluon-cv f9a8a284",
     "cuda": "10.2",
 }
-
-
-def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
-    case = {**CASE, **changes}
-    case["world_size"] = case["nodes"] * case["gpus_per_node"]
-    return Row(
-        **case,
-        global_batch_size=case["batch_size_per_device"] * case["world_size"],
-        repeat=repeat,
-        metric="samples_per_second",
-        value=value,
-        unit="samples/s",
-        estimator="mean_of_rates",
-        log_sha256=None,
-        valid=value is not None,
-        why_invalid=None if value is not None else "failed",
-    )
-
-
-def rows(values: Sequence[float], **changes: Any) -> list[Row]:
-    return [row(value, repeat, **changes) for repeat, value in enumerate(values, start=1)]
 
 
 def compared(frame_rows: Sequence[Row], conditions: dict[str, Any] | None = None, **options: Any):

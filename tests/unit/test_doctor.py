@@ -64,6 +64,8 @@ def healthy(number: int) -> dict[str, Any]:
         "sm_lid": 1,
         "gids": [],
         "interface": "ib0",
+        "fault": None,
+        "in_use": True,
     }
     return {
         "pythons": ["3.6.9", "2.7.17"],
@@ -106,6 +108,7 @@ def healthy(number: int) -> dict[str, Any]:
                 "ib0": {"state": "up", "mtu": 65520, "addresses": [f"10.11.0.{number + 1}/24"]}
             },
             "modules": {"nv_peer_mem": "1.0-9", "mlx5_core": "5.0-2.1.8"},
+            "peer_memory": ["nv_peer_mem"],
             "ofed": "5.0-2.1.8.0",
             "ibstat": None,
             "memlock_kib": None,
@@ -238,13 +241,16 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         *("address", "failed", "10.99.0.3/24"),
     ),
     (of("fabric", devices=[]), "rdma ports", "failed", "none"),
-    (of_port(state="INIT"), "link state", "failed", "mlx5_0 port 1 INIT"),
-    (of_port(state="DOWN", physical_state="Polling"), "link state", "failed", "Polling"),
+    (of_port(state="INIT", fault="opensm"), "link state", "failed", "mlx5_0 port 1 INIT"),
+    (
+        of_port(state="DOWN", physical_state="Polling", fault="cable"),
+        *("link state", "failed", "Polling"),
+    ),
     (of_port(rate_gbps=40, speed="QDR"), "link rate", "failed", "40 Gb/s QDR"),
     (of_port(rate_gbps=None), "link rate", "warning", "not known"),
     (of_port(link_layer="Ethernet"), "roce", "warning", "no GID"),
     (of("fabric", ofed=None), "ofed", "failed", "none"),
-    (of("fabric", modules={}), "peer memory", "failed", "not loaded"),
+    (of("fabric", peer_memory=[]), "peer memory", "failed", "not loaded"),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
     (of("fabric", memlock_unlimited=None), "locked memory", "warning", "not known"),
     (of("ssh_mesh", failed="node3: Host key verification failed."), "ssh mesh", "failed", "Host"),
@@ -440,7 +446,7 @@ def leaves(value: Any) -> list[tuple[Any, Any]]:
 
 @given(st.data())
 def test_any_fact_may_be_absent(data: st.DataObject) -> None:
-    """gpu_facts and fabric_facts say null where they do not know; that is never a crash."""
+    """gpu_info and fabric_info say null where they do not know; that is never a crash."""
     told = document()
     places = [
         (parent, key)

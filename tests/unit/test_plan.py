@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from plan_examples import gpu_nodes, lab_nodes, write_catalog
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core.case import Run, Topology
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import Choice, choice_options, parse_choice
+from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan, plan_document
 
 
@@ -491,3 +492,32 @@ def test_the_catalogue_of_the_tests_is_separate(tmp_path: Path) -> None:
     catalog = load_catalog(write_catalog(tmp_path, "paddle-arcface"))
     runs = make_plan(choose(framework="paddle"), catalog, gpu_nodes())
     assert len(runs) == 25
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"modle": "resnet50v1b"}, r"unknown option modle .*did you mean model\?"),
+        ({"image_size": 64}, "unknown option image_size"),
+        ({"parameters": "image_size=64"}, "the parameters are not an object"),
+        ({"nodes": "two"}, "--nodes: this is no such number"),
+    ],
+)
+def test_variables_of_bench_that_are_wrong(variables: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        choice_of_variables(variables, ("dlperf", "benchmark_run"))
+    assert re.search(message, str(caught.value).replace("\n", " "))
+
+
+def test_variables_of_bench_become_a_choice() -> None:
+    variables = {
+        "nodes": [1, 2],
+        "repeats": 3,
+        "parameters": {"image_size": 64},
+        "resume": "",
+        "dlperf_user": "dlperf",
+        "benchmark_run_wait_s": 1,
+    }
+    choice = choice_of_variables(variables, ("dlperf", "benchmark_run"))
+    assert (choice.nodes, choice.repeats) == ((1, 2), 3)
+    assert choice.parameters == {"image_size": "64"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from test_stats import row
+from frame_rows import row
 
 from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.stats.notes import remarks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from test_stats import row
+from frame_rows import row
 
 from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.report import data, layout, markdown, text

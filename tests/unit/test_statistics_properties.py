@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from frame_rows import row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
-from test_stats import row
 
 from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.measure.steady_state import BATCHES, steadiness

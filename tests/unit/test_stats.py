@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from frame_rows import row
 from make_logs import published
 
 from dlperf_runner.core.frame import COLUMNS, Row, make_frame
@@ -30,36 +31,6 @@ AVERAGES = {
     ("arcface-r50", "2n8g"): 5956.61,
     ("arcface-r50", "4n8g"): 11086.97,
 }
-
-
-def row(value: float | None, topology: str = "1n1g", repeat: int = 1, **changes: Any) -> Row:
-    nodes, devices = (int(number) for number in topology.rstrip("g").split("n"))
-    entry = Row(
-        framework="mxnet",
-        framework_version=None,
-        workload="mxnet-resnet50v1b",
-        model="resnet50v1b",
-        source=None,
-        precision="fp32",
-        nodes=nodes,
-        gpus_per_node=devices,
-        world_size=nodes * devices,
-        batch_size_per_device=128,
-        global_batch_size=128 * nodes * devices,
-        repeat=repeat,
-        metric="samples_per_second",
-        value=value,
-        unit="samples/s",
-        estimator="mean_of_rates",
-        accelerator=None,
-        driver=None,
-        stack=None,
-        container=None,
-        log_sha256=None,
-        valid=True,
-        why_invalid=None,
-    )
-    return entry._replace(**changes)
 
 
 def cases(*rows: Row) -> list[dict[str, Any]]:

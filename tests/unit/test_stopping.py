@@ -23,13 +23,10 @@ RUNNER = """
 import json, os, subprocess, sys, time
 from pathlib import Path
 from dlperf_runner.campaign import execute
-from dlperf_runner.cli.main import main as cli
+from dlperf_runner.cli import main as cli
 
 def playbook(name, variables, inventories, state, limit=""):
-    campaign = Path(variables["campaign"])
-    campaign.mkdir(parents=True, exist_ok=True)
-    if MADE:
-        (campaign / "campaign.json").write_text("{}")
+    campaign = Path(variables["resume"])
     child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE, text=True)
     child.stdout.readline()
     state.pid_file = campaign / "playbook.pid"
@@ -42,7 +39,6 @@ CHILD = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7));"
     "print(flush=True); time.sleep(60)"
 )
-MADE = sys.argv.pop(1) == "made"
 execute.run_playbook = playbook
 cli.main()
 """
@@ -57,12 +53,9 @@ def hear_signals() -> None:
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-@pytest.mark.parametrize("made", ["made", "not made"])
-def test_signal_is_passed_on_and_told(
-    tmp_path: Path, number: signal.Signals, status: int, made: str
-) -> None:
+def test_signal_is_passed_on_and_told(tmp_path: Path, number: signal.Signals, status: int) -> None:
     directory = tmp_path / "a campaign"
-    argv = [sys.executable, "-c", RUNNER, made, "run", "--nodes", "1", "--campaign", directory]
+    argv = [sys.executable, "-c", RUNNER, "run", "--nodes", "1", "--campaign", directory]
     process = subprocess.Popen(
         argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
@@ -73,9 +66,8 @@ def test_signal_is_passed_on_and_told(
     _, errors = process.communicate(timeout=30)
     assert process.returncode == status, errors
     assert (directory / "ended").read_text() == "7"  # the playbook ended by itself
-    again = f"resume with: python -m dlperf_runner run --resume '{directory}'"
-    said = again if made == "made" else "nothing was run"
-    assert errors.splitlines()[-1] == f"stopped by {number.name}; {said}"
+    again = f"python -m dlperf_runner run --resume '{directory}'"
+    assert errors.splitlines()[-1] == f"stopped by {number.name}; resume with: {again}"
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
 def stand(
     environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
 ) -> bool:
-    """Whether all of them are complete, and proven with the pins that they have now."""
+    """Whether all of them are complete (by path), and proven with the pins that they have now."""
     return all(
-        item["name"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
+        item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
         for item in environments
     )
 

@@ -8,7 +8,6 @@ from typing import Any
 
 # NVIDIA's driver brings nvidia-peermem since this version.
 PEERMEM_SINCE = 470
-MODULES = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
 CLIENT = "ib_register_peer_memory_client"
 
 
@@ -84,11 +83,15 @@ def problems(
     address: str = "",
     has_cards: bool = True,
 ) -> list[str]:
-    """What is amiss with a node's fabric, each with what to do; `facts` are those of fabric_facts.
+    """What is amiss with a node's fabric, each with what to do; `facts` are those of fabric_info.
 
     Without `has_cards` (a container's are its host's) ports and modules are not looked at.
     """
-    ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
+    ports = [
+        (f"{device['name']} port {port['port']}", port)
+        for device in facts["devices"]
+        for port in device["ports"]
+    ]
     found = []
     if not has_cards:
         ports, peer_memory = [], ""
@@ -97,39 +100,27 @@ def problems(
             "there is no port of InfiniBand or RoCE: look for the card (lspci) and its driver"
             " (modprobe mlx5_ib)"
         )
-    # The ones of the benchmark's interface, where it is one of theirs; else all that are meant.
-    for name, port in [item for item in ports if item[1]["interface"] == interface] or ports:
-        found += _of_port(f"{name} port {port['port']}", port, rate_gbps)
+    for name, port in [item for item in ports if item[1]["in_use"]]:
+        state, rate = f"{port['state']}, {port['physical_state']}", port["rate_gbps"]
+        if port["fault"]:
+            found.append(f"{name} is {state}, not ACTIVE, LinkUp: {port['fault']}")
+        elif rate_gbps and rate is not None and rate < rate_gbps:
+            found.append(
+                f"{name} has trained at {rate} Gb/s, not at {rate_gbps}: reseat or replace the"
+                " cable, look at the switch's port"
+            )
     if ofed and facts["ofed"] != ofed:
         found.append(f"MLNX_OFED {ofed} was expected, found {facts['ofed'] or 'none'}")
-    if peer_memory and MODULES[peer_memory] not in facts["modules"]:
-        module = MODULES[peer_memory]
+    if peer_memory and peer_memory not in facts["peer_memory"]:
         found.append(
-            f"{module} is not loaded: modprobe {module} says why; after a change of driver or OFED"
-            " it has to be built anew"
+            f"{peer_memory} is not loaded: modprobe {peer_memory} says why; after a change of"
+            " driver or OFED it has to be built anew"
         )
     told = facts["interfaces"].get(interface)
     if address and (told is None or address not in (told["addresses"] or [])):
         has = ", ".join((told or {}).get("addresses") or []) or "none"
         found.append(f"{interface} was expected to have {address}, found {has}")
     return found
-
-
-def _of_port(name: str, port: Mapping[str, Any], rate_gbps: int | None) -> list[str]:
-    state, physical, rate = port["state"], port["physical_state"], port["rate_gbps"]
-    if state != "ACTIVE" or physical not in ("LinkUp", None):
-        hint = (
-            "no subnet manager runs (opensm, or the switch's)"
-            if state == "INIT" and physical == "LinkUp"
-            else "look at cable and switch"
-        )
-        return [f"{name} is {state}, {physical}, not ACTIVE, LinkUp: {hint}"]
-    if rate_gbps and rate is not None and rate < rate_gbps:
-        return [
-            f"{name} has trained at {rate} Gb/s, not at {rate_gbps}: reseat or replace the cable,"
-            " look at the switch's port"
-        ]
-    return []
 
 
 def load_failure(said: str, has_client: bool, module: str) -> str:

@@ -25,7 +25,7 @@ def releases() -> dict[str, str]:
 
 
 def refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:
-    """Why a node (as the module node_state says it) cannot have an environment; empty where it can.
+    """Why a node (as the module node_facts says it) cannot have an environment; empty where it can.
 
     Names the nearest that can: another interpreter of the node, else a release.
     """

@@ -26,10 +26,22 @@ def members(
     return found
 
 
-def agree(proven: Sequence[Mapping[str, Any]], wanted: Mapping[str, Any]) -> bool:
-    """Whether the stamps of all nodes say the wanted mesh, and all of them the same keys."""
+def addresses(
+    names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
+    """The members' addresses by name."""
+    return {member["name"]: member["addresses"] for member in members(names, hostvars)}
+
+
+def agreed(proven: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mesh that the stamps of all nodes say, with the same keys; empty where they differ."""
     found = [stamps.get("ssh_mesh", {}) for stamps in proven]
-    return bool(found) and all(one == {**wanted, "trust": found[0].get("trust")} for one in found)
+    return dict(found[0]) if found and all(one == found[0] for one in found) else {}
+
+
+def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the wanted mesh was proven, with whatever keys."""
+    return {key: value for key, value in proven.items() if key != "trust"} == wanted
 
 
 def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
@@ -49,8 +61,10 @@ def call(name: str, user: str) -> dict[str, Any]:
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "ssh_mesh_agree": agree,
+            "ssh_mesh_addresses": addresses,
+            "ssh_mesh_agreed": agreed,
             "ssh_mesh_call": call,
             "ssh_mesh_members": members,
             "ssh_mesh_partners": partners,
+            "ssh_mesh_stands": stands,
         }

@@ -1,4 +1,4 @@
-"""What node_health tells of this machine and of made trees; apt-get and mpirun are stand-ins."""
+"""What node_health_info tells of this machine and of made trees, with stand-ins of programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def health(
 ) -> dict[str, Any]:
     root = tmp_path / "root"
     root.mkdir(exist_ok=True)
-    return call("node_health", tmp_path, path, python, root=str(root), **options)
+    return call("node_health_info", tmp_path, path, python, root=str(root), **options)
 
 
 def test_a_node(tmp_path: Path) -> None:

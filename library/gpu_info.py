@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: gpu_facts
+module: gpu_info
 short_description: What a node's GPUs are, how they are, and what runs on them
 description:
   - Reads nvidia-smi, C(/proc), C(/sys), the headers and libraries of CUDA, and the kernel's log. Changes nothing, and never fails because of
@@ -20,7 +20,7 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the GPUs
-  gpu_facts:
+  gpu_info:
   register: node_gpu
 """
 

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: fabric_facts
+module: fabric_info
 short_description: What a node's InfiniBand and RoCE ports are, and whether they are up
 description:
   - Reads C(/sys/class/infiniband), the network interfaces that belong to it, the kernel's modules, and C(ip), C(ibstat) and C(ofed_info) where
@@ -21,7 +21,7 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the fabric
-  fabric_facts:
+  fabric_info:
     user: dlperf
     interface: ib0
   register: node_fabric
@@ -31,7 +31,8 @@ RETURN = r"""
 devices:
   description: >-
     By name, C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps speed width link_layer
-    lid sm_lid gids interface). A C(gid) has C(index gid type interface); those that are all zeros are left out.
+    lid sm_lid gids interface), C(fault) (null where the port is up, else where to look) and C(in_use), whether the named interface is the
+    port's, or is no port's. A C(gid) has C(index gid type interface); those that are all zeros are left out.
   returned: always
   type: list
   elements: dict
@@ -40,6 +41,7 @@ interfaces:
   returned: always
   type: dict
 modules: {description: Versions of the loaded kernel modules of RDMA and of peer memory., returned: always, type: dict}
+peer_memory: {description: "Which of nv_peer_mem and nvidia-peermem are loaded, as a stack names them.", returned: always, type: list}
 ofed: {description: Version of MLNX_OFED as ofed_info says it; null without it., returned: always, type: str}
 ibstat: {description: C(state rate_gbps) by device and port as ibstat says them; null without it., returned: always, type: dict}
 memlock_kib: {description: How much memory the user may lock; null where there is no limit, or it could not be asked for., returned: always, type: int}
@@ -53,6 +55,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
+# By the name that a stack has for them.
+PEER_MEMORY = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
 NOTHING = re.compile(r"^[0:]*$")
 
 
@@ -106,13 +110,24 @@ def interface_of(device, port):
     return None
 
 
+def fault(state, physical_state):
+    """Where to look for what keeps a port down; None where it is up. Some drivers tell no physical state."""
+    if state == "ACTIVE" and physical_state in ("LinkUp", None):
+        return None
+    if state == "INIT" and physical_state == "LinkUp":
+        return "no subnet manager runs (opensm, or the switch's)"
+    return "look at cable and switch"
+
+
 def port_of(device, name):
     port = os.path.join(device, "ports", name)
     rate_gbps, speed, width = rate(text(port, "rate"))
+    state, physical_state = worded(text(port, "state")), worded(text(port, "phys_state"))
     return {
         "port": int(name),
-        "state": worded(text(port, "state")),
-        "physical_state": worded(text(port, "phys_state")),
+        "state": state,
+        "physical_state": physical_state,
+        "fault": fault(state, physical_state),
         "rate_gbps": rate_gbps,
         "speed": speed,
         "width": width,
@@ -199,8 +214,12 @@ def memlock(root, user, timeout):
 def facts(root, user, named, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
     devices = [device_of(folder, name) for name in names(folder)]
-    used = [port["interface"] for device in devices for port in device["ports"]] + [named]
-    told = dict((name, interface(root, name, timeout)) for name in used if name)
+    ports = [port for device in devices for port in device["ports"]]
+    interfaces = [port["interface"] for port in ports]
+    for port in ports:
+        port["in_use"] = named not in interfaces or port["interface"] == named
+    told = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
+    loaded = modules(root)
     ofed = program("ofed_info")
     # MLNX_OFED_LINUX-5.0-2.1.8.0:
     version = re.match(r"(?:MLNX_)?OFED(?:_LINUX)?-(?:internal-)?(\S+?):?\s*\Z", bounded([ofed, "-s"], timeout)["output"]) if ofed else None
@@ -210,7 +229,8 @@ def facts(root, user, named, timeout):
     return {
         "devices": devices,
         "interfaces": told,
-        "modules": dict((name, known) for name, known in modules(root).items() if MODULES.match(name)),
+        "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
+        "peer_memory": sorted(name for name, module in PEER_MEMORY.items() if module in loaded),
         "ofed": version.group(1) if version else None,
         "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
         "memlock_kib": limit,

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: driver_state
+module: driver_info
 short_description: What a node runs of NVIDIA's driver, and what stands in its way
 description:
   - Reads C(/proc), C(/sys) and dpkg's list; changes nothing and needs no driver.
@@ -17,7 +17,7 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the node's driver
-  driver_state:
+  driver_info:
   register: node_driver
 """
 

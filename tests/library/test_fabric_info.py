@@ -1,4 +1,4 @@
-"""What fabric_facts makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
+"""What fabric_info makes of recorded /sys trees, and of stand-ins for ip, ibstat and ofed_info;
 ORIGIN.yml says that they are composed."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def recorded(root: Path, name: str) -> Path:
 
 
 def facts(tmp_path: Path, root: Path, *path: Path, **options: Any) -> dict[str, Any]:
-    return call("fabric_facts", tmp_path, path, root=str(root), **options)
+    return call("fabric_info", tmp_path, path, root=str(root), **options)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def words() -> ModuleType:
     """The module itself, imported as Ansible would have it."""
     ansible.module_utils.__path__.append(str(MODULE_UTILS))
     sys.path.insert(0, str(LIBRARY))
-    return importlib.import_module("fabric_facts")
+    return importlib.import_module("fabric_info")
 
 
 def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
@@ -58,6 +58,8 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
                         "port": 1,
                         "state": "ACTIVE",
                         "physical_state": "LinkUp",
+                        "fault": None,
+                        "in_use": True,
                         "rate_gbps": 100,
                         "speed": "EDR",
                         "width": "4X",
@@ -87,6 +89,7 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
             }
         },
         "modules": {"nv_peer_mem": "1.0-9", "ib_ipoib": None, "mlx5_core": "5.0-2.1.8"},
+        "peer_memory": ["nv_peer_mem"],
         "ofed": "5.0-2.1.8.0",
         "ibstat": {"mlx5_0": {"1": {"state": "Active", "rate_gbps": 100}}},
         "memlock_kib": 64,
@@ -105,10 +108,12 @@ def test_ports_on_ethernet_one_of_them_down(tmp_path: Path) -> None:
     ]
     assert (up["lid"], up["sm_lid"]) == (None, None)
     assert (down["state"], down["physical_state"], down["gids"]) == ("DOWN", "Disabled", [])
+    assert (up["fault"], down["fault"]) == (None, "look at cable and switch")
     assert [device["numa_node"] for device in found["devices"]] == [1, None]
     assert found["interfaces"]["eth3"]["speed_mbps"] is None  # -1 while it is down
     assert found["interfaces"]["eth2"]["addresses"] is None  # there is no ip to ask
     assert found["modules"] == {"mlx5_ib": None, "nvidia_peermem": None}
+    assert found["peer_memory"] == ["nvidia-peermem"]
     assert (found["ofed"], found["ibstat"], found["memlock_unlimited"]) == (None, None, None)
 
 
@@ -127,6 +132,22 @@ def test_two_ports_of_one_device_have_an_interface_each(tmp_path: Path) -> None:
     files |= {f"{base}/device/net/ib{n}/dev_id": f"0x{n}" for n in (0, 1)}
     found = facts(tmp_path, tree(tmp_path / "root", files))
     assert [port["interface"] for port in found["devices"][0]["ports"]] == ["ib0", "ib1"]
+
+
+@pytest.mark.parametrize(
+    ("interface", "in_use"), [("ib0", [True, False]), ("eth0", [True, True]), (None, [True, True])]
+)
+def test_the_ports_in_use_are_the_named_interfaces_or_all(
+    tmp_path: Path, interface: str | None, in_use: list[bool]
+) -> None:
+    base = "sys/class/infiniband/mlx4_0"
+    files = {f"{base}/ports/{port}/state": "2: INIT" for port in (1, 2)}
+    files |= {f"{base}/ports/{port}/phys_state": "5: LinkUp" for port in (1, 2)}
+    files |= {f"{base}/device/net/ib{n}/dev_id": f"0x{n}" for n in (0, 1)}
+    named = {"interface": interface} if interface else {}
+    ports = facts(tmp_path, tree(tmp_path / "root", files), **named)["devices"][0]["ports"]
+    assert [port["in_use"] for port in ports] == in_use
+    assert {port["fault"] for port in ports} == {"no subnet manager runs (opensm, or the switch's)"}
 
 
 def test_a_node_without_any(tmp_path: Path) -> None:
@@ -156,7 +177,7 @@ def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> 
     if python is None:
         pytest.skip(f"there is no Python {version} on this machine")
     root = recorded(tmp_path / "root", "connectx4")
-    told = [call("fabric_facts", tmp_path, [], each, root=str(root)) for each in (python, None)]
+    told = [call("fabric_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
     assert told[0] == told[1]
     assert told[0]["devices"]
 

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: node_state
+module: node_facts
 short_description: What provisioning asks of a node before it changes anything, in one execution
 description:
   - The release, the interpreters, packages, a user, virtual environments, and what has been proven (the stamps of
@@ -24,29 +24,40 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the nodes
-  node_state:
-  register: provision_node
+  node_facts:
+    packages: [podman]
+
+- name: Say which podman they have
+  ansible.builtin.debug:
+    var: ansible_facts.dlperf_node.packages.podman
 """
 
 RETURN = r"""
 ansible_facts:
-  description: C(distribution), C(distribution_version) and C(distribution_release), as C(setup) calls them.
-  returned: always
-  type: dict
-interpreter: {description: The interpreter that was asked about., returned: always, type: str}
-python_version: {description: Its version; null where it cannot be started., returned: always, type: str}
-interpreters: {description: Other interpreters that the node has., returned: always, type: list, elements: str}
-packages: {description: Version of each package that is installed., returned: always, type: dict}
-user: {description: C(home) and C(shell) of the user; empty where there is none., returned: always, type: dict}
-limits: {description: Each of the limits as high as the node allows it., returned: always, type: dict}
-environments:
   description: >-
-    By path, for each that exists: C(python), the version that made it, and C(distributions), with C(version) and C(url) (null for what came
-    from an index) of each by its normalised name.
+    C(distribution), C(distribution_version) and C(distribution_release), as C(setup) calls them, and C(dlperf_node).
   returned: always
   type: dict
-builds: {description: Key of each build of ours that is there by its place., returned: always, type: dict}
-stamps: {description: The inputs of each proof by its name, where the files that it stands on are as they were., returned: always, type: dict}
+  contains:
+    dlperf_node:
+      description: >-
+        What was found. Roles read the variable of this name, which provision.yml sets: this with C(complete), paths of the environments that
+        are as pinned, in place of C(environments). Without the variable a role takes nothing for known, and looks for itself.
+      type: dict
+      contains:
+        interpreter: {description: The interpreter that was asked about., type: str}
+        python_version: {description: Its version; null where it cannot be started., type: str}
+        interpreters: {description: Other interpreters that the node has., type: list, elements: str}
+        packages: {description: Version of each package that is installed., type: dict}
+        user: {description: C(home) and C(shell) of the user; empty where there is none., type: dict}
+        limits: {description: Each of the limits as high as the node allows it., type: dict}
+        environments:
+          description: >-
+            By path, for each that exists: C(python), the version that made it, and C(distributions), with C(version) and C(url) (null for what
+            came from an index) of each by its normalised name.
+          type: dict
+        builds: {description: Key of each of our builds by its place., type: dict}
+        stamps: {description: "The inputs of each proof by its name, where the files that it depends on are unchanged.", type: dict}
 """
 
 import glob
@@ -145,6 +156,23 @@ def main():
     environments = dict((path, environment_of(path)) for path in module.params["environments"])
     builds = dict((path, build_of(path)) for path in module.params["builds"])
     others = glob.glob("/usr/bin/python3.*[0-9]") + glob.glob("/usr/local/bin/python3.*[0-9]")
+    found = {
+        "interpreter": interpreter,
+        "python_version": version,
+        "interpreters": sorted(
+            path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
+        ),
+        "packages": packages_of(module, module.params["packages"]),
+        "user": user_of(module.params["user"]) if module.params["user"] else {},
+        "limits": dict(
+            (name, reachable(name, str(wanted)))
+            for name, wanted in module.params["limits"].items()
+            if name in LIMITS
+        ),
+        "environments": dict((path, found) for path, found in environments.items() if found),
+        "builds": dict((path, key) for path, key in builds.items() if key),
+        "stamps": standing(module.params["stamps"]),
+    }
     module.exit_json(
         changed=False,
         ansible_facts={
@@ -152,22 +180,8 @@ def main():
             "distribution_version": release.get("VERSION_ID"),
             # Ubuntu 16.04 has only the latter, at first.
             "distribution_release": release.get("VERSION_CODENAME") or release.get("UBUNTU_CODENAME"),
+            "dlperf_node": found,
         },
-        interpreter=interpreter,
-        python_version=version,
-        interpreters=sorted(
-            path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
-        ),
-        packages=packages_of(module, module.params["packages"]),
-        user=user_of(module.params["user"]) if module.params["user"] else {},
-        limits=dict(
-            (name, reachable(name, str(wanted)))
-            for name, wanted in module.params["limits"].items()
-            if name in LIMITS
-        ),
-        environments=dict((path, found) for path, found in environments.items() if found),
-        builds=dict((path, key) for path, key in builds.items() if key),
-        stamps=standing(module.params["stamps"]),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 DOCUMENTATION = r"""
-module: node_health
+module: node_health_info
 short_description: System, Python, disk, clock, MPI and package sources of a node
 description:
   - What a preflight asks of a node beside its GPUs and its fabric. Changes nothing.
@@ -26,7 +26,7 @@ author: [dlperf_runner]
 
 EXAMPLES = r"""
 - name: Look at the node
-  node_health:
+  node_health_info:
     paths: [/, /opt/dlperf]
     mirror: http://mirror.example/dlperf
   register: node_health
@@ -129,7 +129,7 @@ def signatures(root, timeout):
     sources = [path for place in places for path in glob.glob(os.path.join(root, "etc/apt", place, "dlperf*"))]
     if not apt or not sources:
         return None
-    folder = tempfile.mkdtemp(prefix="node_health-")
+    folder = tempfile.mkdtemp(prefix="node_health_info-")
     try:
         os.chmod(folder, 0o755)  # apt reads as a user of its own
         for name in ("lists/partial", "cache/archives/partial", "sources"):

@@ -1,4 +1,4 @@
-"""What gpu_facts makes of nvidia-smi's words, by a stand-in that replays them; ORIGIN.yml says
+"""What gpu_info makes of nvidia-smi's words, by a stand-in that replays them; ORIGIN.yml says
 which of them are real."""
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROC = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00
 def facts(tmp_path: Path, *path: Path, **options: Any) -> dict[str, Any]:
     root = options.pop("root", tmp_path / "root")
     root.mkdir(exist_ok=True)
-    return call("gpu_facts", tmp_path, path, root=str(root), **options)
+    return call("gpu_info", tmp_path, path, root=str(root), **options)
 
 
 def test_a_node_of_the_published_tests(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> 
         pytest.skip(f"there is no Python {version} on this machine")
     smi = nvidia_smi(tmp_path / "bin", several(H100, 2), fixture("gpu/h100_topo.txt"), index_of(2))
     root = tree(tmp_path / "root", {"var/log/dmesg": "NVRM: Xid (PCI:0000:19:00): 31, fault é"})
-    told = [call("gpu_facts", tmp_path, [smi], each, root=str(root)) for each in (python, None)]
+    told = [call("gpu_info", tmp_path, [smi], each, root=str(root)) for each in (python, None)]
     assert told[0] == told[1]
     assert len(told[0]["gpus"]) == 2
 

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Run `make test`, then the suites by area whose files the last commits changed.
+
+    suites.py [--started UNIX_TIME]
+
+suites.toml lists the suites. The last commits are those after the newest commit that is more than
+12 hours older than HEAD; SUITES_SINCE=COMMIT compares with that commit instead. A suite starts only
+if it can end by minute 75, counted from --started; how long it takes here is estimated from how
+long `make test` took. The first failure ends the run. The last lines say what became of each suite.
+Only the standard library is used: this runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = "suites.toml"
+LIMIT_MINUTES = 75
+LAST_COMMITS_HOURS = 12
+SINCE = "SUITES_SINCE"
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    minutes: float
+    paths: tuple[str, ...]
+
+    def is_touched_by(self, changed: Sequence[str]) -> bool:
+        return any(fnmatch.fnmatchcase(path, each) for path in changed for each in self.paths)
+
+
+def load(path: Path) -> tuple[float, list[Suite]]:
+    """The expected minutes of `make test`, and the suites in the order of the file."""
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    suites = [Suite(name, s["minutes"], tuple(s["paths"])) for name, s in data["suites"].items()]
+    return data["test"]["minutes"], suites
+
+
+def git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def base_commit(root: Path) -> str | None:
+    """The commit before the last ones; None where the history does not tell it."""
+    if given := os.environ.get(SINCE):
+        return git(root, "rev-parse", "--verify", "--quiet", f"{given}^{{commit}}")
+    if git(root, "rev-parse", "--is-shallow-repository") == "true":
+        return None
+    newest = int(git(root, "show", "--no-patch", "--format=%ct", "HEAD"))
+    before = newest - 3600 * LAST_COMMITS_HOURS
+    return git(root, "rev-list", "--max-count=1", f"--before={before}", "HEAD") or None
+
+
+def changed_files(root: Path, base: str) -> list[str]:
+    """Files that differ between the commit and HEAD; a renamed one under both names."""
+    names = git(root, "diff", "--name-only", "--no-renames", "-z", base, "HEAD")
+    return [name for name in names.split("\0") if name]
+
+
+def selection(root: Path, suites: Sequence[Suite]) -> tuple[list[Suite], str]:
+    """The suites to run, and what was compared or why nothing could be."""
+    try:
+        base = base_commit(root)
+        if base is None:
+            return [], "no commit to compare with: the history is shallow or too short"
+        changed = changed_files(root, base)
+    except (OSError, subprocess.CalledProcessError) as error:
+        if os.environ.get(SINCE):
+            print(f"{SINCE}={os.environ[SINCE]}: expected a commit of this repository")
+            raise SystemExit(2) from error
+        reason = str(getattr(error, "stderr", "") or error).splitlines()[0]
+        return [], f"no commit to compare with: {reason}"
+    return [s for s in suites if s.is_touched_by(changed)], f"since commit {base[:10]}"
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min"
+
+
+def make(target: str) -> tuple[int, float]:
+    """Run a target with this process's own output; its exit status and seconds."""
+    start = time.monotonic()
+    status = subprocess.run(["make", target], cwd=ROOT, check=False).returncode
+    return status, time.monotonic() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="make test, then the suites of what was changed")
+    parser.add_argument("--started", type=float, default=time.time(), metavar="UNIX_TIME")
+    deadline = parser.parse_args().started + 60 * LIMIT_MINUTES
+    expected, suites = load(Path(__file__).with_name(DATA))
+    wanted, compared = selection(ROOT, suites)
+    outcome = {s.name: f"not needed, no file of it changed {compared}" for s in suites}
+    if compared.startswith("no commit"):
+        outcome = {s.name: f"not started, {compared}" for s in suites}
+    status, took = make("test")
+    pace = took / 60 / expected
+    print(f"make test took {minutes(took)} of {expected:.0f} expected", flush=True)
+    failed = "make test" if status else None
+    for suite in wanted:
+        needed, left = suite.minutes * 60 * pace, deadline - time.time()
+        if failed:
+            outcome[suite.name] = f"NOT REACHED, {failed} failed"
+        elif needed > left:
+            outcome[suite.name] = (
+                f"NOT REACHED, takes about {minutes(needed)} and {minutes(max(left, 0))} are left"
+            )
+        else:
+            status, took = make(f"test-{suite.name}")
+            outcome[suite.name] = f"{'FAILED' if status else 'ok'} after {minutes(took)}"
+            failed = f"make test-{suite.name}" if status else None
+    print("Suites by area:")
+    for name, text in outcome.items():
+        print(f"  make test-{name}: {text}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""The extra variables of this playbook's command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
+
+DOCUMENTATION = """
+name: with_extra_variables
+short_description: A dictionary over which the variables of `-e` are laid
+options:
+  _input: {description: What holds where `-e` says nothing else., type: dict, required: true}
+"""
+
+
+def with_extra_variables(defaults: dict[str, Any]) -> dict[str, Any]:
+    """Ansible reads `-e` when it starts, and keeps the answer."""
+    return {**defaults, **load_extra_vars(DataLoader())}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {"with_extra_variables": with_extra_variables}

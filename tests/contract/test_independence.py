@@ -1,0 +1,46 @@
+"""Tests stand alone: none imports another, and none needs what lies beside the repository."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+FILES = sorted(path for path in TESTS.rglob("*.py") if path != Path(__file__))
+BESIDE = "support/make_logs.py"  # the one file that says where it lies, as SHARED
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names that a file imports, at its top or within a function."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TESTS)))
+def test_no_test_is_imported(path: Path) -> None:
+    tests = {other.stem for other in FILES if other.stem.startswith("test_")}
+    assert [name for name in imports(path) if tests & set(name.split("."))] == []
+
+
+def test_helpers_are_found_in_one_folder_only() -> None:
+    options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]
+    paths = options["ini_options"]["pythonpath"]
+    assert [path for path in paths if path.startswith("tests")] == ["tests/support"]
+
+
+def test_what_lies_beside_the_repository_is_optional() -> None:
+    pattern = re.compile(r"""/ ["']shared["']|\.\./shared""")
+    named = [path for path in FILES if pattern.search(path.read_text())]
+    assert [str(path.relative_to(TESTS)) for path in named] == [BESIDE]
+    users = [path for path in FILES if any(".SHARED" in name for name in imports(path))]
+    assert users
+    for path in users:
+        assert re.search(r"\.(is_dir|exists)\(\)", path.read_text()), path

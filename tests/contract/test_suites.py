@@ -1,0 +1,205 @@
+"""The suites by area: every heavy test is in one, and the gate runs those of what was changed."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / ".ci/suites.py"
+SUITES = tomllib.loads((ROOT / ".ci/suites.toml").read_text())["suites"]
+MARKERS = {name: name.replace("-", "_") for name in SUITES}
+
+
+def apart_from_make() -> dict[str, str]:
+    """The environment without what a `make` that runs these tests tells its children."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
+
+
+def test_every_heavy_test_has_one_area() -> None:
+    areas = " or ".join(MARKERS.values())
+    two = [f"({a} and {b})" for a, b in combinations(MARKERS.values(), 2)]
+    wrong = " or ".join([f"(heavy and not ({areas}))", f"(({areas}) and not heavy)", *two])
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*argv, "-m", wrong], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_suite_is_a_marker_a_make_target_and_at_most_an_hour(name: str) -> None:
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    (meaning,) = [m for m in options["markers"] if m.startswith(f"{MARKERS[name]}: ")]
+    assert f"(make test-{name})" in meaning
+    done = subprocess.run(
+        ["make", "--dry-run", f"test-{name}"],
+        cwd=ROOT,
+        env=apart_from_make(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.rstrip().endswith(f" -m {MARKERS[name]}"), done.stdout + done.stderr
+    assert 0 < SUITES[name]["minutes"] <= 60
+
+
+def test_make_has_no_other_suite() -> None:
+    (listed,) = re.findall(r"^SUITES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted(listed.split()) == sorted(f"test-{name}" for name in SUITES)
+
+
+def test_every_pattern_matches_a_file() -> None:
+    files = [str(path.relative_to(ROOT)) for path in ROOT.glob("[!.]*/**/*")]
+    files += [path.name for path in ROOT.iterdir()]
+    patterns = [pattern for suite in SUITES.values() for pattern in suite["paths"]]
+    assert [pattern for pattern in patterns if not fnmatch.filter(files, pattern)] == []
+
+
+# ---- what the gate runs, in a small repository with a Makefile of its own
+
+DATA = """
+[test]
+minutes = {expected}
+[suites.first]
+minutes = 10
+paths = ["roles/first/*", "shared.yml"]
+[suites.second]
+minutes = 20
+paths = ["roles/second/*", "shared.yml"]
+"""
+MAKEFILE = "test test-first test-second:\n\t@echo 1 passed by $@; {command}\n"
+DAY = 24 * 3600
+NEW = 1_700_000_000
+
+Commit = Callable[..., None]
+
+
+def git(*arguments: str, cwd: Path, when: int = NEW) -> None:
+    dates = {f"GIT_{who}_DATE": f"{when} +0000" for who in ("AUTHOR", "COMMITTER")}
+    who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *who, *arguments], cwd=cwd, env={**os.environ, **dates}, check=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose first commit is a day old."""
+    root = tmp_path / "repository"
+    (root / ".ci").mkdir(parents=True)
+    shutil.copy(SCRIPT, root / ".ci")
+    (root / "Makefile").write_text(MAKEFILE.format(command="true"))
+    (root / ".ci/suites.toml").write_text(DATA.format(expected=1))
+    git("init", "--quiet", cwd=root)
+    commit(root, when=NEW - DAY)
+    return root
+
+
+def commit(root: Path, *names: str, when: int = NEW) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"of {when}\n")
+    git("add", ".", cwd=root)
+    git("commit", "--quiet", "--message", "A commit", cwd=root, when=when)
+
+
+def gate(root: Path, status: int = 0, minutes_ago: float = 0, since: str = "") -> list[str]:
+    """Run the suites; the lines that were printed."""
+    started = str(time.time() - 60 * minutes_ago)
+    done = subprocess.run(
+        [sys.executable, "-S", ".ci/suites.py", "--started", started],
+        cwd=root,
+        env=apart_from_make() | {"SUITES_SINCE": since},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout
+    return done.stdout.splitlines()
+
+
+def ran(lines: list[str]) -> list[str]:
+    return [line.removeprefix("1 passed by ") for line in lines if line.startswith("1 passed")]
+
+
+def test_only_suites_of_changed_files_run(repository: Path) -> None:
+    commit(repository, "roles/second/tasks/main.yml")
+    lines = gate(repository)
+    assert ran(lines) == ["test", "test-second"]
+    assert lines[-3] == "Suites by area:"
+    assert "make test-first: not needed, no file of it changed since commit" in lines[-2]
+    assert lines[-1] == "  make test-second: ok after 0 min"
+
+
+def test_all_commits_of_the_last_twelve_hours_count(repository: Path) -> None:
+    commit(repository, "roles/first/a", when=NEW - 13 * 3600)
+    commit(repository, "roles/second/b", when=NEW - 11 * 3600)
+    commit(repository, "README.md")
+    assert ran(gate(repository)) == ["test", "test-second"]
+
+
+def test_a_removed_or_renamed_file_is_changed(repository: Path) -> None:
+    commit(repository, "roles/first/a", when=NEW - 13 * 3600)
+    git("mv", "roles/first/a", "elsewhere", cwd=repository)
+    commit(repository)
+    assert ran(gate(repository)) == ["test", "test-first"]
+
+
+def test_another_commit_can_be_named(repository: Path) -> None:
+    commit(repository, "shared.yml", when=NEW - 13 * 3600)
+    commit(repository, "README.md")
+    assert ran(gate(repository)) == ["test"]
+    assert ran(gate(repository, since="HEAD~2")) == ["test", "test-first", "test-second"]
+    lines = gate(repository, status=2, since="nowhere")
+    assert lines == ["SUITES_SINCE=nowhere: expected a commit of this repository"]
+
+
+def test_a_history_without_older_commits_runs_none(repository: Path, tmp_path: Path) -> None:
+    commit(repository, "shared.yml")
+    shallow = tmp_path / "shallow"
+    git("clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow), cwd=tmp_path)
+    shutil.rmtree(tmp_path / "repository/.git")
+    for root in (shallow, repository):
+        lines = gate(root)
+        assert ran(lines) == ["test"]
+        assert all(": not started, no commit to compare with" in line for line in lines[-2:])
+
+
+def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> None:
+    commit(repository, "shared.yml")
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1"))
+    # `make test` takes the second that is expected: 10 and 20 minutes are needed.
+    (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 60))
+    lines = gate(repository, minutes_ago=60)
+    assert ran(lines) == ["test", "test-first"]
+    assert lines[-2] == "  make test-first: ok after 0 min"
+    assert re.search(r"second: NOT REACHED, takes about 2\d min and 15 min are left", lines[-1])
+
+
+def test_a_slower_machine_is_expected_to_be_slower(repository: Path) -> None:
+    commit(repository, "shared.yml")
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1"))
+    (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 600))
+    lines = gate(repository)
+    assert ran(lines) == ["test"]
+    assert re.search(r"test-first: NOT REACHED, takes about 1\d\d min and 75 min", lines[-2])
+
+
+@pytest.mark.parametrize("failing", ["test", "test-first"])
+def test_the_first_failure_ends_the_run(repository: Path, failing: str) -> None:
+    commit(repository, "shared.yml")
+    (repository / "Makefile").write_text(MAKEFILE.format(command=f"test $@ != {failing}"))
+    lines = gate(repository, status=1)
+    assert ran(lines)[-1] == failing
+    assert lines[-1] == f"  make test-second: NOT REACHED, make {failing} failed"

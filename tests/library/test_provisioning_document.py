@@ -1,0 +1,128 @@
+"""What provision.yml asks each node and tells the roles, of the catalogue's own stacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from filters import provision
+from provisioning_choices import choice, node
+from standins import PROJECT
+
+UV = "/opt/dlperf/uv"
+PINNED = (PROJECT / "requirements/uv.txt").read_text()
+
+
+def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+    document: dict[str, Any] = provision.for_node(choice(**changed), node(), mesh or {})
+    return document
+
+
+def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
+    assert provision.query(choice(frameworks=["mxnet"])) == {
+        "interpreter": "/usr/bin/python3",
+        "packages": [
+            *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
+            *("openssh-server", "openmpi-bin", "python3", "python3-venv", "libgomp1"),
+            "libquadmath0",
+        ],
+        "user": "dlperf",
+        "limits": {"memlock": "unlimited"},
+        "environments": [UV, "/opt/dlperf/envs/mxnet"],
+        "builds": ["/opt/dlperf/python"],
+    }
+    published = provision.query(choice(stack="v100-cuda10.2"))
+    assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
+    own = provision.query(choice(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
+    assert own["interpreter"] == "/opt/python3.7"
+
+
+def test_a_cpu_node_needs_these_roles_and_refuses_only_a_python_that_does_not_fit() -> None:
+    document = told(frameworks=["mxnet"])
+    assert document["provision_roles"] == [
+        *("node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"),
+    ]
+    assert document["provision_preflights"] == ["python_env"]
+    assert document["openmpi_method"] == "package"
+    assert document["openmpi_mpirun"] == document["horovod_mpirun"] == "/usr/bin/mpirun"
+    (environment,) = document["python_env_environments"]
+    assert set(environment) == {"name", "requires_python"}
+    assert [item["name"] for item in document["horovod_environments"]] == ["mxnet"]
+    assert document["container_environments"] == []
+
+
+def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_python() -> None:
+    document = told(stack="v100-cuda10.2", container_engine="podman")
+    assert document["provision_roles"] == [
+        *("node_base", "gpu_node", "ssh_mesh", "openmpi", "python", "python_env"),
+        *("framework", "horovod"),
+    ]
+    assert document["provision_preflights"] == ["python_env", "gpu_node", "openmpi", "python"]
+    assert document["gpu_node_stack"]["driver"] == {"version": "440.33.01"}
+    assert document["openmpi_version"] == "4.0.0"
+    assert document["openmpi_cuda"] == "/usr/local/cuda-10.2"
+    assert document["openmpi_mpirun"] == "/usr/local/openmpi/bin/mpirun"
+    assert document["python_version"] == "3.7.17"
+    own = told(stack="v100-cuda10.2", interpreter="/opt/python3.7", mpirun="/opt/mpirun")
+    assert own["python_version"] == ""
+    assert "python" not in own["provision_roles"]
+    assert own["openmpi_mpirun"] == "/opt/mpirun"
+
+
+def test_one_node_alone_gets_no_mesh_and_no_sshd_for_it() -> None:
+    document = told(nodes=1)
+    assert "ssh_mesh" not in document["provision_roles"]
+    assert "openssh-server" not in document["node_base_packages"]
+    assert "openssh-server" in told()["node_base_packages"]
+
+
+def test_containers_are_made_of_the_environments_where_an_engine_is_named() -> None:
+    assert "podman" not in told()["node_base_packages"]
+    document = told(frameworks=["mxnet", "paddle"], container_engine="podman")
+    assert "container" in document["provision_roles"]
+    assert "podman" in document["node_base_packages"]
+    with_horovod, without = document["container_environments"]
+    assert with_horovod["horovod"]["module"] == "horovod.mxnet"
+    assert "horovod" not in without
+
+
+def test_what_is_as_pinned_is_complete_unless_the_python_that_made_it_goes() -> None:
+    pins = [line.split("==") for line in PINNED.splitlines() if "==" in line]
+    uv = {
+        "python": "3.11.2",
+        "distributions": {
+            name: {"version": rest.split()[0], "url": None} for name, rest, *_ in pins
+        },
+    }
+    there = node(environments={UV: uv})
+    known = provision.for_node(choice(), there, {})["dlperf_node"]
+    assert known["complete"] == [UV]
+    assert "environments" not in known
+    built = {**there, "builds": {"/opt/dlperf/python": "python-3.7.17_x"}}
+    document = provision.for_node(choice(), built, {})
+    assert document["dlperf_node"]["complete"] == []
+    assert "python" in document["provision_roles"]
+    assert document["python_version"] == ""
+    kept = provision.for_node(choice(python="3.11.2"), built, {})
+    assert kept["dlperf_node"]["complete"] == [UV]
+
+
+@pytest.mark.parametrize(
+    ("found", "stack", "version"),
+    [("3.11.2", "cpu", "3.11.2"), (None, "cpu", None), (None, "v100-cuda10.2", "3.7.17")],
+)
+def test_the_python_that_is_not_there_yet_will_be_the_stacks(
+    found: str | None, stack: str, version: str | None
+) -> None:
+    there = node(python_version=found)
+    document = provision.for_node(choice(stack=stack), there, {})
+    assert document["dlperf_node"]["python_version"] == version
+
+
+def test_a_nodes_own_proof_of_a_mesh_that_the_others_do_not_share_does_not_count() -> None:
+    stamps = {"ssh_mesh": {"trust": "a"}, "openmpi": {"interface": "eth0"}}
+    proven = node(stamps=stamps)
+    alone = provision.for_node(choice(), proven, {})["dlperf_node"]["stamps"]
+    assert alone == {"openmpi": {"interface": "eth0"}}
+    agreed = provision.for_node(choice(), proven, {"trust": "a"})["dlperf_node"]["stamps"]
+    assert agreed == stamps

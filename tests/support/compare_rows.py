@@ -1,0 +1,46 @@
+"""Rows of the frame of one case on a V100, as comparisons need them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlperf_runner.core.frame import Row
+
+CASE: dict[str, Any] = {
+    "framework": "mxnet",
+    "framework_version": "1.6.0",
+    "workload": "mxnet-resnet50v1b",
+    "model": "resnet50v1b",
+    "source": "upstream",
+    "precision": "fp32",
+    "batch_size_per_device": 128,
+    "nodes": 1,
+    "gpus_per_node": 1,
+    "world_size": 1,
+    "accelerator": "gpu",
+    "driver": "440.33.01",
+    "stack": "v100-cuda10.2",
+    "container": None,
+}
+
+
+def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
+    case = {**CASE, **changes}
+    case["world_size"] = case["nodes"] * case["gpus_per_node"]
+    return Row(
+        **case,
+        global_batch_size=case["batch_size_per_device"] * case["world_size"],
+        repeat=repeat,
+        metric="samples_per_second",
+        value=value,
+        unit="samples/s",
+        estimator="mean_of_rates",
+        log_sha256=None,
+        valid=value is not None,
+        why_invalid=None if value is not None else "failed",
+    )
+
+
+def rows(values: Sequence[float], **changes: Any) -> list[Row]:
+    return [row(value, repeat, **changes) for repeat, value in enumerate(values, start=1)]

@@ -1,0 +1,43 @@
+"""Modules executed on this machine as Ansible executes them on a node."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from standins import LIBRARY, MODULE_UTILS
+
+# As Ansible packs them: the project's module_utils beside Ansible's own.
+RUN = """
+import runpy, sys, ansible.module_utils
+ansible.module_utils.__path__.append(sys.argv[1])
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+# test_old_interpreters.py says another one, and an Ansible that has modules for it.
+PYTHON = os.environ.get("MODULES_PYTHON", sys.executable)
+ME = getpass.getuser()
+HAVE_RUNUSER = os.geteuid() == 0
+
+
+def call(
+    module: str, check: bool = False, prefix: Sequence[str] = (), **arguments: Any
+) -> dict[str, Any]:
+    """One execution of a module; returns what it returns."""
+    given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
+    finished = subprocess.run(
+        [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
+        input=json.dumps(given),
+        env={**os.environ, "PYTHONPATH": os.environ.get("MODULES_PYTHONPATH", "")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.stdout, finished.stderr
+    return json.loads(finished.stdout)

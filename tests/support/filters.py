@@ -1,0 +1,21 @@
+"""The filter plugins of playbooks and roles, as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from standins import PROJECT
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem + "_filters", PROJECT / path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+provision = load("playbooks/filter_plugins/provision.py")
