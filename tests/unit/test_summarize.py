@@ -450,14 +450,14 @@ def speed(rate: str) -> str:
 @pytest.mark.parametrize(
     ("content", "line", "expected", "found"),
     [
-        ("", "", "lines with a rate, in a known wording", "no line"),
+        ("", "", "lines with a rate in a known format", "no lines"),
         (
             "nothing to see\nhere\n",
             "",
-            "lines with a rate, in a known wording",
-            "2 lines without one",
+            "lines with a rate in a known format",
+            "2 lines without a rate",
         ),
-        ("\n".join(GOOD[:200]), ":200", "120, of 120 in all", "66"),
+        ("\n".join(GOOD[:200]), ":200", "step 120 of 120", "66"),
         ("\n".join(damaged(GOOD, STEP_118, None)), ":358", "118", "119"),
         ("\n".join(damaged(GOOD, STEP_118, speed("0"))), ":356", None, "0"),
         ("\n".join(damaged(GOOD, STEP_118, speed("nan"))), ":356", None, "nan"),
@@ -468,7 +468,7 @@ def speed(rate: str) -> str:
         ("\n".join(gluoncv(50.0, dtype="float16")), ":2", "fp32", "fp16"),
         ("\n".join(gluoncv(50.0, steps=121)), ":365", "120 steps", "step 121"),
         ("\n".join(damaged(GOOD, 40, "\udcff")), ":41", "text", "byte 0xff"),
-        ("ÿþ", "", "lines with a rate, in a known wording", "1 lines without one"),
+        ("ÿþ", "", "lines with a rate in a known format", "1 lines without a rate"),
     ],
 )
 def test_damaged_log(
@@ -487,7 +487,7 @@ def test_damaged_log(
     assert (row["world_size"], row["samples_per_second_median"]) == ("1", "30.0")
     invalid = [row for row in table(tmp_path / "measurements.csv") if row["valid"] == "False"]
     # What ran is not known where the log has no format: then there is the error alone.
-    known = expected not in ("text", "lines with a rate, in a known wording")
+    known = expected not in ("text", "lines with a rate in a known format")
     assert [row["why_invalid"] for row in invalid] == ([str(error)] if known else [])
     assert str(error).split("\n")[0] in (tmp_path / "summary.md").read_text()
 
