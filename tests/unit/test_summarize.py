@@ -244,7 +244,7 @@ def test_flat_folder(tmp_path: Path) -> None:
 
 def test_flat_name_whose_nodes_cannot_be_told(tmp_path: Path) -> None:
     write(tmp_path / "tf_gpu12_amp_bs256.txt", dll(5.0, 12, amp=True))
-    assert "number of nodes cannot be told" in problem(summarize(tmp_path)).problem
+    assert "cannot determine the number of nodes" in problem(summarize(tmp_path)).problem
 
 
 # ---- campaigns
@@ -393,10 +393,10 @@ def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "this is no record of a run"),
-        ("[]", "this is no record of a run"),
-        ("{}", "the run has a bad workload"),
-        ("\udcff", "this is no record of a run"),
+        ("{", "invalid run record"),
+        ("[]", "invalid run record"),
+        ("{}", "the run record has an invalid workload"),
+        ("\udcff", "invalid run record"),
     ],
 )
 def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> None:
@@ -413,8 +413,8 @@ def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> 
 def test_record_with_a_bad_count(tmp_path: Path, nodes: object) -> None:
     campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), nodes=nodes)
     error = problem(summarize(tmp_path))
-    assert error.problem == "the run has a bad nodes"
-    assert error.expected == "a count, at least 1"
+    assert error.problem == "the run record has an invalid nodes"
+    assert error.expected == "an integer of at least 1"
 
 
 def test_done_run_without_its_log(tmp_path: Path) -> None:
@@ -502,13 +502,13 @@ def test_crlf_and_no_final_newline(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
-        ("bz64/1n1g/rn50_b128_fp32_1.log", GOOD, "contradicts its directory bz64"),
-        ("bz128/1n1g/rn50_b0_fp32_1.log", GOOD, "a batch size is at least 1"),
+        ("bz64/1n1g/rn50_b128_fp32_1.log", GOOD, "contradicts the directory bz64"),
+        ("bz128/1n1g/rn50_b0_fp32_1.log", GOOD, "the batch size must be at least 1"),
         ("bz128/1n1g/vgg16_b128_fp32_1.log", GOOD, "no workload of the catalogue"),
-        ("bz128/rn50_b128_fp32_1.log", GOOD, "nothing tells on how many nodes"),
-        ("bz128/0n8g/rn50_b128_fp32_1.log", GOOD, "nothing tells on how many nodes"),
-        ("bz128/1n1g/train.log", GOOD, "does not say by its name what ran"),
-        ("2n8g/rn50_b128_fp32_4n8g_1.log", GOOD, "topology of the file's name contradicts"),
+        ("bz128/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
+        ("bz128/0n8g/rn50_b128_fp32_1.log", GOOD, "cannot determine the number of nodes"),
+        ("bz128/1n1g/train.log", GOOD, "the file name does not identify the run"),
+        ("2n8g/rn50_b128_fp32_4n8g_1.log", GOOD, "topology in the file name contradicts"),
     ],
 )
 def test_name_that_contradicts_or_says_too_little(
