@@ -120,7 +120,7 @@ def compare_published(
         if not nearest:
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         for number, found in nearest if every else nearest[:1]:
-            rows.append({**own, **_beside(own, values[key], number, found, rule, assume)})
+            rows.append({**own, **_comparison(own, values[key], number, found, rule, assume)})
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
@@ -288,7 +288,7 @@ def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> st
     return f"topology ({case['nodes']}n{case['gpus_per_node']}g; published: {topologies})"
 
 
-def _beside(
+def _comparison(
     case: Mapping[str, Any],
     values: Sequence[float],
     number: PublishedNumber,

@@ -184,9 +184,9 @@ def _rows(
     row = _row(run, reading.log_sha256, why)
     # Not _replace(): it processes every name again for each of many rows.
     at = COLUMNS.index("metric")
-    before, behind = row[:at], row[at + 4 :]
+    before, after = row[:at], row[at + 4 :]
     for item in (*measured.measurements, *_memory(run)):
-        yield Row._make((*before, *item, *behind))  # item has the columns from `metric` on
+        yield Row._make((*before, *item, *after))  # item has the columns from `metric` on
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

@@ -129,8 +129,8 @@ def _last_left_out(rule: Rule, steps: Sequence[int]) -> int:
     rate that the rule drops after it."""
     if not rule.drop_first_values:
         return rule.warmup_steps
-    behind = [step for step in steps if step > rule.warmup_steps]
-    return max([rule.warmup_steps, *behind[: rule.drop_first_values]])
+    after_warmup = [step for step in steps if step > rule.warmup_steps]
+    return max([rule.warmup_steps, *after_warmup[: rule.drop_first_values]])
 
 
 @dataclass

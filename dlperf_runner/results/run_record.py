@@ -137,7 +137,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         why_not=_why_not(outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
-        beside=_beside(outcome),
+        beside=_other_processes(outcome),
     )
 
 
@@ -193,7 +193,7 @@ def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], .
     )
 
 
-def _beside(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
+def _other_processes(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
     """The processes that the supervisors saw; malformed entries are skipped."""
     found = outcome.get("beside")
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []

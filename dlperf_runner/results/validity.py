@@ -86,15 +86,15 @@ def judge(
 def _about_losses(
     steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
 ) -> Iterator[str]:
-    told = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
-    for step, loss in told:
+    printed = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
+    for step, loss in printed:
         if not math.isfinite(loss):
             yield f"the loss is not finite at step {step}"
             return
-    if len(told) < _FEWEST_LOSSES:
+    if len(printed) < _FEWEST_LOSSES:
         return
-    size = len(told) // 5
-    first, last = (median(loss for _, loss in part) for part in (told[:size], told[-size:]))
+    size = len(printed) // 5
+    first, last = (median(loss for _, loss in part) for part in (printed[:size], printed[-size:]))
     if 0 < first < last / (1 + rules.most_loss_rise):
         yield f"the loss rises from {first:g} to {last:g}"
 
@@ -147,10 +147,10 @@ def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, lis
 
 
 def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
-    told = _busy(samples, rules, "throttle_reasons")
+    busy = _busy(samples, rules, "throttle_reasons")
     bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
     found = []
-    for device, values in told.items():
+    for device, values in busy.items():
         held = {n: sum(bool(int(v) & bit) for v in values) for n, bit in bits.items()}
         slowed = sum(any(int(v) & bit for bit in bits.values()) for v in values)
         if slowed > rules.most_throttled * len(values):
@@ -159,7 +159,7 @@ def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, lis
                 f"{device} was throttled in {100 * slowed / len(values):.0f} % of its busy samples"
                 f" ({names})"
             )
-    return THROTTLING, found if told else None
+    return THROTTLING, found if busy else None
 
 
 def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
@@ -176,31 +176,31 @@ def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[st
 
 
 def _about_ecc(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
-    found, told = [], False
+    found, has_data = [], False
     for (host, device), rows in samples.items():
         counts = [count for row in rows if (count := row.get("ecc_uncorrected")) is not None]
-        told = told or bool(counts)
+        has_data = has_data or bool(counts)
         if counts and (new := max(counts) - counts[0]) > rules.most_ecc_uncorrected:
             found.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
-    return ECC, found if told else None
+    return ECC, found if has_data else None
 
 
 def _about_xids(run: FoundRun, rules: ValidityRules) -> list[str] | None:
     """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
     file."""
-    found, told = [], False
+    found, has_data = [], False
     for host, _ in run.devices:
-        told = told or _path(run, "xid", host).is_file()
+        has_data = has_data or _path(run, "xid", host).is_file()
         for row in _rows(run, "xid", host):
             if _number(row.get("xid")) in rules.xids:
                 what = f"Xid {row['xid']} on {row.get('bus_id')}"
                 found.append(f"{host}: {what}: {row.get('message')}")
-    return found if told else None
+    return found if has_data else None
 
 
 def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
     foreign: list[str] = []
-    told = False
+    has_data = False
     for host, devices in run.devices:
         for row in _rows(run, "processes", host):
             numbers = {name: _number(text) for name, text in row.items()}
@@ -210,14 +210,14 @@ def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
                 continue
             if numbers.get("device") not in devices:
                 continue
-            told = True
+            has_data = True
             # Compare ages, because the clocks of the nodes differ.
             older = age > since + _BEFORE_S
             if older or (uid != own and uid in _ORDINARY_USERS):
                 why = "started before the run" if older else f"belongs to user {uid:.0f}"
                 foreign.append(f"{host} GPU {row['device']}: process {pid:.0f} {why}")
     if len(foreign) <= rules.most_foreign_processes:
-        return [] if told else None
+        return [] if has_data else None
     return foreign
 
 
@@ -255,17 +255,17 @@ def _about_interface(run: FoundRun, rules: ValidityRules) -> list[str] | None:
     if run.topology.nodes == 1:
         return []
     environment = dict(run.nccl)
-    told = False
+    has_data = False
     for line in _net_lines(run.path):
         match = _USING.search(line)
         if match is None:
             continue
-        told = True
+        has_data = True
         kind, names = match[1], _NAME.findall(match[2])
         wrong = _wrong_names(kind, names, environment, rules)
         if wrong:
             return [wrong]
-    return [] if told else None
+    return [] if has_data else None
 
 
 def _wrong_names(
