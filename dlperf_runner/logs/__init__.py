@@ -1,6 +1,6 @@
 """Logs of training programs: bytes in, Step and Header out. One module per format.
 
-A format is a module of this package with a `FORMAT`; a new one needs no entry anywhere.
+Every module of this package with a `FORMAT` is a format; it needs no registration.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def _header(number: int, line: str) -> Header:
         line=number,
         batch_size_per_device=text.count(number, "batch size", options.get("per_batch_size")),
         world_size=text.count(number, "number of devices", options.get("ctx_num")),
-        precision=text.precision(options.get("dtype")),  # by this project's script only
+        precision=text.precision(options.get("dtype")),  # only this project's script prints it
         total_steps=text.count(number, "number of steps", steps[1] if steps else None),
         log_every=text.count(number, "log interval", options.get("frequent")),
     )

@@ -153,7 +153,7 @@ def _about_intervals(table: pd.DataFrame) -> Iterator[str]:
     """The interval for each number of runs, and its coverage."""
     for repeats in sorted(set(table["repeats"]) - {1}):
         rank, coverage = median_rank(int(repeats))
-        # 93.75, 50 of 50.00
+        # 93.75, and 50 instead of 50.00
         share = f"{100 * coverage:.2f}".rstrip("0").rstrip(".")
         if rank == 1:
             yield f"the interval of {repeats} runs is their range and covers {share} %"
