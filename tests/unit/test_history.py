@@ -175,7 +175,7 @@ def test_damage_inside_a_history_is_no_traceback(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
-    with pytest.raises(UserError, match=r"no history|cannot be read"):
+    with pytest.raises(UserError, match=r"not a campaign history|cannot be read"):
         points(path)
 
 
