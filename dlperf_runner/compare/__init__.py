@@ -1,1 +1,1 @@
-"""Campaigns beside publications and beside each other."""
+"""Compare campaigns with publications and with each other."""

@@ -1,6 +1,6 @@
-"""A campaign's speeds kept under a name, in one file that needs no logs, to compare others with.
+"""Save the throughput of a campaign as a named baseline: one file, usable without the logs.
 
-results/baselines/<name>.json   its cases with the speed of each run
+results/baselines/<name>.json   the cases, each with the throughput of every run
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEXT = StrictStr | None
 
 
 class BaselineCase(Entry):
-    """A case and the speeds of its valid runs."""
+    """A case and the throughput of its valid runs."""
 
     framework: StrictStr
     framework_version: _TEXT
@@ -55,7 +55,7 @@ class BaselineCase(Entry):
 
 
 class Baseline(Entry):
-    """The content of a baseline's file."""
+    """The content of a baseline file."""
 
     version: Literal[1]
     name: StrictStr
@@ -73,12 +73,12 @@ def save_baseline(
     replace: bool = False,
     now: datetime | None = None,
 ) -> Path:
-    """Keep the valid speeds of a tidy frame; returns the file. One that is there is replaced only
-    where that is asked for."""
+    """Save the throughput of the valid runs of a tidy frame; returns the file. An existing file is
+    replaced only with `replace`."""
     path = baseline_path(name, directory)
     if path.exists() and not replace:
         raise UserError(
-            f"there is a baseline {name} already",
+            f"the baseline {name} already exists",
             where=str(path),
             hint="choose another name, or add --replace",
         )
@@ -92,7 +92,7 @@ def save_baseline(
         )
         case[METRIC].append(float(row["value"]))
     if not cases:
-        raise UserError("no run of this campaign could be counted", where=campaign)
+        raise UserError("the campaign has no valid run", where=campaign)
     document = {
         "version": VERSION,
         "name": name,
@@ -105,12 +105,12 @@ def save_baseline(
 
 
 def baseline_path(name: str, directory: Path = BASELINES) -> Path:
-    """Where a baseline of that name is; a name that is a file's (`*.json`) is that file."""
+    """The path of the baseline with that name. The name may also be the path of a `*.json` file."""
     if name.endswith(".json") and Path(name).is_file():
         return Path(name)
     if not _NAME.fullmatch(name):
         raise UserError(
-            "this is no name for a baseline",
+            "invalid baseline name",
             where="--baseline or --save-baseline",
             expected="letters, digits, dots, hyphens and underscores, or a .json file",
             found=name,
@@ -119,34 +119,32 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
 
 
 def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
-    """The speeds of a baseline as a tidy frame; a UserError that lists the known ones where there
-    is none, or that names file and key where it cannot be read."""
+    """The throughput of a baseline as a tidy frame. Raises UserError: if the baseline does not
+    exist, it lists the known ones; if the file is invalid, it names file and key."""
     path = baseline_path(name, directory)
     if not path.exists():
         known = ", ".join(sorted(found.stem for found in directory.glob("*.json")))
         raise UserError(
-            f"there is no baseline {name}",
+            f"the baseline {name} does not exist",
             where=str(path),
             expected=f"one of {known}" if known else None,
-            hint=None if known else "`compare --save-baseline NAME CAMPAIGN` makes one",
+            hint=None if known else "`compare --save-baseline NAME CAMPAIGN` creates one",
         )
     document = read_json(path)
     if isinstance(version := document.get("version"), int) and version != VERSION:
         raise UserError(
-            "this baseline is of another version of this program",
+            "another version of this program wrote this baseline",
             where=f"{path}: version",
             expected=str(VERSION),
             found=str(version),
-            hint="`compare --save-baseline NAME CAMPAIGN --replace` makes it anew",
+            hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
     try:
         baseline = Baseline.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
-        raise UserError(
-            "this is no baseline", where=f"{path}: {keys}", found=first["msg"]
-        ) from None
+        raise UserError("invalid baseline", where=f"{path}: {keys}", found=first["msg"]) from None
     return make_frame(
         _row(case, repeat, value)
         for case in baseline.cases

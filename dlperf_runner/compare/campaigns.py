@@ -1,8 +1,7 @@
-"""Two campaigns case by case: DataFrames in, DataFrame out.
+"""Compare two campaigns case by case: DataFrames in, DataFrame out.
 
-Cases are the same where workload, model, source, precision, batch size and topology are; what
-they run on (ENVIRONMENT) may differ, and is named then. docs/comparing.md has the rule of the
-verdicts and of the limit.
+Cases match if workload, model, source, precision, batch size and topology are equal. Their
+ENVIRONMENT may differ; a difference is named. docs/comparing.md defines the verdicts and the limit.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 PERHAPS_FASTER, PERHAPS_SLOWER, TOO_FEW = "perhaps faster", "perhaps slower", "too few runs"
 ONLY_A, ONLY_B = "only in the first", "only in the second"
-# What may differ between the two sides of a comparison; all other columns of CASE may not.
+# The columns that may differ between the two sides of a comparison; all others of CASE must match.
 ENVIRONMENT = ("framework_version", "accelerator", "driver", "stack", "container")
 IDENTITY = tuple(name for name in CASE if name not in ENVIRONMENT)
 SIGNIFICANCE = 0.05
@@ -38,12 +37,12 @@ COLUMNS = (
 def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = None) -> pd.DataFrame:
     """One row per case of either tidy frame, in the order of the frames.
 
-    `a` and `b` are the medians of n_a and n_b valid runs, `difference` is how much b is above a
-    (Hodges and Lehmann), `relative` the same as a fraction of a with its interval and the
-    interval's coverage; p_value that of the `test`, p_adjusted after Holm among all cases;
-    effect_size Cliff's delta. `environment` names what the two ran on where that differs.
-    With a `limit` (0.03 for 3 %), `limit_verdict` is failed where all of the interval is below
-    -limit, passed where all of it is above, else undecided with the reason `why`.
+    `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
+    (Hodges and Lehmann); `relative` is the same as a fraction of a, with its interval and the
+    coverage of that. `p_value` is from the `test`, p_adjusted has Holm's adjustment over all cases.
+    effect_size is Cliff's delta. `environment` names the differences in environment, if any. With a
+    `limit` (0.03 for 3 %), `limit_verdict` is failed if the whole interval is below -limit, passed
+    if the whole interval is above it, else undecided with the reason `why`.
     """
     import pandas as pd
 
@@ -75,8 +74,8 @@ def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = No
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for as many comparisons (Holm 1979): the smallest times n, the next times
-    n - 1 and so on, none below the one before, none above 1."""
+    """P-values adjusted for n comparisons (Holm 1979): the smallest is multiplied by n, the next by
+    n - 1 and so on; none is below the previous one or above 1."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -89,8 +88,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _pairs(
     a: Mapping[CaseKey, list[float]], b: Mapping[CaseKey, list[float]]
 ) -> Iterator[tuple[CaseKey | None, list[float], CaseKey | None, list[float]]]:
-    """The cases of both, each with its partner if it has one: the one in the same environment,
-    else the only one that is left of the same identity."""
+    """The cases of both sides, each with its partner if it has one: the case in the same
+    environment, else the only remaining case with the same identity."""
     left: dict[CaseKey, list[CaseKey]] = {}
     for key in b:
         if key not in a:
@@ -142,8 +141,8 @@ def _numbers(result: SampleComparison, base: float) -> dict[str, Any]:
 
 
 def _verdict(result: SampleComparison, p_adjusted: float) -> str:
-    """Faster or slower is what remains after Holm's adjustment; perhaps, what only the case by
-    itself shows, which among so many cases may be chance."""
+    """Faster or slower: significant after Holm's adjustment. Perhaps: significant only for the case
+    by itself, which may be chance among many cases."""
     if result.least_p_value >= SIGNIFICANCE:
         return TOO_FEW
     if result.p_value >= SIGNIFICANCE:
@@ -155,7 +154,7 @@ def _verdict(result: SampleComparison, p_adjusted: float) -> str:
 
 def _against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, str | None]:
     if row["verdict"] == ONLY_B:
-        return None, None  # a new case has nothing to be slower than
+        return None, None  # a new case has no counterpart
     if row["verdict"] == ONLY_A:
         return UNDECIDED, "it was not measured again"
     low, high = row["relative_low"], row["relative_high"]
@@ -163,5 +162,5 @@ def _against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, st
     if found != UNDECIDED:
         return found, None
     if math.isnan(low):
-        return UNDECIDED, f"{row['n_a']} and {row['n_b']} runs have no interval; make more"
-    return UNDECIDED, f"the interval reaches over {-limit or 0:.1%}; more runs make it narrower"
+        return UNDECIDED, f"{row['n_a']} and {row['n_b']} runs give no interval; more are needed"
+    return UNDECIDED, f"the interval crosses {-limit or 0:.1%}; more runs make it narrower"

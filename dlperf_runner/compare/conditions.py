@@ -1,6 +1,6 @@
-"""Under which conditions a case ran, and in which of them it differs from a publication.
+"""The conditions of a case, and how they differ from those of a publication.
 
-A condition is a name and a value; None is what is not known, which is never equal to anything.
+A condition is a name and a value. None means unknown; an unknown value never equals another one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..core.errors import UserError
 from ..results.run_record import FoundRun
 from ..stats.summary import CASE
 
-PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # by a limit
-BARE = "none"  # a run in no container
+PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # verdicts on a limit
+BARE = "none"  # a run without a container
 CaseKey = tuple[Any, ...]
 Values = Mapping[str, object]
 
-# In the order in which they are named; those that a comparison needs equal are in the catalogue.
+# In display order. The catalogue says which of them must be equal in a comparison.
 FACTORS = (
     "accelerator",
     "precision",
@@ -46,7 +46,7 @@ FACTORS = (
     "cuda",
     "interconnect",
 )
-# What an operator may state of runs whose records do not say it.
+# Conditions that the user may state if the run records do not have them.
 STATED = tuple(name for name in FACTORS if name not in ("precision", "batch_size_per_device"))
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
 _FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
@@ -56,7 +56,7 @@ _XLA = ("--xla", "--use_xla")
 
 @dataclass(frozen=True)
 class Difference:
-    """A condition in which two measurements differ, or one of which is not known."""
+    """A condition in which two measurements differ, or that is unknown for one of them."""
 
     factor: str
     mine: str | None
@@ -67,31 +67,31 @@ class Difference:
 
 
 def label(factor: str) -> str:
-    """A condition's name as people write it."""
+    """The display name of a condition."""
     return {"xla": "XLA", "cuda": "CUDA"}.get(factor, factor.replace("_", " "))
 
 
 def case_key(case: Mapping[Any, Any]) -> CaseKey:
-    """What identifies a case of the frame; absent values are None, so that keys can be equal."""
+    """The key of a case of the frame. Missing values are None, not NaN, so that keys can be
+    equal."""
     return tuple(_plain(case[name]) for name in CASE)
 
 
 def _plain(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    # NumPy's numbers too.
+    # Convert NumPy numbers.
     return value.item() if hasattr(value, "item") else value
 
 
-# ---- of one's own runs
+# ---- conditions of the user's own runs
 
 
 def read_conditions(
     runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
 ) -> dict[CaseKey, dict[str, object]]:
-    """By case, what is known of the conditions of its runs: from their records, from what the
-    catalogue says of their workload, and from what is `stated`. Where runs of a case differ, all
-    values are named."""
+    """The known conditions of the runs, by case: from their records, from the catalogue entry of
+    their workload, and from `stated`. If the runs of a case differ, all values are named."""
     from ..catalog.reader import load_catalog
 
     workloads = load_catalog().workloads
@@ -123,7 +123,7 @@ def run_key(run: FoundRun) -> CaseKey:
 
 
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
-    """What a run's record tells, and what the catalogue knows of its workload's source."""
+    """The conditions of a run from its record, and from the catalogue for its workload's source."""
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
     known = sources.get(run.source or "", RecordedConditions())
     parameters = _mapping(record.get("parameters"))
@@ -146,21 +146,21 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
 
 
 def parse_stated(texts: Sequence[str]) -> dict[str, object]:
-    """Conditions as an operator states them: `accelerator=V100-SXM2-16GB`, `xla=true`."""
+    """Parse conditions that the user states: `accelerator=V100-SXM2-16GB`, `xla=true`."""
     stated: dict[str, object] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value or name not in STATED:
             raise UserError(
-                "this is no condition",
+                "invalid condition",
                 where="--condition",
-                expected=f"NAME=VALUE, the name one of {listed(STATED)}",
+                expected=f"NAME=VALUE, where NAME is one of {listed(STATED)}",
                 found=text,
             )
         truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
         if name == "xla" and value.lower() not in truth:
             raise UserError(
-                "XLA is used, or it is not",
+                "invalid value for XLA",
                 where="--condition xla",
                 expected="true or false",
                 found=value,
@@ -170,14 +170,14 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
 
 
 def _implementation(workload: Workload, source: str | None) -> str | None:
-    """The program: of upstream, its repository at a commit, as publications name it."""
+    """The program. For the upstream source, its repository and commit, as publications name it."""
     if source == "upstream" and (upstream := workload.sources.upstream) is not None:
         return f"{upstream.repository} {upstream.commit[:8]}"
     return source
 
 
 def _record(log: Path) -> dict[str, Any]:
-    """The record beside a log; empty for a log without one."""
+    """The run record next to a log; empty if there is none."""
     try:
         document = json.loads(log.with_name("run.json").read_bytes().decode())
     except (OSError, ValueError):
@@ -222,11 +222,11 @@ def _steps(total: int, warmup: int) -> str:
     return f"{warmup} warm-up of {total}"
 
 
-# ---- of a publication, and the two compared
+# ---- conditions of a publication, and the comparison
 
 
 def published_conditions(number: PublishedNumber) -> dict[str, object]:
-    """The same names, of a published number."""
+    """The conditions of a published number, with the same names."""
     known = number.conditions.model_dump()
     steps = None
     if number.conditions.total_steps and number.conditions.warmup_steps is not None:
@@ -242,23 +242,23 @@ def published_conditions(number: PublishedNumber) -> dict[str, object]:
 def differences(
     mine: Values, other: Values, *, nodes: int = 1, between: bool = False
 ) -> list[Difference]:
-    """Every factor in which the two differ, or that is known of one of them only, in the order of
-    FACTORS. `between` two publications what neither states, or only one, is left out."""
+    """Every factor in which the two differ, or that is known for only one of them, in the order of
+    FACTORS. With `between`, for two publications, a factor must be known for both."""
     found = []
     for name in FACTORS:
         a, b = mine.get(name), other.get(name)
-        # On one node there is no interconnect, and on a CPU no driver.
+        # A single node has no interconnect, and a CPU has no driver.
         if name == "interconnect" and nodes == 1:
             continue
         if name in ("driver", "cuda") and mine.get("accelerator") == "cpu":
             continue
-        # Nothing is read where the data are synthetic, and a bare run is no difference to one of
-        # which no container is told.
+        # Synthetic data need no input pipeline. A run without a container does not differ from a
+        # publication that names no container.
         if name == "input_pipeline" and "synthetic" in (mine.get("data"), other.get("data")):
             continue
         if name == "container" and a == BARE and b is None:
             continue
-        # Every image has a size, every classifier classes: few publications say how many.
+        # Few publications state the image size and the number of classes.
         if name in ("image_size", "classes") and b is None:
             continue
         if a is None and b is None:
@@ -272,8 +272,9 @@ def differences(
 
 
 def same(factor: str, a: object, b: object) -> bool:
-    """Whether two values of a factor are the same as far as both say. V100-16GB is
-    V100-SXM2-16GB, 10.2 is 10.2.89; more steps than published measure the same, fewer do not."""
+    """Whether two values of a factor agree as far as both are stated: V100-16GB equals
+    V100-SXM2-16GB, and 10.2 equals 10.2.89. More measured steps than published count as equal,
+    fewer do not."""
     if str(a) == str(b):
         return True
     if factor == "accelerator":
@@ -286,7 +287,7 @@ def same(factor: str, a: object, b: object) -> bool:
 
 
 def _release(version: str) -> list[str]:
-    """1.8.5 of 1.8.5.post107, 1.15.4 of 1.15.4+nv."""
+    """The release part of a version: 1.8.5 for 1.8.5.post107, 1.15.4 for 1.15.4+nv."""
     match = re.match(r"\d+(\.\d+)*", version, re.ASCII)
     return match[0].split(".") if match else []
 
@@ -297,13 +298,13 @@ def _measured(steps: str) -> int:
 
 
 def short_product(name: str) -> str:
-    """Tesla V100-SXM2-16GB and NVIDIA A100-SXM4-40GB without their makers' words."""
+    """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB."""
     return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
 
 
 def same_product(a: str, b: str) -> bool:
-    """Whether two names of an accelerator can be of the same product: V100-16GB does not say its
-    form, and is both V100-SXM2-16GB and V100-PCIE-16GB."""
+    """Whether two accelerator names can mean the same product. V100-16GB has no form factor, so it
+    matches both V100-SXM2-16GB and V100-PCIE-16GB."""
     first, second = _product(a), _product(b)
     if first is None or second is None or first[0] != second[0]:
         return False
@@ -311,7 +312,7 @@ def same_product(a: str, b: str) -> bool:
 
 
 def _product(name: str) -> tuple[str | None, ...] | None:
-    """Family, form and memory of an accelerator; None for a name of another kind."""
+    """Family, form factor and memory of an accelerator; None if the name has another structure."""
     match = _PRODUCT.fullmatch(short_product(name))
     if match is None:
         return None
@@ -326,7 +327,7 @@ def shown(value: object) -> str | None:
 
 
 def limit_verdict(low: float, high: float, limit: float) -> str:
-    """Whether a relative difference is worse than -limit: told by its interval alone."""
+    """Whether a relative difference is below -limit, judged by its interval alone."""
     if math.isnan(low) or math.isnan(high):
         return UNDECIDED
     if high < -limit:

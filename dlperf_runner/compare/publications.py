@@ -1,4 +1,4 @@
-"""Publications of the same model side by side: what they say, and in what they differ."""
+"""Publications of the same model side by side: their numbers, and their different conditions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .conditions import FACTORS, differences, published_conditions, shown
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Numbers of one framework, model, precision and topology, the lowest first. `factors` are
-    the conditions in which at least two of them are known to differ; `spread` is by how much the
-    highest is above the lowest, as a fraction of that."""
+    """Numbers of one framework, model, precision and topology, in ascending order. `factors` are
+    the conditions in which at least two of them are known to differ. `spread` is how much the
+    highest number is above the lowest, as a fraction of the lowest."""
 
     framework: str
     model: str
@@ -33,9 +33,10 @@ def side_by_side(
     precision: str = "",
     every: bool = False,
 ) -> list[SideBySide]:
-    """Publications that seem to contradict each other: more than one number, further apart than
-    the tolerance of a reproduction. Every group, even of one number, with `every`. The names
-    choose, empty ones everything; a UserError where nothing is published of what they choose."""
+    """Publications that seem to contradict each other: groups whose numbers differ by more than the
+    tolerance of a reproduction. With `every`, all groups, even of one number. `model`, `framework`
+    and `precision` filter the numbers; an empty filter matches all. Raises UserError if no number
+    matches."""
     tolerance = load_rule().tolerance
     chosen: dict[tuple[str, str, str, int, str], list[PublishedNumber]] = {}
     wanted = {"model": model, "framework": framework, "precision": precision}
@@ -47,7 +48,8 @@ def side_by_side(
     if not chosen:
         asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
         raise UserError(
-            f"nothing is published of {asked}", hint="list published shows what there is"
+            f"no number is published for {asked}",
+            hint="`list published` shows all published numbers",
         )
     groups = [
         _group(*key[:3], key[4], found)
@@ -79,6 +81,6 @@ def _group(
 
 
 def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:
-    """The number's values of these factors; `unknown` where it is not stated."""
+    """The values of these factors for the number; `unknown` if a value is not stated."""
     known = published_conditions(number)
     return {name: shown(known[name]) or "unknown" for name in factors}

@@ -1,9 +1,9 @@
-"""Measured speeds beside published ones: DataFrames in, DataFrame out; of files it reads
-the catalogue alone.
+"""Compare measured with published throughput: DataFrames in, DataFrame out. The only files that
+this module reads are those of the catalogue.
 
-The rule of the verdict is in catalog/published/rule.yml and docs/comparing.md. Of the
-publications of a case the nearest is taken: one that it can be compared with before others, then
-the report that the workload reproduces, then the one that differs in the fewest conditions.
+catalog/published/rule.yml and docs/comparing.md define the verdicts. If a case has several
+publications, the nearest one is used. In order of preference, it is comparable, it is the report
+that the workload reproduces, and it differs in the fewest conditions.
 """
 
 from __future__ import annotations
@@ -77,18 +77,21 @@ def compare_published(
     assume: bool = False,
     table: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """One row per case of the tidy frame beside the nearest published number; beside each of
-    them with `every`.
+    """One row per case of the tidy frame with the nearest published number; with `every`, one row
+    for each published number.
 
-    Columns: those of CASE, `mine` (the median of the valid runs, of which there are `repeats`)
-    with the interval mine_low to mine_high, `published` (of published_repeats runs, NaN where
-    that is not stated), `ratio` of the two with its interval and the interval's coverage, the
-    `verdict`, and as text: `factors`, what had to be equal and is not, or is not known of one's own
-    runs; `noted`, other conditions that differ; `unknown`, what had to be equal and the publication
-    does not state; `assumed`, what is not known of one's own runs and was taken as published, which
-    is done with `assume` only. Numbers that there are not are NaN, texts None. `conditions` are by
-    case_key; what is missing there is unknown. `table` is what stats makes of the frame, where
-    that is there already.
+    Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
+    mine_low to mine_high; `published`, from published_repeats runs (NaN if not stated);
+    the `ratio` of the two with its interval and coverage; the `verdict`; and four texts:
+
+    - `factors`: conditions that must be equal but differ, or are unknown for the user's own runs;
+    - `noted`: other conditions that differ;
+    - `unknown`: conditions that must be equal but that the publication does not state;
+    - `assumed`: conditions that are unknown for the user's own runs and were taken from the
+      publication, only with `assume`.
+
+    Missing numbers are NaN, missing texts None. `conditions` are by case_key; missing ones are
+    unknown. `table` is the result of `summarize` for the frame, if already computed.
     """
     import pandas as pd
 
@@ -103,7 +106,7 @@ def compare_published(
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
-            "accelerator": None,  # gpu is no product
+            "accelerator": None,  # "gpu" is not a product name
             "estimator": case["estimator"],
             **dict((conditions or {}).get(key, {})),
         }
@@ -117,16 +120,16 @@ def compare_published(
         if not nearest:
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         for number, found in nearest if every else nearest[:1]:
-            rows.append({**own, **_beside(own, values[key], number, found, rule, assume)})
+            rows.append({**own, **_comparison(own, values[key], number, found, rule, assume)})
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
 
 
 def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
-    """The comparison with a verdict on a limit (0.03 for 3 %): failed where all of the ratio's
-    interval is below 1 - limit, passed where all of it is above, else undecided with the reason
-    `why`; none where nothing is published."""
+    """The comparison with a verdict on a limit (0.03 for 3 %): failed if the whole interval of the
+    ratio is below 1 - limit, passed if it is above, else undecided with the reason `why`. There is
+    no verdict if nothing is published."""
     import pandas as pd
 
     verdicts: list[tuple[str | None, str | None]] = []
@@ -137,11 +140,11 @@ def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
         if case["verdict"] == NOT_PUBLISHED:
             verdict = None
         elif case["verdict"] == NOT_COMPARABLE:
-            verdict, why = UNDECIDED, "it is not comparable with what was published"
+            verdict, why = UNDECIDED, "it is not comparable with the publication"
         elif math.isnan(low):
-            why = f"{case['repeats']} run has no interval; make more"
+            why = f"{case['repeats']} run gives no interval; more are needed"
         elif verdict == UNDECIDED:
-            why = f"the interval reaches over {-limit or 0:.1%}; more runs make it narrower"
+            why = f"the interval crosses {-limit or 0:.1%}; more runs make it narrower"
         verdicts.append((verdict, why))
     texts = pd.DataFrame(
         verdicts, columns=["limit_verdict", "why"], index=table.index, dtype=object
@@ -153,9 +156,9 @@ def published_points(
     table: pd.DataFrame,
     numbers: Sequence[PublishedNumber] | None = None,
 ) -> pd.DataFrame:
-    """What was published of the workloads, models, precisions and batch sizes of a table of
-    cases, at any topology, for plots: their columns, topology, `value`, `speedup` (NaN where
-    none was published) and where it stands. `factors` is what it was measured with."""
+    """The published numbers for the workloads, models, precisions and batch sizes of a table of
+    cases, at any topology, for plots. Columns: those four, the topology, `value`, `speedup` (NaN if
+    not published) and the publication. `factors` describes the conditions."""
     import pandas as pd
 
     numbers, _ = _catalogued(numbers, None)
@@ -185,7 +188,8 @@ def published_points(
 
 
 def described(number: PublishedNumber) -> str:
-    """The conditions of a number in a line: `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real data`."""
+    """The conditions of a number in one line: `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real
+    data`."""
     known = number.conditions
     version = f"{number.framework} {known.framework_version or '(version unknown)'}"
     xla = {True: "XLA", False: "no XLA", None: None}[known.xla]
@@ -195,9 +199,9 @@ def described(number: PublishedNumber) -> str:
 
 
 def verdict_of(ratio: float, interval: Interval, tolerance: float) -> str:
-    """Reproduced: all of the interval of the ratio is within 1 +- tolerance; faster or slower: all
-    of it is beyond. An interval that reaches over a limit decides nothing. A ratio that has no
-    interval, of one run, is taken as it is."""
+    """Reproduced: the whole interval of the ratio is within 1 +- tolerance. Faster or slower: the
+    whole interval is outside. An interval that crosses a bound is undecided. With one run there is
+    no interval, and the ratio alone gives the verdict."""
     low, high = interval.low, interval.high
     if math.isnan(low) or math.isnan(high):
         low = high = ratio
@@ -211,8 +215,8 @@ def verdict_of(ratio: float, interval: Interval, tolerance: float) -> str:
 def ratio_of(
     values: Sequence[float], median: float, number: PublishedNumber
 ) -> tuple[float, Interval]:
-    """The median over the published number, and the interval of that: by resampling both where
-    single runs were published, else that of the median alone over a number taken as exact."""
+    """The median divided by the published number, and its interval. If single runs were published,
+    both samples are resampled; otherwise the published number is taken as exact."""
     ratio = median / number.samples_per_second
     if len(number.runs) > 1:
         return ratio, ratio_interval(values, number.runs)
@@ -232,7 +236,7 @@ def _catalogued(
 
 
 def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
-    """The speeds of the valid runs of each case of a tidy frame."""
+    """The throughput of the valid runs of a tidy frame, by case."""
     valid = frame[frame["valid"] & (frame["metric"] == METRIC) & frame["value"].notna()]
     values: dict[CaseKey, list[float]] = {}
     for row in valid[[*CASE, "value"]].to_dict(orient="records"):
@@ -257,7 +261,7 @@ def _nearest(
     rule: ComparisonRule,
     assume: bool,
 ) -> Iterator[tuple[PublishedNumber, list[Difference]]]:
-    """What was published of the case's model on its topology, the nearest first."""
+    """The published numbers for the model and topology of the case, the nearest first."""
     topology = Topology(case["nodes"], case["gpus_per_node"])
     found = []
     for number in _of_model(case, numbers):
@@ -279,12 +283,12 @@ def _nearest(
 def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> str:
     of_model = _of_model(case, numbers)
     if not of_model:
-        return f"nothing is published of {case['model']} of {case['workload']}"
+        return f"no number is published for {case['model']} of {case['workload']}"
     topologies = ", ".join(map(str, sorted({number.topology for number in of_model})))
     return f"topology ({case['nodes']}n{case['gpus_per_node']}g; published: {topologies})"
 
 
-def _beside(
+def _comparison(
     case: Mapping[str, Any],
     values: Sequence[float],
     number: PublishedNumber,
@@ -295,7 +299,8 @@ def _beside(
     ratio, interval = ratio_of(values, case["mine"], number)
     needed = _needed(found, rule)
     assumed = [item for item in needed if assume and item.mine is None]
-    # What a publication does not say nobody can make equal: it is told, and decides nothing.
+    # The user cannot match what a publication does not state: it is listed, but has no effect on
+    # the verdict.
     factors = [item for item in needed if item.other is not None and item not in assumed]
     unknown = [item.factor for item in needed if item.other is None]
     repeats = number.conditions.repeats

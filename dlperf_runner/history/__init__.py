@@ -1,1 +1,1 @@
-"""Every campaign in one SQLite file."""
+"""The history of all campaigns in one SQLite file."""

@@ -1,7 +1,7 @@
-"""What campaigns came to, kept in one SQLite file: results/history.sqlite.
+"""The results of all campaigns in one SQLite file: results/history.sqlite.
 
-A copy for looking back: the logs are the truth, and `summarize` replaces what stands here of a
-campaign. Everything is written in one transaction, so several may write at once.
+The history is a copy: the logs are authoritative, and `summarize` replaces the entry of a campaign.
+Each campaign is written in one transaction, so several processes may write at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FILE = "history.sqlite"
 SCHEMA = 1  # PRAGMA user_version
 _APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
-_PATIENCE_S = 30  # for another process that writes
+_BUSY_TIMEOUT_S = 30  # wait for another process that writes
 
 
 def _typed(**names: str) -> dict[str, str]:
@@ -34,13 +34,13 @@ _CASE = {
     " accelerator driver stack container estimator",
     "INTEGER": "batch_size_per_device nodes gpus_per_node world_size",
 }
-# Columns with their types: of the tidy frame (see frame.Row), a run's rows as they are computed.
+# Columns and their types in the tidy frame (see frame.Row).
 MEASUREMENTS = _typed(
     TEXT=f"{_CASE['TEXT']} metric unit log_sha256 why_invalid",
     INTEGER=f"{_CASE['INTEGER']} global_batch_size repeat valid",
     REAL="value",
 )
-# Of the table of stats.summarize.
+# Columns and their types in the table of stats.summarize.
 CASES = _typed(
     TEXT=_CASE["TEXT"],
     INTEGER=f"{_CASE['INTEGER']} repeats",
@@ -51,7 +51,7 @@ CASES = _typed(
 
 @dataclass(frozen=True)
 class RecordedCampaign:
-    """What is recorded; `name` and `created` (ISO 8601, UTC) tell campaigns apart."""
+    """A recorded campaign. `name` and `created` (ISO 8601, UTC) identify it."""
 
     name: str
     created: str
@@ -60,8 +60,8 @@ class RecordedCampaign:
 
 @dataclass(frozen=True)
 class Point:
-    """A case in a campaign: its statistics as they were when it was summarised. `case_id` leaves
-    out versions, drivers and images, so that a case is the same over the years."""
+    """A case of a campaign, with its statistics at the time when it was summarised. `case_id` omits
+    versions, drivers and images, so that it stays the same over the years."""
 
     case_id: str
     campaign: str
@@ -84,8 +84,8 @@ class Point:
 
 
 def history_of(directory: Path) -> Path | None:
-    """The history that a campaign belongs into, beside it; None where its parent is not called
-    `results`: a campaign elsewhere is recorded on demand only."""
+    """The history file next to a campaign; None if its parent directory is not named `results`. A
+    campaign elsewhere is recorded only on request."""
     from ..campaign.directory import RESULTS
 
     parent = directory.resolve().parent
@@ -93,8 +93,8 @@ def history_of(directory: Path) -> Path | None:
 
 
 def identified(directory: Path) -> RecordedCampaign:
-    """How the campaign in a directory is called; a tree of logs is called by its path, and is as
-    old as its youngest log."""
+    """The identity of the campaign in a directory. A tree of logs has its path as name and the time
+    of its newest log as creation time."""
     from ..core.files import read_json
 
     path = directory.resolve()
@@ -106,8 +106,8 @@ def identified(directory: Path) -> RecordedCampaign:
     stamps = [
         file.stat().st_mtime for file in path.rglob("*") if file.suffix in (".log", ".txt", ".json")
     ]
-    youngest = datetime.fromtimestamp(max(stamps, default=0), UTC)
-    return RecordedCampaign(str(path), youngest.isoformat(timespec="seconds"), str(path))
+    newest = datetime.fromtimestamp(max(stamps, default=0), UTC)
+    return RecordedCampaign(str(path), newest.isoformat(timespec="seconds"), str(path))
 
 
 def _time(document: Mapping[str, Any], path: Path) -> str:
@@ -115,7 +115,7 @@ def _time(document: Mapping[str, Any], path: Path) -> str:
         time = datetime.fromisoformat(document["created"])
     except (KeyError, TypeError, ValueError):
         raise UserError(
-            "the campaign does not say when it was created",
+            "the campaign has no valid creation time",
             where=str(path),
             expected="a time like 2026-11-21T06:39:20+00:00",
             found=repr(document.get("created")),
@@ -125,7 +125,7 @@ def _time(document: Mapping[str, Any], path: Path) -> str:
 
 
 def case_id(case: Mapping[str, Any]) -> str:
-    """A name like mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2, as a run's own is."""
+    """A name like that of a run: mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2."""
     name = "-".join(filter(None, (case["workload"], case["source"])))
     if case["model"] not in name:
         name += f"_{case['model']}"
@@ -142,12 +142,12 @@ def case_id(case: Mapping[str, Any]) -> str:
 def record(
     path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, table: pd.DataFrame
 ) -> None:
-    """Put a campaign's runs and cases into the history, in place of what stood there of it."""
+    """Write the runs and cases of a campaign to the history, replacing earlier ones."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _opened(path, write=True) as history:
         history.execute("BEGIN IMMEDIATE")
         _prepare(history, path)
-        # The same campaign under its name, or the same tree, that may have got more logs.
+        # The same campaign by its name, or the same tree, which may have more logs now.
         history.execute(
             "DELETE FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
             (campaign.name, campaign.created, campaign.directory),
@@ -164,13 +164,13 @@ def record(
 
 
 def _rows(frame: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
-    """The rows as SQLite takes them; what is absent is None."""
+    """The rows in the form for SQLite; missing values are None."""
     columns = [[_plain(value) for value in frame[name].tolist()] for name in names]
     return zip(*columns, strict=True)
 
 
 def _plain(value: Any) -> Any:
-    if value is None or value != value or type(value).__name__ == "NAType":  # NaN is not itself
+    if value is None or value != value or type(value).__name__ == "NAType":  # NaN != NaN
         return None
     return value
 
@@ -183,7 +183,7 @@ def _insert(
     rows: list[tuple[Any, ...]],
 ) -> None:
     marks = ", ".join("?" * len(columns))
-    # Names of tables and columns are those of this module.
+    # The names of tables and columns come from this module only.
     history.executemany(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608
         [(key, *row) for row in rows],
@@ -191,7 +191,7 @@ def _insert(
 
 
 def _prepare(history: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new file; refuse a file that is something else."""
+    """Create the tables of a new file; raise UserError if the file is not a history."""
     if history.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         _check(history, path)
         return
@@ -220,7 +220,7 @@ def _declared(columns: Mapping[str, str]) -> str:
 
 
 def points(path: Path) -> list[Point]:
-    """Every case of every campaign, by case and then in the order of time."""
+    """Every case of every campaign, sorted by case and then by time."""
     names = [field.name for field in fields(Point)]
     own = {"campaign": "campaigns.name", "created": "campaigns.created"}
     columns = ", ".join(own.get(name, f"cases.{name}") for name in names)
@@ -233,7 +233,7 @@ def points(path: Path) -> list[Point]:
 
 
 def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]] | None:
-    """The rows of the frame that are recorded of a campaign; None where it is not recorded."""
+    """The recorded rows of the frame of a campaign; None if it is not recorded."""
     with _reading(path) as history:
         key = history.execute(
             "SELECT id FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
@@ -254,9 +254,9 @@ def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise UserError(
-            "there is no history here",
+            "no history found",
             where=str(path),
-            expected="a file that `summarize` or `run` has made of a campaign below results/",
+            expected="a file that `summarize` or `run` wrote for a campaign in results/",
         )
     with _opened(path, write=False) as history:
         history.execute("BEGIN")
@@ -266,16 +266,16 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
-    """The file, closed afterwards; nothing is kept of a transaction that did not end."""
+    """Open the file, and close it afterwards. An unfinished transaction is rolled back."""
     try:
         if write:
             path.parent.mkdir(parents=True, exist_ok=True)
-        way = "rwc" if write else "ro"
+        mode = "rwc" if write else "ro"
         with closing(
             sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode={way}",
+                f"{path.resolve().as_uri()}?mode={mode}",
                 uri=True,
-                timeout=_PATIENCE_S,
+                timeout=_BUSY_TIMEOUT_S,
                 isolation_level=None,
             )
         ) as history:
@@ -286,7 +286,7 @@ def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
             "the history cannot be written" if write else "the history cannot be read",
             where=str(path),
             found=str(error),
-            hint="does another process hold it, or may you not write there?",
+            hint="another process may hold a lock, or you may lack permission",
         ) from None
     except sqlite3.DatabaseError as error:
         raise _unusable(path, str(error)) from None
@@ -307,9 +307,9 @@ def _check(history: sqlite3.Connection, path: Path) -> None:
 
 def _unusable(path: Path, found: str) -> UserError:
     return UserError(
-        "this is no history of campaigns",
+        "this file is not a campaign history",
         where=str(path),
         expected=f"an SQLite file of schema {SCHEMA}",
         found=found,
-        hint="move it away; `summarize` on each campaign makes it again from the logs",
+        hint="move it away, then run `summarize` on each campaign to rebuild it from the logs",
     )

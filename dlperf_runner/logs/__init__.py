@@ -1,6 +1,6 @@
 """Logs of training programs: bytes in, Step and Header out. One module per format.
 
-A format is a module of this package with a `FORMAT`; a new one needs no entry anywhere.
+Every module of this package with a `FORMAT` is a format; it needs no registration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "parse_tail",
 ]
 
-FIRST = 2**13  # most logs have a step early, and many markers are looked for
+FIRST = 2**13  # most logs print a step early; searching for many markers in more text is slow
 
 
 @functools.cache
@@ -48,12 +48,12 @@ def formats() -> dict[str, Format]:
 def candidates(
     form: Format, stream: Readable, *, chunk: int = CHUNK, context: int = CONTEXT
 ) -> Candidates:
-    """The lines of a log that its format's parser wants to see."""
+    """The lines of a log that the parser of its format needs."""
     return Candidates(stream, form.step_markers, form.head_markers, chunk=chunk, context=context)
 
 
 def detect(stream: Readable) -> Format | None:
-    """The format that the first line with a rate has; None where no line has one."""
+    """The format of the first line with a rate; None if no line has a rate."""
     for line in Candidates(stream, _step_markers(), chunk=FIRST):
         if form := _format_of(line):
             return form
@@ -61,7 +61,7 @@ def detect(stream: Readable) -> Format | None:
 
 
 def detect_early(data: bytes) -> Format | None:
-    """The same from the beginning of a log alone, where that is plain; else None."""
+    """Detect the format from the beginning of a log; None if that is not conclusive."""
     if not data.isascii() or b"\r" in data:
         return None
     head = data.decode("ascii")
@@ -90,16 +90,16 @@ def _is_step(form: Format, line: Line) -> bool:
             for record in form.parse([line])
         )
     except LineError:
-        return True  # its wording, with something that is no number in it
+        return True  # the line has this format, but its rate is not a number
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
-    """The last rate in a piece of a log that may begin and end anywhere; None before the first."""
+    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none."""
     form = formats().get(log_format)
     if form is None:
         return None
     rate = None
-    # A surrogate or an odd byte in the piece must not spoil a sign of life.
+    # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.
     stream = io.BytesIO(tail.encode("utf-8", "replace"))
     try:
         for record in _records(form, stream):

@@ -1,7 +1,7 @@
-"""A log in memory, taken at once: what the reader and a format's parser make of it line by line, in
-a fraction of the time.
+"""Parse a whole log in memory at once: the same result as line by line, in a fraction of the time.
 
-Only where nothing about it is odd. What is odd is left to the reader, which knows where it stands.
+Only regular logs are parsed here. Irregular ones are left to the line reader, which knows the line
+number of each problem.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _NO_LINE = 0
 
 
 def take(form: Format, data: bytes) -> tuple[list[Header], Columns] | None:
-    """What stands in front of the steps of a log, and all of its steps; None where it is to be read
-    line by line. The headers' lines are not known."""
+    """The headers before the first step of a log, and all of its steps; None if the log must be
+    read line by line. The headers have no line numbers."""
     if form.columns is None or not data.endswith(b"\n"):
-        return None  # without a newline, its last number may be the beginning of another
+        return None  # without a final newline, the last number may be incomplete
     try:
         whole = data.decode()
     except UnicodeDecodeError:
@@ -40,19 +40,19 @@ def take(form: Format, data: bytes) -> tuple[list[Header], Columns] | None:
 
 
 def _with_one_of(markers: tuple[str, ...], whole: str) -> list[str]:
-    """The lines that have one of the markers."""
+    """The lines that contain one of the markers."""
     present = [m for m in markers if m in whole] if len(markers) > 1 else list(markers)
     lines = whole.split("\n") if present else []
     match present:
         case [only]:
             return [line for line in lines if only in line]
-        case [one, other]:  # `any` takes several times as long
+        case [one, other]:  # `any` is several times slower
             return [line for line in lines if one in line or other in line]
     return [line for line in lines if any(marker in line for marker in present)]
 
 
 def _untagged(lines: str) -> str | None:
-    """The lines without mpirun's tags; None where several ranks wrote them."""
+    """The lines without mpirun's tags; None if several ranks wrote them."""
     texts, ranks = [], set()
     for _, line, rank in text.by_rank((_NO_LINE, line) for line in lines.split("\n")):
         texts.append(line)

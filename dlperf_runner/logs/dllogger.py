@@ -1,11 +1,11 @@
-"""DLLogger of NVIDIA's DeepLearningExamples: the printed rate is of the world.
+"""DLLogger of NVIDIA's DeepLearningExamples: the printed rate is that of all devices.
 
     DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882
     DLL 2026-11-20 13:58:37.925081 - () train_throughput : 4.104384208700401 images/s
 
-`total_ips` is over the last step, every `display_every` steps, counted from 0; nothing is printed
-while warming up. `train_throughput` is the mean over all measured steps; some versions print no
-unit. Only rank 0 prints; mpirun's tag can stand before, inside or behind.
+`total_ips` is the rate of the last step. It is printed every `display_every` steps, counted from 0,
+but not during warm-up. `train_throughput` is the mean over all measured steps; some versions print
+no unit. Only rank 0 prints. mpirun's tag can be before, inside or after the text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORLD = re.compile(r"\bNum GPUs (\d+)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers of a log, in its order."""
+    """Steps and headers, in the order of the log."""
     for number, line, rank in text.by_rank(lines):
         found = False
         for stamp, step, key, printed in _ENTRY.findall(line):
@@ -60,7 +60,7 @@ def _headers(number: int, line: str) -> Iterator[Header]:
 
 
 def columns(lines: str) -> Columns | None:
-    """The steps of a whole log, and its last rate over the whole run."""
+    """The steps of a whole log, and the last rate that it prints for the whole run."""
     entries = _ENTRY.findall(lines)
     steps = [entry for entry in entries if entry[1] and entry[2] == "total_ips"]
     stamps, numbers, _, rates = text.transposed(steps, 4)

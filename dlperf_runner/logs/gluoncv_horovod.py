@@ -1,4 +1,4 @@
-"""GluonCV's train_horovod.py: the printed rate is of the world, over the last `log_interval` steps.
+"""GluonCV's train_horovod.py: the printed rate is that of all devices, over `log_interval` steps.
 
     INFO:root:Namespace(batch_size=128, dtype='float32', log_interval=1, ...)
     INFO:root:world_size=8
@@ -6,8 +6,8 @@
     INFO:root:Epoch[0] Batch[2]<TAB>Speed: 2.05 samples/sec
     INFO:root:Epoch[0]<TAB>Speed: 2.26 samples/sec
 
-The last is the epoch's, and no step. Batches count from 1; epochs after the first are not read,
-as the published rule does not read them.
+The last line is the rate of the epoch, not of a step. Batches count from 1. Epochs after the first
+are ignored, as in the published rule.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORLD = re.compile(r"\bworld_size=(\d+)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers of a log, in its order."""
+    """Steps and headers, in the order of the log."""
     loss_of: tuple[int, float | None] = (0, None)
     for number, line, rank in text.by_rank(lines):
         found = False
@@ -58,7 +58,7 @@ def _headers(number: int, line: str) -> Iterator[Header]:
 
 
 def columns(lines: str) -> Columns | None:
-    """The steps of a whole log, each with its loss before it, or none of them with one."""
+    """The steps of a whole log. Either every step follows its loss, or no step has a loss."""
     batches, rates, losses = text.transposed(_ENTRY.findall(lines), 3)
     if any(losses):
         if batches[::2] != batches[1::2] or any(rates[::2]):
@@ -73,7 +73,7 @@ def columns(lines: str) -> Columns | None:
 FORMAT = Format(
     name="gluoncv_horovod",
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
-    # One search for the lines with the rate and those with the loss, which come in between.
+    # One search finds both the lines with the rate and the lines with the loss between them.
     step_markers=("] Batch[",),
     head_markers=("Namespace(", "world_size="),
     parse=parse,

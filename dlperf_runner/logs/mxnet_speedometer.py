@@ -1,12 +1,12 @@
-"""InsightFace's ArcFace on MXNet: the printed rate is of this node's process, over 20 steps.
+"""InsightFace's ArcFace on MXNet: the printed rate is that of one node's process, over 20 steps.
 
 train.py, data parallel (mx.callback.Speedometer), and train_parall.py, model parallel:
 
     INFO:root:Epoch[0] Batch [0-20]<TAB>Speed: 1.32 samples/sec<TAB>acc=0.000000<TAB>lossvalue=41.5
     INFO:root:Iter[0] Batch [20]<TAB>Speed: 5.97 samples/sec
 
-A process drives all devices of its node (`ctx_num`). Batches count from 1 in effect: the line
-with 20 covers the batches up to the 20th. Epochs after the first are not read.
+A process drives all devices of its node (`ctx_num`). Batches effectively count from 1: the line
+with 20 covers the batches up to the 20th. Epochs after the first are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_STEPS = re.compile(r"'max_steps': ([1-9]\d*)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers of a log, in its order."""
+    """Steps and headers, in the order of the log."""
     for number, line, rank in text.by_rank(lines):
         if "Namespace(" in line:
             yield _header(number, line)
@@ -45,7 +45,7 @@ def _header(number: int, line: str) -> Header:
         line=number,
         batch_size_per_device=text.count(number, "batch size", options.get("per_batch_size")),
         world_size=text.count(number, "number of devices", options.get("ctx_num")),
-        precision=text.precision(options.get("dtype")),  # by this project's script only
+        precision=text.precision(options.get("dtype")),  # only this project's script prints it
         total_steps=text.count(number, "number of steps", steps[1] if steps else None),
         log_every=text.count(number, "log interval", options.get("frequent")),
     )

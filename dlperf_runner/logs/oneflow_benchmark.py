@@ -1,10 +1,10 @@
-"""OneFlow-Benchmark's cnns: the printed rate is of the world, over the steps since the last line.
+"""OneFlow-Benchmark's cnns: the printed rate is that of all devices, since the previous line.
 
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, top_k: 0.000000, samples/s: 288.088
     train: epoch 0, iter 20, loss: 6.505637, top_1: 0.000000, samples/s: 288.088 1597050000.123456
 
-Later commits append the Unix time. Iterations count from 1. Lines of validation and of epochs
-after the first are not read.
+Later commits append the Unix time. Iterations count from 1. Validation lines and epochs after the
+first are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EVERY = re.compile(r"\bloss_print_every_n_iter = (\d+)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers of a log, in its order."""
+    """Steps and headers, in the order of the log."""
     for number, line, rank in text.by_rank(lines):
         if "samples/s:" not in line:
             yield from _headers(number, line)

@@ -1,10 +1,11 @@
-"""PLSC on PaddlePaddle: the printed rate (qps) is of the world, over the last `log period` steps.
+"""PLSC on PaddlePaddle: the printed rate (qps) is that of all devices, over `log period` steps.
 
     INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 lr:0.00039063 loss:40.266624 qps:0.99
 
 Batches count from 0. The time stamp is the host's local time, to the millisecond. Every trainer
-prints its own line, by its own clock, and Paddle's launcher lets those of a node share one log: how
-many they are, the lines `trainer_id: 3, num_trainers: 8` tell. Passes after the first are not read.
+prints its own lines, by its own clock, and Paddle's launcher writes the lines of all trainers of a
+node into one log. Lines like `trainer_id: 3, num_trainers: 8` give their number. Passes after the
+first are ignored.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _ENTRY = re.compile(
 _BATCH = re.compile(r"Set train batch size to (\d+)", re.ASCII)
 _WORLD = re.compile(r"\btrainer_id: (\d{1,9}), num_trainers: (\d+)", re.ASCII)
 _PERIOD = re.compile(r"Set log period to (\d+)", re.ASCII)
-# The next two are printed by the script of this project only.
+# Only this project's script prints the next two.
 _DTYPE = re.compile(r"Set dtype to (\w+)", re.ASCII)
 _STEPS = re.compile(r"Set number of batches to (\d+)", re.ASCII)
 _FP16 = re.compile(r"Use mixed precision training: (True|False)", re.ASCII)
 
 
 def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers of a log, in its order."""
+    """Steps and headers, in the order of the log."""
     for number, line, rank in text.by_rank(lines):
         if " qps:" not in line:
             yield from _headers(number, line)
@@ -47,8 +48,8 @@ def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
 
 
 def _headers(number: int, line: str) -> Iterator[Header]:
-    # Batch size: "Set train batch size to 4."; what stands above it, under "Default
-    # configuration", is not what runs. World: "trainer_id: 0, num_trainers: 1".
+    # Batch size: "Set train batch size to 4."; the values above it, under "Default
+    # configuration", are not used. World size: "trainer_id: 0, num_trainers: 1".
     if batch := _BATCH.search(line):
         size = text.count(number, "batch size", batch[1])
         yield Header(line=number, batch_size_per_device=size)
@@ -66,7 +67,7 @@ def _headers(number: int, line: str) -> Iterator[Header]:
 
 
 def columns(lines: str) -> Columns | None:
-    """The steps of a whole log, of one trainer."""
+    """The steps of a whole log that one trainer wrote."""
     stamps, batches, losses, rates = text.transposed(_ENTRY.findall(lines), 4)
     speeds, known = text.numbers(rates), text.numbers(losses)
     if speeds is None or known is None:

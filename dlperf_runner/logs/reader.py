@@ -1,5 +1,5 @@
-"""From the bytes of a log to its lines of interest: fast, in memory that the log's size does not
-change. Nothing here knows what a line means."""
+"""Find the lines of interest in the bytes of a log: fast, and in constant memory. This module does
+not know what a line means."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 
 from .records import CUT, Line, LineError
 
-CHUNK = 2**18  # fits into the cache of a core; every byte is looked at several times
-# A line of interest has about a hundred characters, a printed namespace two thousand. Of longer
-# ones (a progress bar that writes no newline for hours) this much is kept before and behind.
+CHUNK = 2**18  # fits into the cache of a core; every byte is read several times
+# A line of interest has about 100 characters, a printed namespace about 2000. Of longer lines (such
+# as a progress bar without a newline for hours) this much is kept before and after the marker.
 CONTEXT = 2**14
-# Lines of interest that follow each other this closely are found faster by splitting all lines.
+# If lines of interest follow each other this closely, splitting all lines is faster.
 _MANY = 8
 _CLOSE = 2000  # bytes from one to the next, on average
 
@@ -25,13 +25,13 @@ class Readable(Protocol):
 
 
 class Candidates:
-    """The lines of a log that have one of the markers; made once, iterated once.
+    """The lines of a log that contain one of the markers. Iterate only once.
 
-    `head_markers` count only up to the first line that has one of `markers`. A carriage return
-    ends a line as well as a newline does, but only newlines are counted: that is what editors
-    show. `lines` is the number of lines read so far, and of all lines at the end. Bytes that are
-    not UTF-8 raise LineError. Where a log ends without a newline, CUT stands behind its last line:
-    a number at the end of that may be the beginning of another.
+    `head_markers` count only up to the first line with one of `markers`. A carriage return ends a
+    line, as a newline does, but only newlines are counted, as in editors. `lines` is the number of
+    lines read so far; at the end, that of all lines. Bytes that are not UTF-8 raise LineError. If
+    a log ends without a newline, CUT is appended to its last line, because a number at the end of
+    that line may be incomplete.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class Candidates:
         self.lines = 0
 
     def __iter__(self) -> Iterator[Line]:
-        # One buffer for the whole log: what is left of the last round, then the next chunk.
+        # One buffer serves the whole log: the rest of the previous round, then the next chunk.
         buffer = bytearray(2 * self._context + self._chunk)
         view = memoryview(buffer)
         decoder = codecs.getincrementaldecoder("utf-8")()
         wanted = self._markers + self._head_markers
         size = 0
-        done = 0  # buffer[:done] is searched, and kept as context of an unfinished line
-        floor = 0  # where the last line of interest ended; what stands before it was given away
-        newlines = 0  # before buffer[done]
+        done = 0  # buffer[:done] was searched; it stays as the context of an unfinished line
+        floor = 0  # end of the last line of interest; everything before it was yielded
+        newlines = 0  # number of newlines before buffer[done]
         more = True
         while more:
             behind = max(0, done - self._context)
@@ -71,7 +71,7 @@ class Candidates:
             more = len(piece) > 0
             _check_text(decoder, piece, newlines, view[done:size])
             size += len(piece)
-            # Up to `cut` everything is known: whole lines, or enough of a line without end.
+            # Up to `cut` the data are complete: whole lines, or enough of an endless line.
             cut = size
             if more:
                 cut = max(buffer.rfind(b"\n", done, size) + 1, size - self._context, done)
@@ -91,7 +91,7 @@ class Candidates:
                     following = following[: len(wanted)]
                 seen += 1
                 if seen == _MANY:
-                    # Behind the line just found, up to the last whole line.
+                    # From the line just found to the last whole line.
                     if wanted is self._markers and done - since < _MANY * _CLOSE:
                         whole = cut if buffer[cut - 1] == _NEWLINE else done
                         found_lines = self._split(view[done:whole], newlines, has_returns)
@@ -112,8 +112,8 @@ class Candidates:
         self.lines = newlines + (1 if size and buffer[size - 1 : size] != b"\n" else 0)
 
     def _split(self, data: memoryview, newlines: int, has_returns: bool) -> list[Line] | None:
-        """The lines of interest of whole lines, after so many newlines; None where they cannot
-        simply be split."""
+        """The lines of interest in `data`, which has whole lines and follows `newlines` newlines;
+        None if splitting at newlines does not suffice."""
         if has_returns or not data:
             return None
         lines = enumerate(str(data, "utf-8", "replace").split("\n"), newlines + 1)
@@ -128,7 +128,7 @@ class Candidates:
     def _around(
         self, buffer: bytearray, floor: int, at: int, size: int, has_returns: bool
     ) -> tuple[int, int]:
-        """Where the line of the marker at `at` begins and ends, in `buffer[floor:size]`."""
+        """Start and end of the line with the marker at `at`, within `buffer[floor:size]`."""
         low, high = max(floor, at - self._context), min(size, at + self._context)
         start = buffer.rfind(b"\n", low, at) + 1 or low
         end = buffer.find(b"\n", at, high)
@@ -149,7 +149,8 @@ def _find(buffer: bytearray, marker: bytes, start: int, never: int) -> int:
 def _check_text(
     decoder: codecs.IncrementalDecoder, piece: memoryview, newlines: int, before: memoryview
 ) -> None:
-    """Raise LineError unless `piece` goes on as UTF-8; `newlines` and then `before` precede it."""
+    """Raise LineError if `piece` does not continue as UTF-8. `newlines` newlines and then the
+    bytes `before` precede it."""
     data = bytes(piece)
     pending = decoder.getstate()[0]
     if data and data.isascii() and not pending:
@@ -157,12 +158,12 @@ def _check_text(
     try:
         decoder.decode(data, final=not data)
     except UnicodeDecodeError as error:
-        # The decoder counts from the bytes that it kept of the pieces before.
+        # The decoder counts from the bytes that it kept from earlier pieces.
         at = error.start - len(pending)
         line = newlines + bytes(before).count(b"\n") + data[: max(at, 0)].count(b"\n") + 1
         raise LineError(
             line,
-            "this is not UTF-8",
+            "the log is not valid UTF-8",
             expected="text",
             found=f"byte 0x{(pending + data)[error.start]:02x}",
         ) from None

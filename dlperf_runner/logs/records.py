@@ -1,4 +1,4 @@
-"""What a log says: a Step for a line with a rate, a Header for a line that states what ran."""
+"""Records of a log: a Step for a line with a rate, a Header for a line that states the settings."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import NamedTuple
 class Step(NamedTuple):
     """A rate that the log prints.
 
-    `step` is the last iteration that the rate covers, counted from 1. `printed` is the rate as it
-    stands in the log. `rank` is the process that printed it, where the log says so. `unix_time`
-    is in seconds; a time stamp without a zone is taken as UTC, so only differences mean anything.
+    `step` is the last iteration that the rate covers, counted from 1. `printed` is the rate as
+    text, as in the log. `rank` is the process that printed it, if the log says so. `unix_time` is
+    in seconds; a time stamp without a time zone is taken as UTC, so only differences are
+    meaningful.
     """
 
     step: int
@@ -25,8 +26,8 @@ class Step(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Steps as columns of equal length, each as in Step; and the rate over the whole run, where
-    the program prints one."""
+    """Steps as columns of equal length, with the meaning that they have in Step, and the rate over
+    the whole run if the program prints one."""
 
     steps: Sequence[int]
     samples_per_second: Sequence[float]
@@ -36,7 +37,7 @@ class Columns(NamedTuple):
 
 
 def columns(steps: Sequence[Step], final: float | None = None) -> Columns:
-    """Steps, and the rate over the whole run, as columns."""
+    """Convert steps, and the rate over the whole run, to columns."""
     return Columns(
         [step.step for step in steps],
         [step.samples_per_second for step in steps],
@@ -48,11 +49,11 @@ def columns(steps: Sequence[Step], final: float | None = None) -> Columns:
 
 @dataclass(frozen=True)
 class Header:
-    """What a line of the log states about its run; None is what that line does not say.
+    """What a line of the log states about its run. A field is None if the line does not state it.
 
-    `final_samples_per_second` is the rate over the whole run that some programs print at the end,
-    and `printed` that rate as it stands in the log. `writer` is the process that states this, of
-    several that print every step into the same log and sign none of those lines.
+    `final_samples_per_second` is the rate over the whole run that some programs print at the end;
+    `printed` is that rate as text, as in the log. Several processes may print every step into the
+    same log without naming themselves; `writer` is then the process that printed this header.
     """
 
     line: int
@@ -66,15 +67,15 @@ class Header:
     writer: int | None = None
 
 
-# Behind the last line of a log that has no newline there.
+# Appended to the last line of a log if that line has no newline.
 CUT = "…"
 
-# Number and text of a line, or of the part around a marker of one that is absurdly long.
+# Line number and text. Of an extremely long line, the text is the part around a marker.
 Line = tuple[int, str]
 
 
 class LineError(Exception):
-    """A line of a log that cannot be what it should be; who knows the file adds its name."""
+    """A line of a log is invalid. The caller that knows the file adds its name."""
 
     def __init__(self, line: int, problem: str, *, expected: str, found: str) -> None:
         super().__init__(f"line {line}: {problem} (expected {expected}, found {found})")
@@ -86,13 +87,13 @@ class LineError(Exception):
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of log. Only lines with one of these literal texts are given to `parse`.
+    """A log format. `parse` gets only the lines that contain one of the literal markers.
 
-    `step_markers` are looked for in the whole log, `head_markers` only up to the first line that
-    has a step marker. `sample` is a line with a rate, for messages. `zero_based`: the log counts
+    `step_markers` are searched in the whole log, `head_markers` only up to the first line with a
+    step marker. `sample` is a line with a rate, for messages. `zero_based`: the log counts
     iterations from 0, so its first line is that of step 1. `silent_warmup`: nothing is printed
-    during warm-up. `columns` takes lines with step markers, without tags of mpirun, all at once;
-    it gives what `parse` does, or None where a line is odd. It may be left out: it saves time.
+    during warm-up. `columns` is optional and faster: it takes all lines with step markers at once,
+    without mpirun's tags. It returns the same steps as `parse`, or None if a line is irregular.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the parsers of all formats share: tags of mpirun, numbers, and printed namespaces."""
+"""Helpers for the parsers of all formats: mpirun's tags, numbers, and printed namespaces."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from .records import CUT, Line, LineError
 
-# mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or one of the
-# two; Open MPI 5 names the job, "[prterun-node1-77@1,0]<stdout>: ". Unbuffered output can get it
-# in mid-line, or behind a number.
+# mpirun -tag-output -timestamp-output: "Tue Jun 14 15:40:21 2022[1,0]<stdout>:", or only one of the
+# two parts. Open MPI 5 names the job: "[prterun-node1-77@1,0]<stdout>: ". With unbuffered output,
+# the tag can be in the middle of a line or after a number.
 _TIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _RANK = r"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rf"(?:(?:{_TIME})?{_RANK}|{_TIME})<std(?:out|err|diag)>:(?(job) ?)", re.ASCII)
@@ -19,10 +19,10 @@ _PLAIN = frozenset("0123456789.")
 
 
 def by_rank(lines: Iterable[Line]) -> Iterator[tuple[int, str, int | None]]:
-    """Number, text and rank of each line, with the tags of mpirun taken out.
+    """Number, text and rank of each line, without mpirun's tags.
 
-    A line in which several ranks wrote becomes one text per rank; what stands before the first
-    tag belongs to that tag's rank, because the tag landed in the middle of what it wrote.
+    A line that several ranks wrote becomes one text per rank. The text before the first tag
+    belongs to the rank of that tag, because the tag landed in the middle of that rank's output.
     """
     for number, text in lines:
         if "<std" not in text:
@@ -44,36 +44,36 @@ def by_rank(lines: Iterable[Line]) -> Iterator[tuple[int, str, int | None]]:
 
 
 def rate(line: int, printed: str) -> float:
-    """The printed number, which may be none that a rate can be (0, nan, inf): that is for the
-    caller to judge. A LineError where it is no number at all, such as the remains of two lines."""
+    """The printed number. The caller must check that it is a possible rate, not 0, nan or inf.
+    Raises LineError if the text is not a number, such as the remains of two lines."""
     if _is_plain(printed):
         return float(printed)
     if printed.endswith(CUT):
         raise LineError(
             line,
             "the log ends in the middle of this line",
-            expected="a newline behind the rate",
+            expected="a newline after the rate",
             found=repr(printed.removesuffix(CUT)),
         )
     if not _NUMBER.fullmatch(printed.lower()):
-        raise LineError(line, "the rate is no number", expected="a number", found=repr(printed))
+        raise LineError(line, "the rate is not a number", expected="a number", found=repr(printed))
     return float(printed)
 
 
 def optional_number(printed: str | None) -> float | None:
-    """The printed number; None where there is none that can be read."""
+    """The printed number; None if it is missing or not a number."""
     if printed is None or not (_is_plain(printed) or _NUMBER.fullmatch(printed.lower())):
         return None
     return float(printed)
 
 
 def transposed(entries: Sequence[tuple[str, ...]], width: int) -> Sequence[tuple[str, ...]]:
-    """The columns of entries that have so many."""
+    """The columns of entries that have `width` fields each."""
     return list(zip(*entries, strict=True)) or [()] * width
 
 
 def numbers(printed: Sequence[str]) -> list[float] | None:
-    """The printed numbers; None unless each is nothing but digits, with or without a point."""
+    """The printed numbers; None unless each has only digits and at most one decimal point."""
     try:
         return list(map(float, printed)) if _PLAIN.issuperset("".join(printed)) else None
     except ValueError:
@@ -81,12 +81,13 @@ def numbers(printed: Sequence[str]) -> list[float] | None:
 
 
 def optional_numbers(printed: Sequence[str]) -> Sequence[float | None] | None:
-    """The same of what each line has, or none of them has."""
+    """The same for an optional number, which either every line has or no line has."""
     return numbers(printed) if any(printed) else [None] * len(printed)
 
 
 def _is_plain(printed: str) -> bool:
-    """Digits with at most one point, as nearly all are; faster to tell than by the pattern."""
+    """Whether it has only digits and at most one decimal point, as most numbers do. This check is
+    faster than the pattern."""
     return printed.isascii() and printed.replace(".", "", 1).isdigit()
 
 
@@ -101,12 +102,12 @@ _PRECISIONS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 def precision(dtype: str | None) -> str | None:
-    """The precision that a dtype's name means: fp32 for float32."""
+    """The precision for the name of a dtype: fp32 for float32."""
     return _PRECISIONS.get(dtype, dtype) if dtype else None
 
 
 def unix_time(stamp: str | None) -> float | None:
-    """Seconds since 1970 of a time stamp like 2026-11-20 13:40:15,997, taken as UTC."""
+    """Seconds since 1970 for a time stamp like 2026-11-20 13:40:15,997, taken as UTC."""
     try:
         return datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp() if stamp else None
     except ValueError:
@@ -114,7 +115,8 @@ def unix_time(stamp: str | None) -> float | None:
 
 
 def count(line: int, what: str, printed: str | None) -> int | None:
-    """A printed count of something, from 1; None where the log does not print it."""
+    """A printed count of 1 or more; None if the log does not print it. `what` names the count in
+    errors."""
     if printed is None:
         return None
     try:
@@ -122,5 +124,6 @@ def count(line: int, what: str, printed: str | None) -> int | None:
     except ValueError:
         value = 0
     if value < 1 or len(printed) > 18:
-        raise LineError(line, f"the {what} is no count", expected="1 or more", found=repr(printed))
+        problem = f"the {what} is not a positive integer"
+        raise LineError(line, problem, expected="1 or more", found=repr(printed))
     return value

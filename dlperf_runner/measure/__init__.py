@@ -1,1 +1,1 @@
-"""From the steps of a log to numbers. No disk, no network."""
+"""Compute throughput from the steps of a log. No disk, no network."""

@@ -1,5 +1,5 @@
-"""The measurements of a log that is all at hand and as it should be: the same that `measure` comes
-to, with columns checked instead of step after step."""
+"""Measure a regular log that is completely in memory. The result is that of `measure`, but whole
+columns are checked at once instead of single steps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def measure_whole(
     expected: Expected,
     name: str,
 ) -> Measured | None:
-    """What `measure` makes of these headers and then these steps; None where there is anything to
-    adapt to or to complain of, which is for `measure` to do, with the numbers of lines."""
+    """The result of `measure` for these headers and steps; None if the log is irregular in any way.
+    Then `measure` must adapt to it or report the problem with its line number."""
     confirmed: set[str] = set()
     every = rule.log_every
     try:
@@ -40,16 +40,16 @@ def measure_whole(
 
 
 def _are_in_order(steps: Sequence[int], first: int, every: int, rule: Rule) -> bool:
-    """Whether these are all the steps of the rule, and no more than a program prints."""
+    """Whether these are all the steps of the rule, and no more than the program prints."""
     wanted = list(range(first, rule.total_steps + rule.surplus_steps + 1, every))
     needed = len(range(first, rule.total_steps + 1, every))
     return len(steps) >= max(needed, 1) and list(steps) == wanted[: len(steps)]
 
 
 def _are_rates(found: Columns) -> bool:
-    """Whether training can have all of them."""
+    """Whether all rates are possible in training."""
     rates = list(found.samples_per_second)
     if found.final_samples_per_second is not None:
         rates.append(found.final_samples_per_second)
-    # min and max pass over a NaN, a sum does not.
+    # min and max can miss a NaN; a sum cannot.
     return math.isfinite(sum(rates)) and min(rates) > 0 and max(rates) < FASTEST

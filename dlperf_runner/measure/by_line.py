@@ -1,7 +1,7 @@
-"""What a run's log says, and a rule of calculation, become measurements. Nothing is read here.
+"""Measure a run from the records of its log, by a calculation rule. This module reads no file.
 
-The log must confirm the plan before its speed is believed: batch size, world size, precision and
-steps, each as far as the log states it.
+The log must first confirm the plan: batch size, world size, precision and steps, as far as the log
+states them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from ..core.errors import UserError
 from ..logs.records import Columns, Format, Header, LineError, Step, columns
 from .estimators import Expected, Measured, in_window, measured
 
-# No cluster trains faster; sums of such numbers are still finite.
+# No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
 
 
 @dataclass
 class _Window:
-    """What of a log has gone by: the steps that count, and all lines with their rates, which are
-    more where several processes print each step."""
+    """The part of a log that was read: the steps that count, and all lines with rates. There are
+    more lines than steps if several processes print each step."""
 
     steps: list[Step] = field(default_factory=list)
     lines_of_rates: list[Step] = field(default_factory=list)
     final: float | None = None
     every: int = 1
-    # Of processes that print every step into one log, unsigned: who they are, and how many lines
-    # a step has by now.
+    # Several processes may print every step into one log without naming themselves: these
+    # processes, and the number of lines so far for each step.
     writers: set[int] = field(default_factory=set)
     lines: dict[int, int] = field(default_factory=dict)
 
@@ -45,12 +45,12 @@ def measure(
     expected: Expected,
     name: str,
 ) -> tuple[Measured, Columns]:
-    """The measurements of one run, and the steps that count, warm-up included; `name` is the log's,
-    for errors.
+    """The measurements of one run, and the steps that count, including the warm-up. `name` is the
+    name of the log in errors.
 
-    samples_per_second is the number that the rule asks for. samples_per_second_<estimator> are
-    the same by the estimators that the rule does not ask for. Raises UserError where the log
-    contradicts what is expected, or is damaged, with file and line.
+    samples_per_second is computed with the estimator of the rule, samples_per_second_<estimator>
+    with each other estimator. Raises UserError, with file and line, if the log is damaged or
+    contradicts what is expected.
     """
     window = _Window(every=rule.log_every)
     confirmed: set[str] = set()
@@ -65,7 +65,7 @@ def measure(
                 _check_rate(record.final_samples_per_second, record, name)
                 window.final = record.final_samples_per_second
             continue
-        # Where several ranks print the same line, one of them is enough.
+        # If several ranks print the same line, one of them is enough.
         if record.rank is not None and record.rank != (
             rank := record.rank if rank is None else rank
         ):
@@ -87,14 +87,14 @@ def measure(
 
 
 def nothing_found(forms: Sequence[Format], name: str, lines: int) -> UserError:
-    """The error for a log without a single rate, of one of these formats."""
+    """The error for a log that has no rate in any of these formats."""
     samples = "\n".join(f"  {form.name}: {form.sample}" for form in forms).expandtabs(4)
     return UserError(
         "the log is empty" if lines == 0 else "no line of the log has a rate",
         where=name,
-        expected="lines with a rate, in a known wording",
-        found="no line" if lines == 0 else f"{lines} lines without one",
-        hint=f"what was looked for:\n{samples}",
+        expected="lines with a rate in a known format",
+        found="no lines" if lines == 0 else f"{lines} lines without a rate",
+        hint=f"known formats:\n{samples}",
     )
 
 
@@ -106,14 +106,14 @@ def _located(records: Iterable[Step | Header], name: str) -> Iterator[Step | Hea
 
 
 def located(error: LineError, name: str) -> UserError:
-    """What is wrong with a line, with the log that it stands in."""
+    """The error of a line, with the name of its log."""
     where = f"{name}:{error.line}"
     return UserError(error.problem, where=where, expected=error.expected, found=error.found)
 
 
 def confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[str]:
-    """What this line states, if it agrees with what is expected."""
-    # Automatic mixed precision is what some programs call training in fp16.
+    """The names of the settings that this line confirms; a UserError if it contradicts one."""
+    # Some programs call training in fp16 automatic mixed precision.
     precision = header.precision
     if {precision, expected.precision} == {"amp", "fp16"}:
         precision = expected.precision
@@ -122,7 +122,7 @@ def confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[st
         ("batch size", header.batch_size_per_device, expected.batch_size_per_device, by),
         ("world size", header.world_size, expected.topology.world_size, by),
         ("precision", precision, expected.precision, by),
-        ("number of steps", header.total_steps, rule.total_steps, "the rule of calculation"),
+        ("number of steps", header.total_steps, rule.total_steps, "the calculation rule"),
     )
     for what, found, wanted, who in statements:
         if found is not None and found != wanted:
@@ -138,7 +138,7 @@ def confirm(header: Header, rule: Rule, expected: Expected, name: str) -> set[st
 def _check_rate(value: float, record: Step | Header, name: str) -> None:
     if not 0 < value < FASTEST:
         raise UserError(
-            "this is no rate that training can have",
+            "the rate is not possible in training",
             where=f"{name}:{record.line}",
             expected=f"a number above 0 and below {FASTEST:.0e}",
             found=record.printed,
@@ -146,7 +146,7 @@ def _check_rate(value: float, record: Step | Header, name: str) -> None:
 
 
 def first_step(form: Format, rule: Rule, every: int) -> int:
-    """The first step that has a line."""
+    """The first step that the log prints."""
     first = 1 if form.zero_based else every
     if form.silent_warmup and first <= rule.warmup_steps:
         first += math.ceil((rule.warmup_steps + 1 - first) / every) * every
@@ -154,8 +154,8 @@ def first_step(form: Format, rule: Rule, every: int) -> int:
 
 
 def _next(form: Format, rule: Rule, window: _Window, step: int) -> int:
-    """The step that should come next, when `step` comes. A log with lines at a closer interval
-    than the rule's has nothing missing, so that interval is taken over."""
+    """The step that is expected next, given that `step` comes. A log may print at a shorter
+    interval than the rule says; nothing is missing then, and that interval is used."""
     last = window.last
     if last is None:
         first = first_step(form, rule, window.every)
@@ -175,7 +175,7 @@ def _check_step(form: Format, rule: Rule, window: _Window, record: Step, name: s
         return
     if step == wanted:
         raise UserError(
-            "the log has more steps than the rule of calculation",
+            "the log has more steps than the calculation rule",
             where=where,
             expected=f"{rule.total_steps} steps",
             found=f"step {step}",
@@ -183,17 +183,17 @@ def _check_step(form: Format, rule: Rule, window: _Window, record: Step, name: s
     if last is None:
         problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
     elif step == last.step:
-        problem = f"step {step} is repeated, after line {last.line}"
-        hint = "do several processes write to this log, or several runs?"
+        problem = f"step {step} repeats line {last.line}"
+        hint = "do several processes or runs write to this log?"
     elif step < last.step:
         problem, hint = f"step {step} follows {last.step}", "do several runs write to this log?"
     else:
-        problem, hint = f"step {step} follows {last.step}", "truncated? lines are missing"
+        problem, hint = f"step {step} follows {last.step}", "lines are missing; truncated?"
     raise UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)
 
 
 def _is_another_writers(window: _Window, record: Step) -> bool:
-    """Whether this is the same step once more, by a process that has not printed it yet."""
+    """Whether this is the same step again, printed by a process that has not printed it yet."""
     lines = window.lines.get(record.step, 0)
     if record.rank is not None or not 0 < lines < len(window.writers):
         return False
@@ -202,8 +202,9 @@ def _is_another_writers(window: _Window, record: Step) -> bool:
 
 
 def _check_writers(window: _Window, name: str, before: Step | None = None) -> None:
-    """Each process prints each step. They meet in every step, so that the fastest is ahead of the
-    slowest by less than two; `before` which line the others must be complete."""
+    """Check that each process printed each step. The processes synchronise in every step, so the
+    fastest is less than two steps ahead of the slowest. All steps before the line `before` must be
+    complete."""
     if len(window.writers) < 2 or window.last is None or window.last.rank is not None:
         return
     for step, lines in list(window.lines.items()):
@@ -211,11 +212,11 @@ def _check_writers(window: _Window, name: str, before: Step | None = None) -> No
             continue
         if lines < len(window.writers):
             raise UserError(
-                f"step {step} has the lines of {lines} processes",
+                f"{lines} processes printed step {step}",
                 where=f"{name}:{(before or window.last).line}",
-                expected=f"{len(window.writers)}, as many as write to this log",
+                expected=f"all {len(window.writers)} processes that write to this log",
                 found=str(lines),
-                hint="truncated? lines are missing",
+                hint="lines are missing; truncated?",
             )
         del window.lines[step]
 
@@ -225,7 +226,7 @@ def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
     wanted = first + (rule.total_steps - first) // window.every * window.every
     if window.last is None:
         raise UserError(
-            "no line of the log has the rate of a step",
+            "the log has no rate of a single step",
             where=name,
             expected=f"lines like {form.sample.expandtabs(4)}",
             found="none",
@@ -234,8 +235,8 @@ def _check_end(form: Format, rule: Rule, window: _Window, name: str) -> None:
         raise UserError(
             f"the log ends with step {window.last.step}",
             where=f"{name}:{window.last.line}",
-            expected=f"{wanted}, of {rule.total_steps} in all",
+            expected=f"step {wanted} of {rule.total_steps}",
             found=str(window.last.step),
-            hint="truncated? the run may have ended early",
+            hint="the run may have ended early; truncated?",
         )
     _check_writers(window, name)

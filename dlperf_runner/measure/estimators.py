@@ -1,5 +1,5 @@
-"""From the steps of a log to numbers: by a publication's rule, and by every other estimator that
-the log allows."""
+"""Compute the throughput of a run from its steps: with the estimator of the publication's rule, and
+with every other estimator for which the log has data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..logs.records import Columns
 
 @dataclass(frozen=True)
 class Expected:
-    """What the run should be; `by` says who says so: the plan, or the file's name."""
+    """The expected settings of the run. `by` names their source: the plan, or the file name."""
 
     by: str
     topology: Topology
@@ -27,7 +27,7 @@ class Expected:
 
 
 class Measurement(NamedTuple):
-    """A number, never without its unit and its estimator."""
+    """A number with its unit and its estimator."""
 
     metric: str
     value: float
@@ -37,7 +37,7 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a log came to. `confirmed` is what the log itself states, and does not contradict."""
+    """The measurements of a log. `confirmed` names the settings that the log itself confirms."""
 
     measurements: tuple[Measurement, ...]
     confirmed: frozenset[str]
@@ -52,8 +52,8 @@ def measured(
     expected: Expected,
     name: str,
 ) -> Measured:
-    """What a log comes to: `found` are the steps that count, in order, and `rates` those of the
-    window, of all lines; `name` is the log's, for errors."""
+    """The measurements of a log. `found` has the steps that count, in order; `rates` are the rates
+    of all lines in the measured window; `name` is the name of the log in errors."""
     values = _estimates(found, rates, rule, expected)
     losses = _losses(found)
     return Measured(
@@ -67,14 +67,14 @@ Value = TypeVar("Value")
 
 
 def in_window(steps: Sequence[int], values: Sequence[Value], rule: Rule) -> list[Value]:
-    """Those of the values whose steps are measured."""
+    """The values whose steps are in the measured window."""
     first, last = rule.warmup_steps, rule.total_steps
     return [value for step, value in zip(steps, values, strict=True) if first < step <= last]
 
 
 def world_scale(rule: Rule, topology: Topology) -> int:
-    """By what a printed rate is multiplied, to be that of the world."""
-    if rule.rates_are_per == "world":  # once for every step of every log
+    """The factor from a printed rate to the rate of all devices."""
+    if rule.rates_are_per == "world":  # first, because this is called often
         return 1
     return {"node": topology.nodes, "device": topology.world_size}[rule.rates_are_per]
 
@@ -82,7 +82,7 @@ def world_scale(rule: Rule, topology: Topology) -> int:
 def _estimates(
     found: Columns, printed: Sequence[float], rule: Rule, expected: Expected
 ) -> dict[str, float]:
-    """The rate of the world by every estimator that the log allows."""
+    """The rate of all devices, by every estimator for which the log has data."""
     values: dict[str, float] = {}
     rates = printed[rule.drop_first_values :]
     if (digits := rule.round_rates_to) is not None:
@@ -91,10 +91,10 @@ def _estimates(
         rates = [rate * scale for rate in rates]
     if rates:
         values["mean_of_rates"] = fmean(rates)
-        # Samples over time, where every rate covers as many samples.
+        # Samples over time, if every rate covers the same number of samples.
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
-    # From the line of the first step that counts to that of the last.
+    # From the line of the first measured step to the line of the last one.
     times = list(zip(found.steps, found.unix_times, strict=True))
     counted = in_window(found.steps, times, rule) if any(found.unix_times) else []
     stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
@@ -116,9 +116,9 @@ def _named(
         chosen = "final_value"
     if chosen not in values:
         raise UserError(
-            f"the log does not allow the estimator {chosen}",
+            f"the log has no data for the estimator {chosen}",
             where=name,
-            expected="the rate that the program prints at its end"
+            expected="a rate that the program prints at its end"
             if chosen == "final_value"
             else "rates after the warm-up",
             found=", ".join(values) or "none",
@@ -130,13 +130,13 @@ def _named(
 
 
 def _losses(found: Columns) -> list[tuple[int, float]]:
-    """Step and loss of the first that has one, and of the last, or else of the first that is no
-    finite number."""
+    """Step and loss of the first step with a loss, and of the last one. If a loss is not finite,
+    the first such step takes the place of the last one."""
     pairs = zip(found.steps, found.losses, strict=True)
-    told = [(step, loss) for step, loss in pairs if loss is not None]
-    odd = next((pair for pair in told if not math.isfinite(pair[1])), None)
-    last = odd or told[-1] if told else None
-    return [] if last is None else [last] if last == told[0] else [told[0], last]
+    with_loss = [(step, loss) for step, loss in pairs if loss is not None]
+    not_finite = next((pair for pair in with_loss if not math.isfinite(pair[1])), None)
+    last = not_finite or with_loss[-1] if with_loss else None
+    return [] if last is None else [last] if last == with_loss[0] else [with_loss[0], last]
 
 
 def _first_and_last(losses: Sequence[tuple[int, float]]) -> Iterator[Measurement]:
@@ -147,4 +147,4 @@ def _first_and_last(losses: Sequence[tuple[int, float]]) -> Iterator[Measurement
 
 def _loss_notes(losses: Sequence[tuple[int, float]], name: str) -> tuple[str, ...]:
     bad = [step for step, loss in losses if not math.isfinite(loss)]
-    return (f"{name}: the loss is no finite number from step {bad[0]} on",) if bad else ()
+    return (f"{name}: the loss is not finite from step {bad[0]} on",) if bad else ()

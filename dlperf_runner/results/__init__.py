@@ -1,1 +1,1 @@
-"""From a directory of logs to the tidy frame."""
+"""Load a directory of logs into the tidy frame."""

@@ -1,6 +1,6 @@
-"""Which runs a directory of logs holds, and what their names or their plan say of them.
+"""Find the runs in a directory of logs, and their settings from the plan or the file names.
 
-What is read: a campaign (runs/<case>/r<k>/run.json and its log), a tree like the published one
+The directory is a campaign (runs/<case>/r<k>/run.json and its log), a tree like the published one
 (.../bz128/4n8g/rn50_b128_fp32_1.log), or a folder of logs named as in the NGC report
 (tf_gpu8_amp_bs256.txt).
 """
@@ -20,7 +20,7 @@ from ..core.files import read_json
 from .log_file import Log
 from .run_record import FoundRun, Known, planned_run
 
-# rn50_b128_fp32_1.log, below a directory such as 4n8g; the topology may stand in the name too.
+# rn50_b128_fp32_1.log, below a directory such as 4n8g; the name may contain the topology too.
 _TREE_NAME = re.compile(
     r"(?P<short>[A-Za-z0-9.+-]+(?:_[A-Za-z0-9.+-]+)*?)_b(?P<batch>\d{1,9})_(?P<precision>[a-z]+\d*)"
     r"(?:_(?P<topology>\d{1,6}n\d{1,6}g))?(?:_(?P<repeat>\d{1,9}))?",
@@ -33,14 +33,14 @@ FLAT_NAME = re.compile(
     re.ASCII,
 )
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
-FLAT_DEVICES_PER_NODE = 8  # of the cluster of the NGC report; the names do not tell nodes
+FLAT_DEVICES_PER_NODE = 8  # as in the cluster of the NGC report; the names do not give the nodes
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run may be: its record in a campaign, with the rules of validity that this fixed, or
-    a log; with the names of the directories that this is in, from the nearest to the one that is
-    read."""
+    """The place of a possible run: a run record in a campaign, with the validity rules of the
+    campaign, or a log. `directories` are the names of its parent directories, from the nearest up
+    to the directory that was given."""
 
     path: Path
     is_record: bool
@@ -48,18 +48,18 @@ class Place:
     directories: tuple[str, ...] = ()
 
     def size(self) -> int:
-        """Bytes that are to be read there, about."""
+        """Approximate number of bytes to read."""
         try:
             if not self.is_record:
                 return self.path.stat().st_size
             return sum(entry.stat().st_size for entry in os.scandir(self.path.parent))
         except OSError:
-            return 0  # said when it is read
+            return 0  # the error is reported when the file is read
 
 
 def places(directory: Path, problems: list[UserError]) -> list[Place]:
-    """Every place below the directory, in a stable order; adds to `problems` what is wrong with
-    the campaign itself."""
+    """Every place below the directory, in a stable order. Errors of the campaign itself are added
+    to `problems`."""
     records = sorted(directory.glob("runs/*/*/run.json"), key=_natural)
     if records or (directory / "campaign.json").exists():
         rules = _rules(directory, problems)
@@ -72,8 +72,8 @@ def places(directory: Path, problems: list[UserError]) -> list[Place]:
 
 
 def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | None:
-    """The run at a place and its log; None for a file that is no log of a benchmark. A UserError
-    where it cannot be told what ran."""
+    """The run at a place and its log; None if the file is not a benchmark log. Raises UserError if
+    the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
         return run, Log(run.path)
@@ -83,7 +83,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | None:
 
 
 def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
-    """The rules of validity that the campaign fixed; None where it fixed none."""
+    """The validity rules of the campaign; None if it has none."""
     path = directory / "campaign.json"
     try:
         return rules_of(read_json(path), path) if path.exists() else None
@@ -94,7 +94,7 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
 
 def _log_files(directory: Path) -> Iterator[Path]:
     for folder, _, names in os.walk(directory):
-        for name in names:  # what is no directory: a file, or a link or a device
+        for name in names:  # everything but directories: files, links and devices
             if name.endswith((".log", ".txt")) and not name.startswith("."):
                 path = Path(folder, name)
                 if path.is_file():
@@ -102,7 +102,7 @@ def _log_files(directory: Path) -> Iterator[Path]:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """r2 before r10, 2n8g before 10n8g."""
+    """Sort key that puts r2 before r10, and 2n8g before 10n8g."""
     return [
         (int(part), "") if part.isdigit() and part.isascii() else (-1, part)
         for part in re.split(r"(\d+)", str(path), flags=re.ASCII)
@@ -113,7 +113,7 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _named_run(log: Log, directories: Sequence[str], known: Sequence[Known]) -> FoundRun | None:
-    """The run that a log's path names; None for a file that is no log of a benchmark."""
+    """The run that the path of a log names; None if the file is not a benchmark log."""
     path = log.path
     named = _TREE_NAME.fullmatch(path.stem) or FLAT_NAME.fullmatch(path.stem)
     if named is None:
@@ -122,7 +122,7 @@ def _named_run(log: Log, directories: Sequence[str], known: Sequence[Known]) -> 
         except UserError:
             return None  # ansible.log, NOTES.txt
         raise UserError(
-            f"this log of format {form.name} does not say by its name what ran",
+            f"the file name does not identify the run of this {form.name} log",
             where=str(path),
             expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
             found=path.name,
@@ -130,7 +130,7 @@ def _named_run(log: Log, directories: Sequence[str], known: Sequence[Known]) -> 
     parts = named.groupdict()
     batch, repeat = int(parts["batch"]), int(parts["repeat"] or 1)
     if not batch:
-        raise UserError("a batch size is at least 1", where=str(path), found=path.name)
+        raise UserError("the batch size must be at least 1", where=str(path), found=path.name)
     _check_batch_directory(path, directories, batch)
     form = log.form
     entry = _entry(path, parts, form.name, known)
@@ -145,7 +145,7 @@ def _named_run(log: Log, directories: Sequence[str], known: Sequence[Known]) -> 
         repeat=repeat,
         rule=entry.rule,
         log_format=form.name,
-        expected_by="the name of the file",
+        expected_by="the file name",
     )
 
 
@@ -154,7 +154,7 @@ def _check_batch_directory(path: Path, directories: Iterable[str], batch: int) -
         match = _BATCH_DIRECTORY.fullmatch(name)
         if match and int(match[1]) != batch:
             raise UserError(
-                f"the batch size of the file's name contradicts its directory {name}",
+                f"the batch size in the file name contradicts the directory {name}",
                 where=str(path),
                 expected=match[1],
                 found=str(batch),
@@ -169,16 +169,17 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
         if number and number % FLAT_DEVICES_PER_NODE == 0:
             return Topology(number // FLAT_DEVICES_PER_NODE, FLAT_DEVICES_PER_NODE)
         raise UserError(
-            "the number of nodes cannot be told from this name",
+            "cannot determine the number of nodes from the file name",
             where=str(path),
-            expected=f"up to {FLAT_DEVICES_PER_NODE} devices, or a multiple of that",
+            expected=f"1 to {FLAT_DEVICES_PER_NODE} devices, or a multiple"
+            f" of {FLAT_DEVICES_PER_NODE}",
             found=devices,
         )
     directories = [name for name in ancestors if _is_topology(name)]
     named = parts.get("topology")
     if named and directories and Topology.parse(named) != Topology.parse(directories[0]):
         raise UserError(
-            "the topology of the file's name contradicts its directory",
+            "the topology in the file name contradicts the directory",
             where=str(path),
             expected=directories[0],
             found=named,
@@ -186,9 +187,9 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
     text = directories[0] if directories else named
     if text is None:
         raise UserError(
-            "nothing tells on how many nodes and devices this ran",
+            "cannot determine the number of nodes and devices",
             where=str(path),
-            expected="a directory like 4n8g above it",
+            expected="a parent directory named like 4n8g",
         )
     try:
         return Topology.parse(text)
@@ -207,17 +208,17 @@ def _is_topology(name: str) -> bool:
 def _entry(
     path: Path, parts: Mapping[str, str | None], log_format: str, known: Sequence[Known]
 ) -> Known:
-    """The catalogue's entry for a log: by its format, and by the short name of its model."""
+    """The catalogue entry for a log, found by its format and the short name of its model."""
     same_format = [entry for entry in known if entry.log_format == log_format]
-    # Names of the flat kind begin with the framework, and name no model.
+    # Flat names begin with the framework and do not name a model.
     fitting = [e for e in same_format if "devices" in parts or e.short_name == parts["short"]]
     if len(fitting) == 1:
         return fitting[0]
     names = ", ".join(f"{e.short_name} ({e.workload})" for e in fitting or same_format)
     raise UserError(
-        f"more than one workload has logs of format {log_format} with this name"
+        f"several workloads of the catalogue have {log_format} logs with this name"
         if fitting
-        else f"no workload of the catalogue has logs of format {log_format} with this name",
+        else f"no workload of the catalogue has {log_format} logs with this name",
         where=str(path),
         expected=f"one of {names}" if names else "a workload with this log format",
         found=parts["short"],

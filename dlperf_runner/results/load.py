@@ -1,5 +1,5 @@
-"""What a directory of logs came to: the tidy frame, what was not counted and why, and on request
-the speed over the iterations of each run."""
+"""Load the results of a directory of logs: the tidy frame, the excluded runs with their reasons,
+and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
 
-# Below both a second process costs more than it saves.
+# Below both limits, a second process costs more time than it saves.
 MANY_BYTES = 64 * 2**20
 MANY_LOGS = 200
 
 
 @dataclass
 class Results:
-    """`frame` has a row per run and metric (see frame.Row); `runs` are all that were found,
-    `counted` those whose logs were believed and that no rule of validity excludes. `series` is
-    empty unless it was asked for."""
+    """`frame` has a row per run and metric (see frame.Row). `runs` are all runs that were found;
+    `counted` are those whose logs passed validation and that satisfy the validity rules. `series`
+    is empty unless it was requested."""
 
     directory: Path
     frame: pd.DataFrame = field(init=False)
@@ -44,7 +44,7 @@ class Results:
     problems: list[UserError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
-    not_judged: dict[str, int] = field(default_factory=dict)  # rules of validity, and how many runs
+    not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
 
 
@@ -56,12 +56,12 @@ def load_results(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Read every log below `directory`. `known` is what the catalogue knows, by default what
-    stands in it; `jobs` are processes, by default as many as pay; `progress` is given the readings
-    and their number, and passes them on.
+    """Read every log below `directory`. `known` are the catalogue entries to use, by default all.
+    `jobs` is the number of processes, by default as many as save time. `progress` gets the readings
+    and their number, and yields the readings unchanged.
 
-    Raises UserError where there is nothing to read; what is wrong with single logs is in the
-    result's `problems`.
+    Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
+    result.
     """
     known = list(catalogued()) if known is None else known
     if not directory.is_dir():
@@ -73,15 +73,15 @@ def load_results(
     rows: list[Row] = []
     digests: dict[tuple[object, str], Path] = {}
     with _readings(where, known, with_series, jobs) as readings:
-        import pandas as pd  # noqa: F401  it takes its time, in which others read
+        import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
         for reading in progress(readings, len(where)) if progress else readings:
             rows += _rows(reading, results, digests) if reading else ()
     if not results.runs and not problems:
         raise UserError(
-            "there are no logs here",
+            "no logs found",
             where=str(directory),
-            expected="a campaign, or logs like bz128/4n8g/rn50_b128_fp32_1.log"
+            expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
             " or tf_gpu8_amp_bs256.txt",
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
@@ -91,17 +91,20 @@ def load_results(
 
 
 def _about_validity(results: Results) -> Iterator[str]:
-    """By whose rules runs were judged, and what could not be."""
+    """Notes on the validity rules: where they come from, and which ones had no data."""
     planned = [run for run in results.runs if run.expected_by == "the plan"]
     if planned and all(run.rules is None for run in planned):
-        yield "the campaign fixed no rules of validity; those of the catalogue were taken"
+        yield "the campaign recorded no validity rules; the rules of the catalogue were applied"
     if results.not_judged:
-        rules = ", ".join(f"{rule} ({number})" for rule, number in results.not_judged.items())
-        yield f"not judged, because nothing is known of it, of so many runs: {rules}"
+        rules = (
+            f"{rule} ({number} run{'s' if number > 1 else ''})"
+            for rule, number in results.not_judged.items()
+        )
+        yield f"no data to check {', '.join(rules)}"
 
 
 def catalogued() -> Iterator[Known]:
-    """What the catalogue knows, one entry per model."""
+    """The entries of the catalogue, one per model."""
     from ..catalog.reader import load_catalog
 
     for workload in load_catalog().workloads.values():
@@ -122,13 +125,13 @@ def catalogued() -> Iterator[Known]:
 def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | None]]:
-    """What each place comes to, in their order; where it pays, other processes begin to read."""
+    """The reading of each place, in order; other processes help if that saves time."""
     read_there = partial(read, known=known, with_series=with_series)
     jobs = _jobs(found) if jobs is None else jobs
     if jobs == 1 or len(found) < 2:
         yield map(read_there, found)
         return
-    # What each of them needs, they need not find for themselves.
+    # Load now what every process needs, so that the workers inherit it.
     logs.formats()
     catalogued_rules()
     chunk = max(1, min(64, len(found) // (4 * jobs)))
@@ -147,7 +150,7 @@ def _jobs(found: Sequence[Place]) -> int:
 def _rows(
     reading: Reading, results: Results, digests: dict[tuple[object, str], Path]
 ) -> Iterator[Row]:
-    """The rows of a run; what is to be said of it is added to the results."""
+    """The rows of a run. Its notes and problems are added to the results."""
     run, measured = reading.run, reading.measured
     if run is None:
         results.problems += [reading.problem] if reading.problem else []
@@ -164,7 +167,7 @@ def _rows(
         return
     same = digests.setdefault((run.case, reading.log_sha256), run.path)
     if same != run.path:
-        results.notes.append(f"{run.path} is the same, byte for byte, as {same}; both are counted")
+        results.notes.append(f"{run.path} and {same} are identical; both are counted")
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
         results.counted.append(run)
@@ -179,11 +182,11 @@ def _rows(
         key = (what, run.expected_by)
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     row = _row(run, reading.log_sha256, why)
-    # Not _replace(): it looks at every name again for each of many rows.
+    # Not _replace(): it processes every name again for each of many rows.
     at = COLUMNS.index("metric")
-    before, behind = row[:at], row[at + 4 :]
+    before, after = row[:at], row[at + 4 :]
     for item in (*measured.measurements, *_memory(run)):
-        yield Row._make((*before, *item, *behind))  # which has the columns from the metric on
+        yield Row._make((*before, *item, *after))  # item has the columns from `metric` on
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

@@ -1,4 +1,4 @@
-"""A log on disk: in memory where it is small, and a stream where it is not."""
+"""A log on disk: a small one is read into memory, a large one is streamed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ from .. import logs
 from ..core.errors import UserError
 from ..measure.by_line import located, nothing_found
 
-# Of larger ones no more than a piece is in memory at any time.
+# Of a larger log, only one chunk is in memory at any time.
 SMALL = 8 * 2**20
 _CHUNK = 2**20
 
 
 class Log:
-    """The log at a path, looked at once; a UserError where that cannot be read."""
+    """The log at a path, examined once. Raises UserError if the file cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @cached_property
     def data(self) -> bytes | None:
-        """All of it; None where that is much."""
+        """The whole log; None if it is large."""
         with self._file() as file:
             size = os.fstat(file.fileno()).st_size
-            # A byte more, because it may grow; not as many as may be, because memory is touched.
+            # One byte more than the size shows whether the file grew. A larger limit would make
+            # read() allocate that much memory.
             data = file.read(size + 1) if size <= SMALL else None
         return data if data is None or len(data) <= size else None
 
     @cached_property
     def form(self) -> logs.Format:
-        """Its format; a UserError where it has none, or is no text."""
+        """Its format. Raises UserError if the format is unknown or the file is not text."""
         if early := logs.detect_early(self.data[: logs.FIRST]) if self.data else None:
             return early
         try:
@@ -46,7 +47,7 @@ class Log:
         return form
 
     def stream(self) -> io.BufferedReader | io.BytesIO:
-        """Its bytes from the beginning; to be closed."""
+        """Its bytes from the beginning. The caller closes the stream."""
         return self._file() if self.data is None else io.BytesIO(self.data)
 
     def _file(self) -> io.BufferedReader:

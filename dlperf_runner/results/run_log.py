@@ -1,5 +1,5 @@
-"""One run's log, read: what it came to, or why it cannot be believed. Picklable both ways, so that
-many are read at once."""
+"""Read the log of one run: its measurements, or the reason why the log fails validation. Arguments
+and results are picklable, so that processes can read logs in parallel."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .validity import VALID, Verdict, judge
 
 @dataclass(frozen=True)
 class RunSeries:
-    """Speed over the iterations of one run, of all lines that count, warm-up included.
+    """Throughput over the iterations of one run: all lines that count, including the warm-up.
 
-    All tuples are as long as the log has such lines. `samples_per_second` is of the world;
-    `unix_times` (s) and `losses` are None where the log does not say. Measured is what comes
-    behind `warmup_steps`, up to `total_steps`.
+    All tuples have one entry per line. `samples_per_second` is the rate of all devices.
+    `unix_times` (s) and `losses` are None if the log does not state them. The measured window
+    begins after `warmup_steps` and ends with `total_steps`.
     """
 
     run: FoundRun
@@ -45,8 +45,8 @@ class RunSeries:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a run's log came to: `measured` and the log's SHA-256, or the `problem`; and whether it
-    is a measurement by the rules of validity. `run` is None where it cannot be told what ran."""
+    """The result of reading a log: `measured` and the SHA-256 of the log, or the `problem`; and the
+    verdict of the validity rules. `run` is None if the run cannot be identified."""
 
     run: FoundRun | None
     measured: Measured | None = None
@@ -57,7 +57,7 @@ class Reading:
 
 
 def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Reading | None:
-    """Find and measure the run at a place; None for a file that is no log of a benchmark."""
+    """Find and measure the run at a place; None if the file is not a benchmark log."""
     try:
         found = run_at(place, known)
     except UserError as error:
@@ -66,7 +66,7 @@ def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Rea
 
 
 def read_run(run: FoundRun, log: Log, with_series: bool = False) -> Reading:
-    """Measure the log of a run, where it has one."""
+    """Measure the log of a run, if it has one."""
     if run.why_not is not None:
         return Reading(run)
     try:
@@ -90,7 +90,7 @@ def _measured(run: FoundRun, log: Log) -> tuple[Measured, Columns, str]:
     name = str(log.path)
     if log.form.name != run.log_format:
         raise UserError(
-            "the log is of another format than its workload's",
+            "the log format is not that of the workload",
             where=name,
             expected=run.log_format,
             found=log.form.name,
@@ -125,17 +125,17 @@ def _series(run: FoundRun, found: Columns) -> RunSeries | None:
 
 
 def _last_left_out(rule: Rule, steps: Sequence[int]) -> int:
-    """The last step before the window: that of the last rate that the rule drops behind the
-    warm-up, where it drops any."""
+    """The last step before the measured window: the end of the warm-up, or the step of the last
+    rate that the rule drops after it."""
     if not rule.drop_first_values:
         return rule.warmup_steps
-    behind = [step for step in steps if step > rule.warmup_steps]
-    return max([rule.warmup_steps, *behind[: rule.drop_first_values]])
+    after_warmup = [step for step in steps if step > rule.warmup_steps]
+    return max([rule.warmup_steps, *after_warmup[: rule.drop_first_values]])
 
 
 @dataclass
 class _Tee:
-    """A file whose bytes are digested as they are read."""
+    """A file that updates a digest with every byte that is read."""
 
     file: io.BufferedReader | io.BytesIO
     digest: Any

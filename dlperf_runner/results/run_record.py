@@ -1,5 +1,5 @@
-"""What the catalogue knows of logs, what a run is to `summarize`, and runs as a campaign records
-them."""
+"""Runs and their records: the catalogue entry of a model, a run for `summarize`, and the run.json
+of a campaign."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Known:
-    """What the catalogue knows of a model: how its logs are called, read and computed. `rule` is
-    the published one, `rules` are those of its matrices."""
+    """The catalogue entry of a model: how its logs are named, parsed and measured. `rule` is the
+    published rule, `rules` are the rules of its matrices."""
 
     workload: str
     framework: str
@@ -32,8 +32,8 @@ class Known:
     rules: tuple[Rule, ...] = ()
 
     def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
-        """The rule of a run with these steps: its matrix's, or else the published one, which drops
-        values in proportion."""
+        """The rule for a run with these steps: the rule of its matrix, or else the published rule
+        with a proportional number of dropped values."""
         for rule in self.rules:
             if (rule.total_steps, rule.warmup_steps) == (total_steps, warmup_steps):
                 return rule
@@ -45,7 +45,7 @@ class Known:
 
 @dataclass(frozen=True)
 class OtherProcess:
-    """A process of somebody else that computed on a node of a run; cores on average."""
+    """A process outside the run that computed on one of its nodes; `cores` is an average."""
 
     host: str
     uid: int
@@ -55,7 +55,7 @@ class OtherProcess:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run, and the log that is to tell its speed; `why_not` says why there is none to read."""
+    """A run and the path of its log. `why_not` gives the reason if there is no log to read."""
 
     path: Path
     workload: str
@@ -74,9 +74,9 @@ class FoundRun:
     driver: str | None = None
     stack: str | None = None
     container: str | None = None
-    gpu_memory_mib: float | None = None  # the peak of the device that had most
+    gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
-    # What the rules of validity look at: its devices by host, and what the plan tells NCCL.
+    # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
     beside: tuple[OtherProcess, ...] = ()
@@ -84,14 +84,14 @@ class FoundRun:
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """What runs share that are compared with each other."""
+        """The key of runs that are compared with each other."""
         what = (self.workload, self.model, self.source, self.precision, self.batch_size_per_device)
         where = (self.accelerator, self.driver, self.stack, self.container)
         return (*what, self.framework_version, *where)
 
     @property
     def case(self) -> tuple[object, ...]:
-        """What runs share that are repeats of each other."""
+        """The key of runs that are repeats of each other."""
         return (*self.settings, self.topology)
 
     @property
@@ -137,24 +137,24 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         why_not=_why_not(outcome),
         devices=_devices(outcome),
         nccl=_nccl(document),
-        beside=_beside(outcome),
+        beside=_other_processes(outcome),
     )
 
 
 def _why_not(outcome: Mapping[str, Any]) -> str | None:
-    """Why a run has no log to count; None for a run that is done."""
+    """The reason why a run has no log to count; None if the run is done."""
     status = outcome.get("status")
     if status == "done":
         return None
     if status == "failed":
         return f"failed: {outcome.get('message') or 'no reason was recorded'}"
     if status == "running":
-        return "did not end: it is still running, or was cut off"
+        return "did not finish: it is still running or was interrupted"
     return "was not run"
 
 
 def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
-    """Version of the framework's package, which may be called mxnet-cu102 or paddlepaddle."""
+    """The version of the framework's package, whose name may be mxnet-cu102 or paddlepaddle."""
     versions = outcome.get("versions")
     names = versions if isinstance(versions, dict) else {}
     fitting = sorted((n for n in names if n.startswith(framework)), key=len)
@@ -162,7 +162,7 @@ def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
 
 
 def _driver(outcome: Mapping[str, Any]) -> str | None:
-    """Driver of the nodes' devices; several where they differ; None where there is none."""
+    """The driver of the nodes' devices; several, joined by +, if they differ; None if unknown."""
     hosts = outcome.get("hosts")
     facts = hosts.values() if isinstance(hosts, dict) else ()
     drivers = {str(f["driver"]) for f in facts if isinstance(f, dict) and f.get("driver")}
@@ -170,7 +170,7 @@ def _driver(outcome: Mapping[str, Any]) -> str | None:
 
 
 def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
-    """The most that a device of the run held, of what the samplers of its nodes saw."""
+    """The highest memory use of a device of the run, as sampled on its nodes."""
     hosts = outcome.get("gpu_memory_mib")
     devices = hosts.values() if isinstance(hosts, dict) else ()
     peaks = [
@@ -184,7 +184,7 @@ def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
 
 
 def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The devices that the samplers took for the run's, by host."""
+    """The devices that the samplers recorded for the run, by host."""
     hosts = outcome.get("gpu_memory_mib")
     return tuple(
         (str(host), tuple(int(name) for name in devices if str(name).isdecimal()))
@@ -193,8 +193,8 @@ def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], .
     )
 
 
-def _beside(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
-    """The processes that the supervisors saw; what cannot be read is left out."""
+def _other_processes(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
+    """The processes that the supervisors saw; malformed entries are skipped."""
     found = outcome.get("beside")
     rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
     return tuple(
@@ -207,7 +207,7 @@ def _beside(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
 
 
 def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Variables of NCCL that the run's first command has."""
+    """The NCCL variables of the run's first command."""
     commands = document.get("commands")
     first = commands[0] if isinstance(commands, list) and commands else {}
     env = first.get("env") if isinstance(first, dict) else None
@@ -221,16 +221,16 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         line = getattr(error, "lineno", None)
         raise UserError(
-            "this is no record of a run",
+            "invalid run record",
             where=f"{path}:{line}" if line else str(path),
             expected="JSON in UTF-8",
             found=str(error),
         ) from None
     if not isinstance(document, dict):
         raise UserError(
-            "this is no record of a run",
+            "invalid run record",
             where=str(path),
-            expected="an object",
+            expected="a JSON object",
             found=type(document).__name__,
         )
     return document
@@ -239,17 +239,18 @@ def _json(path: Path) -> dict[str, Any]:
 def _text(path: Path, document: Mapping[str, Any], key: str) -> str:
     value = document.get(key)
     if not isinstance(value, str):
-        raise _bad_key(path, document, key, "a text")
+        raise _bad_key(path, document, key, "a string")
     return value
 
 
 def _count_of(path: Path, document: Mapping[str, Any], key: str, least: int = 1) -> int:
     value = document.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**53:
-        raise _bad_key(path, document, key, f"a count, at least {least}")
+        raise _bad_key(path, document, key, f"an integer of at least {least}")
     return value
 
 
 def _bad_key(path: Path, document: Mapping[str, Any], key: str, expected: str) -> UserError:
     found = json.dumps(document[key])[:80] if key in document else "none"
-    return UserError(f"the run has a bad {key}", where=str(path), expected=expected, found=found)
+    problem = f"the run record has an invalid {key}"
+    return UserError(problem, where=str(path), expected=expected, found=found)

@@ -1,8 +1,8 @@
-"""Whether a run that ended well is a measurement: rules set before the run, and what the run's
-directory tells.
+"""Judge whether a successful run is a valid measurement, by rules that were fixed before the run
+and the data in the run's directory.
 
-Telemetry is judged of the run's own devices only. What the directory does not tell is not judged,
-and is said not to be. That a log has fewer steps than planned is found by `measure`.
+Only the telemetry of the run's own devices counts. A rule without data is not applied, and a note
+says so. `measure` finds logs with fewer steps than planned.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ THROTTLE_BITS = {
     "hw_thermal_slowdown": 0x40,
     "hw_power_brake_slowdown": 0x80,
 }
-# What is said to be not judged.
+# Names of the rules, for the note on rules without data.
 THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors"
-PROCESSES, INTERFACE = "processes of others", "NCCL's interface"
-_FEWEST_LOSSES = 15  # a fifth of which has a median that one step does not make
-_BEFORE_S = 10  # as long as ssh may take to reach a node on which the run has begun
+PROCESSES, INTERFACE = "other processes", "NCCL interface"
+_FEWEST_LOSSES = 15  # the median of a fifth of them does not depend on a single step
+_BEFORE_S = 10  # seconds; ssh may need as long to reach a node after the run has begun
 _ORDINARY_USERS = range(1000, 65534)
 _NET = b"NCCL INFO NET/"
 # NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
@@ -46,7 +46,7 @@ _NAME = re.compile(r"\[\d+\]([^:\s]+):")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a run is invalid, if it is, and which rules could not be judged."""
+    """The reasons why a run is invalid, if any, and the rules that had no data."""
 
     reasons: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ VALID = Verdict()
 def judge(
     run: FoundRun, steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
 ) -> Verdict:
-    """The verdict on a run whose log was believed; its losses are by step."""
+    """The verdict on a run whose log passed validation; `losses` has one entry per step."""
     reasons = [*_about_losses(steps, losses, rules), *_about_cores(run, rules)]
     if run.accelerator in (None, "cpu") or run.expected_by != "the plan":
         return Verdict(tuple(reasons))
@@ -86,37 +86,37 @@ def judge(
 def _about_losses(
     steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
 ) -> Iterator[str]:
-    told = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
-    for step, loss in told:
+    printed = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
+    for step, loss in printed:
         if not math.isfinite(loss):
-            yield f"the loss is no finite number at step {step}"
+            yield f"the loss is not finite at step {step}"
             return
-    if len(told) < _FEWEST_LOSSES:
+    if len(printed) < _FEWEST_LOSSES:
         return
-    size = len(told) // 5
-    first, last = (median(loss for _, loss in part) for part in (told[:size], told[-size:]))
+    size = len(printed) // 5
+    first, last = (median(loss for _, loss in part) for part in (printed[:size], printed[-size:]))
     if 0 < first < last / (1 + rules.most_loss_rise):
         yield f"the loss rises from {first:g} to {last:g}"
 
 
-# ---- what ran beside it
+# ---- other processes on the nodes
 
 
 def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
-    """What its supervisors saw of others on each host (module_utils/beside.py)."""
+    """Other processes that the supervisors saw on each host (module_utils/beside.py)."""
     for host in dict.fromkeys(process.host for process in run.beside):
         others = [process for process in run.beside if process.host == host]
         cores = sum(process.cores for process in others)
         if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
             most = max(others, key=lambda process: process.cores)
-            yield f"{host}: {most.command} of user {most.uid} ran beside it ({cores:.2f} cores)"
+            yield f"{host}: {most.command} of user {most.uid} was also running ({cores:.2f} cores)"
 
 
 # ---- the devices
 
 
 def _samples(run: FoundRun) -> dict[tuple[str, int], list[dict[str, float | None]]]:
-    """By host and index, the samples of the run's devices."""
+    """The samples of the run's devices, by host and device index."""
     found: dict[tuple[str, int], list[dict[str, float | None]]] = {}
     for host, devices in run.devices:
         for row in _rows(run, "telemetry", host):
@@ -131,7 +131,8 @@ _Samples = Mapping[tuple[str, int], Sequence[Mapping[str, float | None]]]
 
 
 def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
-    """By device, a column of the samples in which it was busy; devices without are left out."""
+    """A column of the samples in which a device was busy, by device. Devices without such samples
+    are left out."""
     found: dict[str, list[float]] = {}
     for (host, device), rows in samples.items():
         values = [
@@ -146,10 +147,10 @@ def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, lis
 
 
 def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
-    told = _busy(samples, rules, "throttle_reasons")
+    busy = _busy(samples, rules, "throttle_reasons")
     bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
     found = []
-    for device, values in told.items():
+    for device, values in busy.items():
         held = {n: sum(bool(int(v) & bit) for v in values) for n, bit in bits.items()}
         slowed = sum(any(int(v) & bit for bit in bits.values()) for v in values)
         if slowed > rules.most_throttled * len(values):
@@ -158,7 +159,7 @@ def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, lis
                 f"{device} was throttled in {100 * slowed / len(values):.0f} % of its busy samples"
                 f" ({names})"
             )
-    return THROTTLING, found if told else None
+    return THROTTLING, found if busy else None
 
 
 def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
@@ -168,37 +169,38 @@ def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[st
         clock, full = median(clocks[device]), max(most[device])
         if clock < rules.least_clock * full:
             found.append(
-                f"{device} ran at {clock:.0f} MHz of {full:.0f}, below the floor of"
+                f"{device} ran at {clock:.0f} of {full:.0f} MHz, below the minimum of"
                 f" {100 * rules.least_clock:.0f} %"
             )
     return CLOCKS, sorted(found) if clocks.keys() & most.keys() else None
 
 
 def _about_ecc(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
-    found, told = [], False
+    found, has_data = [], False
     for (host, device), rows in samples.items():
         counts = [count for row in rows if (count := row.get("ecc_uncorrected")) is not None]
-        told = told or bool(counts)
+        has_data = has_data or bool(counts)
         if counts and (new := max(counts) - counts[0]) > rules.most_ecc_uncorrected:
             found.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
-    return ECC, found if told else None
+    return ECC, found if has_data else None
 
 
 def _about_xids(run: FoundRun, rules: ValidityRules) -> list[str] | None:
-    """A kernel's log without errors leaves a file without rows, one that is not told none."""
-    found, told = [], False
+    """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
+    file."""
+    found, has_data = [], False
     for host, _ in run.devices:
-        told = told or _path(run, "xid", host).is_file()
+        has_data = has_data or _path(run, "xid", host).is_file()
         for row in _rows(run, "xid", host):
             if _number(row.get("xid")) in rules.xids:
-                what = f"Xid {row['xid']} of {row.get('bus_id')}"
+                what = f"Xid {row['xid']} on {row.get('bus_id')}"
                 found.append(f"{host}: {what}: {row.get('message')}")
-    return found if told else None
+    return found if has_data else None
 
 
 def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
     foreign: list[str] = []
-    told = False
+    has_data = False
     for host, devices in run.devices:
         for row in _rows(run, "processes", host):
             numbers = {name: _number(text) for name, text in row.items()}
@@ -208,24 +210,24 @@ def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
                 continue
             if numbers.get("device") not in devices:
                 continue
-            told = True
-            # Ages, because nodes' clocks differ.
+            has_data = True
+            # Compare ages, because the clocks of the nodes differ.
             older = age > since + _BEFORE_S
             if older or (uid != own and uid in _ORDINARY_USERS):
-                why = "was there before the run" if older else f"is of user {uid:.0f}"
+                why = "started before the run" if older else f"belongs to user {uid:.0f}"
                 foreign.append(f"{host} GPU {row['device']}: process {pid:.0f} {why}")
     if len(foreign) <= rules.most_foreign_processes:
-        return [] if told else None
+        return [] if has_data else None
     return foreign
 
 
 def _path(run: FoundRun, kind: str, host: str) -> Path:
-    # As module_utils/gpu_memory.py calls it.
+    # The name that module_utils/gpu_memory.py gives it.
     return run.path.with_name(f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv")
 
 
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
-    """The rows of what the sampler wrote, as far as it can be read."""
+    """The readable rows of a sampler's file."""
     try:
         with _path(run, kind, host).open(encoding="utf-8", errors="replace", newline="") as file:
             for row in csv.DictReader(file):
@@ -235,7 +237,7 @@ def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
 
 
 def _number(text: str | None) -> float | None:
-    """Of 97, 287.51 or 0x0000000000000004; None of anything else."""
+    """The number in a text such as 97, 287.51 or 0x0000000000000004; None for any other text."""
     if not text:
         return None
     try:
@@ -249,21 +251,21 @@ def _number(text: str | None) -> float | None:
 
 
 def _about_interface(run: FoundRun, rules: ValidityRules) -> list[str] | None:
-    """Between nodes only; None where the log does not say what NCCL uses."""
+    """Judged only if the run has several nodes; None if the log does not show NCCL's choice."""
     if run.topology.nodes == 1:
         return []
     environment = dict(run.nccl)
-    told = False
+    has_data = False
     for line in _net_lines(run.path):
         match = _USING.search(line)
         if match is None:
             continue
-        told = True
+        has_data = True
         kind, names = match[1], _NAME.findall(match[2])
         wrong = _wrong_names(kind, names, environment, rules)
         if wrong:
             return [wrong]
-    return [] if told else None
+    return [] if has_data else None
 
 
 def _wrong_names(
@@ -275,18 +277,19 @@ def _wrong_names(
     else:
         wants_cards = environment.get("NCCL_IB_HCA") or environment.get("NCCL_IB_DISABLE") == "0"
         if wants_cards and environment.get("NCCL_IB_DISABLE") != "1":
-            return f"NCCL used sockets over {shown}, where the plan has InfiniBand"
+            return f"NCCL used sockets over {shown}, but the plan selects InfiniBand"
         asked = environment.get("NCCL_SOCKET_IFNAME", "")
         if any(name.startswith(rules.wrong_interfaces) for name in names):
             return f"NCCL used {shown} between nodes"
     if not all(is_selected(name, asked) for name in names):
-        return f"NCCL used {shown}, where the plan has {asked}"
+        return f"NCCL used {shown}, but the plan selects {asked}"
     return None
 
 
 def is_selected(name: str, asked: str) -> bool:
-    """Whether NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects the name: a list of beginnings, after `=`
-    of whole names, after `^` of what is not meant; everything where it is empty."""
+    """Whether the value `asked` of NCCL_SOCKET_IFNAME or NCCL_IB_HCA selects the name. The value is
+    a list of prefixes, with a leading `=` of whole names, with a leading `^` of excluded names. An
+    empty value selects every name."""
     if not asked:
         return True
     without = asked.startswith("^")
@@ -298,7 +301,7 @@ def is_selected(name: str, asked: str) -> bool:
 
 
 def _net_lines(path: Path) -> Iterable[str]:
-    """The lines in which NCCL says what it uses between nodes; found without reading the rest."""
+    """The lines in which NCCL logs its network choice, found without decoding the other lines."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
             place = log.find(_NET)
@@ -307,5 +310,5 @@ def _net_lines(path: Path) -> Iterable[str]:
                 end = len(log) if end < 0 else end
                 yield log[place : min(end, place + 1000)].decode("utf-8", "replace")
                 place = log.find(_NET, end)
-    except (OSError, ValueError):  # it was read a moment ago, or is empty
+    except (OSError, ValueError):  # the log is empty, or disappeared since it was read
         return

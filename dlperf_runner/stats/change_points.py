@@ -1,10 +1,10 @@
-"""Where a sequence of measurements changes its level: numbers in, places out.
+"""Find the points where a sequence of measurements changes its level: numbers in, indices out.
 
 E-divisive (Matteson and James, Journal of the American Statistical Association 109, 2014) with
-Euclidean distances (alpha = 1), as Daly et al. use it on benchmarks of a database (ICPE 2020):
-the split with the largest energy statistic, of any segment or of the beginning of one, is a change
-point if no more than 1 in 20 shuffles inside the segments have a larger one; then the next is
-looked for. Nothing is assumed of how the numbers are spread.
+Euclidean distances (alpha = 1), as Daly et al. use it for benchmarks of a database (ICPE 2020).
+The candidate is the split with the largest energy statistic, of any segment or of the beginning of
+one. It is a change point if at most 1 in 20 shuffles within the segments has a larger statistic.
+The search then continues in the new segments. The method assumes no distribution.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05
 RESAMPLES = 199
-LEAST = 3  # values on either side; with less than 7 in all, no split can be significant
+LEAST = 3  # values on either side; with fewer than 7 in total, no split can be significant
 _NUMBERS_AT_ONCE = 2_000_000
 _SEED = 20140
 
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """`index` is the first value of the new level; `before` and `after` are the medians of the
-    values between this change point and its neighbours."""
+    """`index` is the index of the first value of the new level. `before` and `after` are the
+    medians of the values between this change point and its neighbours."""
 
     index: int
     before: float
@@ -39,7 +39,7 @@ class ChangePoint:
 def change_points(
     values: Sequence[float], level: float = LEVEL, resamples: int = RESAMPLES
 ) -> list[ChangePoint]:
-    """The change points of values in the order of time; the same values give the same answer."""
+    """The change points of values in time order. The result is deterministic."""
     import numpy as np
 
     if len(values) < 2 * LEAST:
@@ -55,9 +55,9 @@ def change_points(
         statistic, place = splits[best]
         if place is None or statistic <= 0:
             break
-        # Of the shuffles of all segments the largest: any of them might have been split.
+        # Take the largest statistic of all shuffled segments, because any segment could be split.
         shuffled = np.max([_shuffled(s, resamples, generator) for s in segments], axis=0)
-        # Sums in another order differ in the last digits.
+        # The factor allows for rounding: sums in another order differ in the last digits.
         p_value = float((1 + (shuffled >= statistic * (1 - 1e-9)).sum()) / (resamples + 1))
         if p_value > level:
             break
@@ -71,8 +71,8 @@ def change_points(
 
 
 def best_split(values: np.ndarray[Any, Any]) -> tuple[float, int | None]:
-    """The largest energy statistic of the splits of a segment and of its beginnings, and how many
-    values stand before that split; 0 and None where the segment is too short."""
+    """The largest energy statistic of the splits of a segment and of its beginnings, and the number
+    of values before that split; 0 and None if the segment is too short."""
     import numpy as np
 
     size = len(values)
@@ -84,7 +84,7 @@ def best_split(values: np.ndarray[Any, Any]) -> tuple[float, int | None]:
 
 
 def _splits(size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Every split: how many values stand before it, and where what is compared with them ends."""
+    """Every split: the number of values before it, and the end of the values after it."""
     import numpy as np
 
     before, end = np.tril_indices(size + 1)[::-1]
@@ -93,7 +93,7 @@ def _splits(size: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 
 def _statistics(distances: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Of each matrix of distances, the statistic of each split.
+    """The statistic of each split, for each distance matrix.
 
         Q = mn / (m + n) * (2 / mn * sum |x - y| - sum |x - x'| / C(m, 2) - sum |y - y'| / C(n, 2))
 
@@ -117,7 +117,7 @@ def _statistics(distances: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _shuffled(
     values: np.ndarray[Any, Any], resamples: int, generator: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """The largest statistic of each of so many shuffles of a segment."""
+    """The largest statistic of each of `resamples` shuffles of a segment."""
     import numpy as np
 
     size = len(values)

@@ -1,4 +1,4 @@
-"""Which cases stand in one table, and what that table is about."""
+"""Group cases into tables, and title each table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-# Cases that agree in these stand in one table, as in the published reports.
+# Cases that agree in these columns are in one table, as in the published reports.
 GROUP = (
     "workload",
     "model",
@@ -25,7 +25,7 @@ _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as dictionaries; what is absent is None."""
+    """The rows as dictionaries; missing values are None."""
     import pandas as pd
 
     return [
@@ -35,14 +35,14 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def title(key: dict[str, Any]) -> str:
-    """What a table is about: `mxnet-resnet50v1b builtin, fp32, batch size 128 per device, cpu`."""
+    """The title of a table: `mxnet-resnet50v1b builtin, fp32, batch size 128 per device, cpu`."""
     name = " ".join(filter(None, (key["workload"], key["source"])))
     if key["model"] not in name:
         name += f" ({key['model']})"
     parts = [name, key["precision"], f"batch size {key['batch_size_per_device']} per device"]
     if key["framework_version"]:
         parts.append(f"version {key['framework_version']}")
-    # A stack is mostly named after its accelerator; say it once.
+    # A stack often has the name of its accelerator; show it once.
     parts += dict.fromkeys(filter(None, (key["accelerator"], key["stack"])))
     if key["driver"]:
         parts.append(f"driver {key['driver']}")

@@ -1,7 +1,7 @@
-"""How sure a number of a few runs is: intervals, spread, outliers, and two samples compared.
+"""Statistics for small samples of runs: intervals, spread, outliers, and two-sample comparison.
 
-Sequences of numbers in, numbers out. Nothing here depends on the order of the values, and none
-may be missing: a value that is no finite number is a ValueError. What cannot be told is NaN.
+Sequences of numbers in, numbers out. The order of the values does not matter. A value that is not
+finite raises ValueError. A result that cannot be computed is NaN.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 RESAMPLES = 10_000
-# From so few values a bootstrap covers clearly less than it says, and nothing stands out.
+# Below this size, a bootstrap covers clearly less than its nominal level, and outliers are not
+# recognisable.
 FEW = 5
 OUTLIER_SCORE = 3.5
-# Two samples of so many values in all are compared exactly, larger ones by normal approximation.
+# Two samples with up to this many values in total are compared exactly, larger ones by normal
+# approximation.
 EXACT_VALUES = 100
 
 
 @dataclass(frozen=True)
 class Interval:
-    """From `low` to `high`; `coverage` is the probability that such an interval holds the true
-    value: what it really is where that is known, else the nominal one; NaN where neither."""
+    """From `low` to `high`. `coverage` is the probability that such an interval contains the true
+    value: the actual probability if known, else the nominal one, else NaN."""
 
     low: float
     high: float
@@ -43,10 +45,10 @@ UNKNOWN = Interval(math.nan, math.nan, math.nan)
 class SampleComparison:
     """How much sample b is above sample a, the baseline.
 
-    `difference` is the Hodges-Lehmann estimate (the median of all b - a) with its interval, and
-    `relative` that divided by a's median. `p_value` is two-sided, of no shift at all;
-    `least_p_value` is what it could be at least with so many values. `effect_size`: Cliff's delta,
-    from -1 (every b is below every a) to 1.
+    `difference` is the Hodges-Lehmann estimate (the median of all b - a) with its interval;
+    `relative` is the difference divided by the median of a. `p_value` is two-sided, for the null
+    hypothesis of no shift; `least_p_value` is the smallest possible p-value for these sample sizes.
+    `effect_size` is Cliff's delta, from -1 (every b is below every a) to 1.
     """
 
     n_a: int
@@ -63,9 +65,9 @@ class SampleComparison:
 def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     """The distribution-free interval of the median, between two order statistics.
 
-    Of those that cover at least `level` it is the narrowest symmetric one; where not even the
-    range does, it is the range: of 5 values, with a coverage of 1 - 2 / 2**5 = 93.75 %.
-    `coverage` is exact for any continuous distribution. NaN for less than 2 values.
+    It is the narrowest symmetric interval that covers at least `level`. If even the range covers
+    less, it is the range: for 5 values, with a coverage of 1 - 2 / 2**5 = 93.75 %. `coverage` is
+    exact for any continuous distribution. NaN for fewer than 2 values.
     """
     ordered = _checked(values)
     if len(ordered) < 2:
@@ -82,11 +84,11 @@ def ratio_interval(
 ) -> Interval:
     """Percentile bootstrap of the median of `values` over the median of `base_values`.
 
-    Each sample is resampled on its own. The resamples are drawn with a seed that is made of both
-    sizes only, so that the same values give the same interval, in any order and in any unit.
-    Of 5 values each, the interval is nearly that of the extremes, and it covers somewhat more than
-    `level`; of fewer it covers less (about 70 % for 2), and `coverage` is NaN then. NaN
-    for less than 2 values in either sample, or a base that may be 0 or less.
+    The samples are resampled independently. The random seed depends only on the two sizes, so that
+    the same values give the same interval, in any order and in any unit. With 5 values each, the
+    interval nearly reaches the extremes and covers somewhat more than `level`. With fewer values it
+    covers less (about 70 % for 2), and `coverage` is NaN. The interval is NaN if either sample has
+    fewer than 2 values, or if a base value is 0 or less.
     """
     import numpy as np
 
@@ -104,8 +106,8 @@ def ratio_interval(
 
 
 def mad(values: Sequence[float]) -> float:
-    """Median absolute deviation from the median, as it is (not scaled to a normal distribution's
-    standard deviation); NaN for less than 2 values."""
+    """Median absolute deviation from the median, unscaled (not converted to the standard deviation
+    of a normal distribution); NaN for fewer than 2 values."""
     if len(_checked(values)) < 2:
         return math.nan
     middle = median(values)
@@ -113,19 +115,20 @@ def mad(values: Sequence[float]) -> float:
 
 
 def cv(values: Sequence[float]) -> float:
-    """Standard deviation (n - 1) over the mean; NaN for less than 2 values or a mean of 0."""
+    """Standard deviation (n - 1) divided by the mean; NaN for fewer than 2 values or a mean of
+    0."""
     if len(_checked(values)) < 2 or not (mean := fmean(values)):
         return math.nan
     return stdev(values) / abs(mean)
 
 
 def outliers(values: Sequence[float], score: float = OUTLIER_SCORE) -> list[bool]:
-    """Which values lie far off, by the modified z-score of Iglewicz and Hoaglin: 0.6745 times the
-    distance from the median over the MAD, above 3.5.
+    """Flag outliers by the modified z-score of Iglewicz and Hoaglin: 0.6745 times the distance from
+    the median, divided by the MAD, above 3.5.
 
-    Where more than half of the values are equal, so that the MAD is 0, the mean absolute deviation
-    takes its place, with 1 / 1.2533. None of less than 5 values. A flag is a reason to look, none
-    to leave a run out.
+    If more than half of the values are equal, the MAD is 0; then the mean absolute deviation
+    replaces it, with the factor 1 / 1.2533. Fewer than 5 values have no outliers. A flag is a
+    reason to look at a run, not to exclude it.
     """
     if len(_checked(values)) < FEW:
         return [False] * len(values)
@@ -140,14 +143,14 @@ def compare_samples(
 ) -> SampleComparison:
     """The rank-sum test of Wilcoxon, Mann and Whitney, and the Hodges-Lehmann difference.
 
-    Up to 100 values in all the p-value is exact, that of the permutation distribution of the
-    (mid)ranks that are there, so that ties are allowed for. The interval (Moses') lies between two
-    of the ordered differences, with the coverage that it really has where values do not tie;
-    NaN for less than 2 values in either sample. Raises ValueError for an empty one.
+    Up to 100 values in total, the p-value is exact: it comes from the permutation distribution of
+    the observed (mid)ranks, which accounts for ties. Moses' interval lies between two of the
+    ordered differences; its coverage is exact if there are no ties. It is NaN if either sample has
+    fewer than 2 values. Raises ValueError for an empty sample.
     """
     first, second = _checked(a), _checked(b)
     if not first or not second:
-        raise ValueError("there is nothing to compare")
+        raise ValueError("cannot compare an empty sample")
     differences = sorted(y - x for x in first for y in second)
     above, below = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     n_a, n_b = len(first), len(second)
@@ -172,14 +175,14 @@ def compare_samples(
 
 def _checked(values: Sequence[float]) -> list[float]:
     if not all(math.isfinite(value) for value in values):
-        raise ValueError("a statistic of what is no number")
+        raise ValueError("cannot compute a statistic of a value that is not finite")
     return sorted(values)
 
 
 @cache
 def median_rank(size: int, level: float = LEVEL) -> tuple[int, float]:
-    """The rank k such that the k-th smallest and the k-th largest enclose the median, and how
-    surely: the median lies outside where less than k of n fair coins fall on one side."""
+    """The rank k such that the k-th smallest and the k-th largest value enclose the median, and the
+    coverage. The median lies outside if fewer than k of n fair coins fall on one side."""
     rank, below, coverage = 1, 1, 1 - 2 / 2**size
     while rank < size // 2:
         below += math.comb(size, rank)
@@ -194,28 +197,28 @@ def median_rank(size: int, level: float = LEVEL) -> tuple[int, float]:
 def _drawn(
     size: int, base_size: int, resamples: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Of which ordered values the medians of the resamples of both samples consist, and how many
-    times: of few values few medians can be made."""
+    """The indices of the ordered values that form the medians of the resamples of both samples, and
+    how often each combination occurs: few values have few distinct medians."""
     import numpy as np
 
     random = np.random.default_rng([size, base_size])
     drawn = (*_middles(size, resamples, random), *_middles(base_size, resamples, random))
     shape = (size, size, base_size, base_size)
-    # As one number each: unique rows take ten times as long.
+    # Encode each row as one number: np.unique on rows is ten times slower.
     found, times = np.unique(np.ravel_multi_index(drawn, shape), return_counts=True)
     places = np.array(np.unravel_index(found, shape))
     return places[:2], places[2:], times
 
 
 def _middles(size: int, resamples: int, random: np.random.Generator) -> NDArray[np.intp]:
-    """The two middle places of resamples with replacement, without making those: each place is
-    where a uniform number falls, and the middle one of n of these is distributed as a beta."""
+    """The two middle indices of resamples with replacement, drawn directly: each index comes from a
+    uniform number, and the middle one of n uniform numbers has a beta distribution."""
     import numpy as np
 
     middle = (size + 1) // 2
     first = second = random.beta(middle, size + 1 - middle, resamples)
     if size % 2 == 0:
-        # The next one is the least of the rest, which are uniform above the first.
+        # The second is the smallest of the rest, which are uniform above the first.
         second = first + (1 - first) * (1 - random.random(resamples) ** (1 / (size - middle)))
     places = np.array([first, second]) * size
     return np.minimum(places.astype(np.intp), size - 1)
@@ -230,7 +233,7 @@ def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:
             return "Mann-Whitney, normal approximation", 1.0
         result = mannwhitneyu(a, b, alternative="two-sided", method="asymptotic")
         return "Mann-Whitney, normal approximation", float(result.pvalue)
-    # Twice the middle of the places that equal values share, a whole number.
+    # Twice the midrank of equal values, which is an integer.
     doubled = {
         value: 2 * together.index(value) + together.count(value) + 1 for value in set(together)
     }
@@ -243,7 +246,7 @@ def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:
 
 @cache
 def _subset_sums(numbers: tuple[int, ...], size: int) -> NDArray[np.float64]:
-    """By sum, how many subsets of that size have it."""
+    """The number of subsets of that size, by sum."""
     import numpy as np
 
     counts = np.zeros((size + 1, sum(numbers) + 1))
@@ -257,7 +260,7 @@ def _subset_sums(numbers: tuple[int, ...], size: int) -> NDArray[np.float64]:
 @cache
 def _difference_rank(n_a: int, n_b: int, level: float) -> tuple[int, float]:
     """The rank k such that the k-th smallest and the k-th largest of all differences enclose the
-    shift, and how surely: it lies outside where Mann and Whitney's U is below k."""
+    shift, and the coverage. The shift lies outside if Mann and Whitney's U is below k."""
     pairs = n_a * n_b
     if n_a + n_b > EXACT_VALUES:
         from statistics import NormalDist

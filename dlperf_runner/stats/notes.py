@@ -1,6 +1,6 @@
-"""What is to be said of the statistics of a table: how sure they are, and what looks wrong.
+"""Notes on the statistics of a table: their uncertainty, and what looks wrong.
 
-Sentences out of DataFrames; every one names the cases that it is about.
+DataFrames in, sentences out. Every sentence names its cases.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from .summary import CASE
 if TYPE_CHECKING:
     import pandas as pd
 
-# Estimators of one run that differ by more disagree about what was measured.
+# If the estimators of one run differ by more than this, a note says so.
 DISAGREEMENT = 0.01
-# What lies nearer to the median than this is not worth a sentence, however close the others are.
+# An outlier closer to the median than this gets no note, however close the other runs are.
 NOTEWORTHY = 0.01
-# Other ways to the same number; the program's own final value counts the warm-up, too.
+# Estimators of the same quantity; the program's final value is excluded, it includes the warm-up.
 _COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
-_SHOWN = 5  # cases or runs that a sentence names
+_SHOWN = 5  # the most cases or runs that a sentence names
 
 Record = dict[str, Any]
 
 
 def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
-    """Sentences about a tidy frame and the table that stats makes of it."""
+    """Notes on a tidy frame and the table that `summarize` makes from it."""
     from .groups import GROUP, records, title
 
     groups: dict[tuple[Any, ...], list[Record]] = {}
@@ -45,8 +45,8 @@ def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
 
 
 def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
-    """By case, its valid runs: {"repeat": 1, metric: value, ...}; a log that is there twice is two
-    runs. The estimator of the table's own metric stands in "estimator"."""
+    """The valid runs by case: {"repeat": 1, metric: value, ...}. A log that exists twice counts as
+    two runs. "estimator" is the estimator of the table's metric."""
     from .groups import records
 
     valid = frame[frame["valid"] & frame["value"].notna()]
@@ -58,14 +58,14 @@ def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
         runs = by_case[case]
         if metric == SAMPLES_PER_SECOND:
             runs.append({"repeat": repeat, "estimator": estimator})
-        if runs:  # what else a run was measured for follows its speed
+        if runs:  # the other metrics of a run follow its samples_per_second
             runs[-1][metric] = value
     keys = (tuple(case.values()) for case in firsts)
     return dict(zip(keys, by_case, strict=True))
 
 
 def _by_estimator(run: Record) -> dict[str, float]:
-    """The rates of a run that must agree."""
+    """The estimates of a run that must agree."""
     names = {name: f"{SAMPLES_PER_SECOND}_{name}" for name in _COMPARED}
     names |= {run["estimator"]: SAMPLES_PER_SECOND}
     return {name: run[names[name]] for name in _COMPARED if run.get(names[name])}
@@ -84,7 +84,7 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
     several = [case for case in few if case["repeats"] > 1 and _topology(case) != base]
     if several:
         yield (
-            f"the intervals of speed-up of {_listed(several)} are of less than {FEW} runs, and"
+            f"the speed-up intervals of {_listed(several)} come from fewer than {FEW} runs and"
             " cover less than 95 %"
         )
 
@@ -97,7 +97,7 @@ def _about_outliers(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str
         if flagged and _distance(run, case) > NOTEWORTHY
     ]
     if far:
-        yield f"far from the other repeats, and counted all the same: {_shortened(far)}"
+        yield f"outliers among the repeats, included in the statistics: {_shortened(far)}"
 
 
 def _flagged(runs: Sequence[Record]) -> list[bool]:
@@ -123,7 +123,7 @@ def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
                 drifting.append(f"{name} ({run['window_drift']:+.1f} %)")
     if early:
         yield (
-            "the measured window began too early, its first tenth differs from its second half:"
+            "the measured window began too early: its first tenth differs from its second half in"
             f" {_shortened(early)}"
         )
     if drifting:
@@ -143,17 +143,17 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
         apart, case, run = max(found, key=lambda entry: entry[0])
         shown = ", ".join(f"{name} {value:g}" for name, value in _by_estimator(run).items())
         yield (
-            f"the estimators of {len(found)} of {number} runs disagree by more than"
-            f" {100 * DISAGREEMENT:.0f} %, most in {_topology(case)} r{run['repeat']}, by"
-            f" {100 * apart:.1f} %: {shown}"
+            f"the estimators disagree by more than {100 * DISAGREEMENT:.0f} % in {len(found)} of"
+            f" {number} runs; the largest difference is {100 * apart:.1f} %, in"
+            f" {_topology(case)} r{run['repeat']}: {shown}"
         )
 
 
 def _about_intervals(table: pd.DataFrame) -> Iterator[str]:
-    """The interval of each number of runs, and what it covers."""
+    """The interval for each number of runs, and its coverage."""
     for repeats in sorted(set(table["repeats"]) - {1}):
         rank, coverage = median_rank(int(repeats))
-        # 93.75, 50 of 50.00
+        # 93.75, and 50 instead of 50.00
         share = f"{100 * coverage:.2f}".rstrip("0").rstrip(".")
         if rank == 1:
             yield f"the interval of {repeats} runs is their range and covers {share} %"

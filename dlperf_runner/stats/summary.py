@@ -1,4 +1,4 @@
-"""Statistics of the frame: DataFrame in, DataFrame out. Knows the names of columns only."""
+"""Statistics of the frame: DataFrame in, DataFrame out. Depends only on the column names."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ CASE = [
     "stack",
     "container",
 ]
-# What a case shares with the base case that it is compared with.
+# The columns in which a case and its base case are equal.
 BASELINE = [name for name in CASE if name not in ("nodes", "gpus_per_node", "world_size")]
-DIGITS = 2  # as published: of averages, medians and speed-ups
+DIGITS = 2  # of averages, medians and speed-ups, as published
 _SPREAD = ("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers")
 
 
@@ -44,22 +44,22 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
 
-    As published, median and mean are rounded to 2 digits, or to as many as the values have where
-    those are published with more, and speedup is the quotient of the rounded medians of this case
-    and its base case, rounded to 2 digits. The base case is the 1-device case with the same
-    BASELINE columns, or, where there is none, the smallest of several; alone, a case has none, and
-    what follows from it is NaN. scaling_efficiency is speedup * base_world_size / world_size.
-    ci_coverage is what the median's interval really covers (see intervals); std is that of the
-    sample (n - 1). Where n is 1 there is no spread and no interval: NaN. outliers is how many
-    values are flagged (and counted all the same), missing below 5. gpu_memory_mib is the largest
-    of the runs' peaks, NaN where none was measured.
+    As published, median and mean are rounded to 2 digits, or to as many digits as the values have
+    if that is more. speedup is the quotient of the rounded medians of this case and its base case,
+    rounded to 2 digits. The base case is the 1-device case with the same BASELINE columns. If it is
+    missing, the base case is the smallest of several cases. A single case with more devices has no
+    base case, and its speedup is NaN. scaling_efficiency is speedup * base_world_size / world_size.
+    ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
+    standard deviation (n - 1). With n = 1, spread and interval are NaN. outliers is the number of
+    flagged values, which are still included; it is missing for n below 5. gpu_memory_mib is the
+    largest peak of the runs, NaN if it was not measured.
     """
     valid = frame[frame["valid"] & frame["value"].notna()]
     chosen = valid[valid["metric"] == metric]
     groups = chosen.groupby(CASE, dropna=False, sort=False)
     table = groups["value"].agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
     values = [sorted(group.tolist()) for _, group in groups["value"]]
-    # Averages as the published scripts make them; NumPy and Python round alike at 2 digits.
+    # Averages as in the published scripts; NumPy and Python round alike to 2 digits.
     for name in ("median", "mean"):
         averages = zip(table[name].tolist(), values, strict=True)
         table[name] = [round(average, digits(of)) for average, of in averages]
@@ -77,13 +77,13 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
 
 
 def digits(values: Iterable[float]) -> int:
-    """Digits behind the point that an average of these keeps: as many as they have, at least 2."""
+    """The number of decimals of an average of these values: as many as they have, at least 2."""
     exponents = (Decimal(repr(float(value))).normalize().as_tuple().exponent for value in values)
     return max([DIGITS, *(-number for number in exponents if isinstance(number, int))])
 
 
 def _spread(values: Sequence[Sequence[float]]) -> dict[str, pd.Series]:
-    """The columns of _SPREAD, a number for each sample."""
+    """The columns of _SPREAD, with one number per sample."""
     import pandas as pd
 
     intervals = [median_interval(of) for of in values]
@@ -105,7 +105,7 @@ def _spread(values: Sequence[Sequence[float]]) -> dict[str, pd.Series]:
 def _with_speedups(
     table: pd.DataFrame, median: str, values: Sequence[Sequence[float]]
 ) -> pd.DataFrame:
-    """The table with each case's base case and what follows from it."""
+    """The table with the base case, speed-up and scaling efficiency of each case."""
     import pandas as pd
 
     bases = _bases(table)
@@ -114,7 +114,7 @@ def _with_speedups(
     speedups: list[float] = []
     intervals: list[Interval] = []
     for row, base in enumerate(bases):
-        if base is None or not medians[base] > 0:  # a median that rounds to 0 is no base
+        if base is None or not medians[base] > 0:  # a median may round to 0
             speedups.append(math.nan)
             intervals.append(UNKNOWN)
             continue
@@ -139,13 +139,13 @@ def _with_speedups(
 
 
 def _speedup_interval(values: Sequence[Sequence[float]], row: int, base: int) -> Interval:
-    if row == base:  # the same sample, whose ratio to itself does not vary
+    if row == base:  # the ratio of a sample to itself does not vary
         return Interval(1.0, 1.0, math.nan) if len(values[row]) > 1 else UNKNOWN
     return ratio_interval(values[row], values[base])
 
 
 def _bases(table: pd.DataFrame) -> list[int | None]:
-    """For each row the row of its base case."""
+    """The row number of the base case, for each row."""
     groups: dict[tuple[object, ...], list[int]] = {}
     rows = table[BASELINE].astype(object).where(table[BASELINE].notna(), None)
     for row, key in enumerate(rows.itertuples(index=False, name=None)):

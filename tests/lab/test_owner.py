@@ -263,7 +263,7 @@ def test_run_that_ran_beside_another_is_invalid(nodes: Lab, tmp_path: Path) -> N
         nodes.ssh("node1", "pkill -u burner; true")
         nodes.ssh("node2", "pkill -u dlperf -f 'while :'; true")
         nodes.ssh("node1", "sleep 1; userdel --remove burner")
-    assert "ran beside it" in done.stdout, done.stdout
+    assert "was also running" in done.stdout, done.stdout
     (why,) = set(invalid(directory))
     assert "node1: sh of user" in why
     assert "node2: sh of user" in why

@@ -157,7 +157,7 @@ def test_log_that_contradicts_the_plan_is_refused(project: Path, tmp_path: Path)
     path = tmp_path / "1n2g" / "mlp_b256_fp32_1.log"
     path.parent.mkdir()
     path.write_text(trained(project, [str(project / SCRIPT)]))  # on one device
-    with pytest.raises(AssertionError, match="the world size contradicts the name of the file"):
+    with pytest.raises(AssertionError, match="the world size contradicts the file name"):
         dlperf_runner(project, "summarize", str(tmp_path))
 
 

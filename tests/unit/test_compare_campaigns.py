@@ -179,14 +179,14 @@ def test_limit_of_cases() -> None:
     for values, verdict, why in (
         (narrow, "passed", None),
         ([v * 0.9 for v in narrow], "failed", None),
-        ([v * 0.97 for v in narrow], "undecided", "the interval reaches over -3.0%; more runs"),
-        ([100.0], "undecided", "5 and 1 runs have no interval; make more"),
+        ([v * 0.97 for v in narrow], "undecided", "the interval crosses -3.0%; more runs"),
+        ([100.0], "undecided", "5 and 1 runs give no interval; more are needed"),
     ):
         (case,) = compared(rows(narrow), rows(values), 0.03)
         assert case["limit_verdict"] == verdict
         assert (case["why"] or "").startswith(why or "")
     (case,) = compared(rows(narrow), rows(narrow), 0.0)
-    assert case["why"].startswith("the interval reaches over 0.0%;")
+    assert case["why"].startswith("the interval crosses 0.0%;")
 
 
 # ---- baselines
@@ -210,7 +210,7 @@ def test_a_baseline_is_the_campaign(tmp_path: Path) -> None:
 def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
     frame = make_frame(rows(FIVE))
     save_baseline(frame, "before", "a", directory=tmp_path)
-    with pytest.raises(UserError, match="there is a baseline before already"):
+    with pytest.raises(UserError, match="the baseline before already exists"):
         save_baseline(frame, "before", "b", directory=tmp_path)
     save_baseline(frame, "before", "b", directory=tmp_path, replace=True)
     assert json.loads((tmp_path / "before.json").read_text(encoding="utf-8"))["campaign"] == "b"
@@ -218,7 +218,7 @@ def test_a_baseline_is_replaced_only_on_demand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "a b", "missing.json/x"])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(UserError, match="this is no name for a baseline"):
+    with pytest.raises(UserError, match="invalid baseline name"):
         save_baseline(make_frame(rows(FIVE)), name, "a", directory=tmp_path)
 
 
@@ -227,10 +227,10 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     [
         (
             {"version": 2},
-            "this baseline is of another version of this program (expected 1, found 2)",
+            "another version of this program wrote this baseline (expected 1, found 2)",
         ),
-        ({"version": "1"}, "before.json: version: this is no baseline (found Input should be 1)"),
-        ({"cases": []}, "before.json: cases: this is no baseline"),
+        ({"version": "1"}, "before.json: version: invalid baseline (found Input should be 1)"),
+        ({"cases": []}, "before.json: cases: invalid baseline"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),
         ({"cases": [{"framework": "mxnet"}]}, "cases.0"),
@@ -250,9 +250,9 @@ def test_a_baseline_that_is_not_there_and_one_of_nothing(tmp_path: Path) -> None
     save_baseline(make_frame(rows(FIVE)), "before", "a", directory=tmp_path)
     with pytest.raises(UserError, match="expected one of before"):
         read_baseline("after", tmp_path)
-    with pytest.raises(UserError, match="makes one"):
+    with pytest.raises(UserError, match="creates one"):
         read_baseline("after", tmp_path / "nothing")
-    with pytest.raises(UserError, match="no run of this campaign could be counted"):
+    with pytest.raises(UserError, match="the campaign has no valid run"):
         save_baseline(make_frame([]), "empty", "a", directory=tmp_path)
 
 

@@ -228,7 +228,7 @@ def test_topologies_and_models_of_which_nothing_is_published() -> None:
     assert [case["verdict"] for case in cases] == ["not published"] * 2
     assert {case["factors"] for case in cases} == {
         "topology (3n5g; published: 1n1g, 1n2g, 1n4g, 1n8g, 2n8g, 4n8g)",
-        "nothing is published of lenet of mine",
+        "no number is published for lenet of mine",
     }
     assert {case["published"] for case in cases} == {None}
 
@@ -264,7 +264,7 @@ def test_limit() -> None:
             assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
             assert test.message.endswith("), 384.19 published and 345.77 now, n = 5")
     (judged,) = records(with_limit(compare_published(make_frame(rows(RUNS))), 0.03))
-    assert judged["why"] == "it is not comparable with what was published"
+    assert judged["why"] == "it is not comparable with the publication"
 
 
 def test_points_for_plots() -> None:
@@ -360,7 +360,7 @@ def test_numbers_that_agree_are_shown_on_demand_only() -> None:
     assert group.factors == ()
     elsewhere = replace(first, topology=Topology(7, 7))
     assert len(side_by_side([first, elsewhere], every=True)) == 2
-    with pytest.raises(UserError, match="nothing is published of model lenet"):
+    with pytest.raises(UserError, match="no number is published for model lenet"):
         side_by_side(model="lenet")
 
 

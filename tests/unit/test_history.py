@@ -164,7 +164,7 @@ def test_a_file_that_is_no_history_is_refused_and_left_alone(
     make(path)
     before = path.read_bytes()
     for action in (lambda: points(path), lambda: recorded(campaign(tmp_path / "one"), path)):
-        with pytest.raises(UserError, match="this is no history of campaigns") as raised:
+        with pytest.raises(UserError, match="this file is not a campaign history") as raised:
             action()
         assert found in str(raised.value)
         assert path.read_bytes() == before
@@ -175,12 +175,12 @@ def test_damage_inside_a_history_is_no_traceback(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
-    with pytest.raises(UserError, match=r"no history|cannot be read"):
+    with pytest.raises(UserError, match=r"not a campaign history|cannot be read"):
         points(path)
 
 
 def test_where_nothing_was_recorded(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no history here"):
+    with pytest.raises(UserError, match="no history found"):
         points(tmp_path / "history.sqlite")
     path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
     assert (
@@ -299,7 +299,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
         (["--plot", "x.svg"], "a plot is of one case"),
         (["--case", IDS[0], "--plot", "x.pdf"], "no kind of picture"),
         (["--since", "yesterday"], "this is no date"),
-        (["--file", "none.sqlite"], "there is no history here"),
+        (["--file", "none.sqlite"], "no history found"),
     ],
 )
 def test_bad_input(years: Path, arguments: list[str], message: str) -> None:

@@ -659,4 +659,4 @@ def test_a_problem_is_exit_status_2_and_the_report_is_there(tmp_path: Path) -> N
 
 def test_a_directory_without_logs_is_told(tmp_path: Path) -> None:
     _, err = call(str(tmp_path), status=2)
-    assert "there are no logs here" in err
+    assert "no logs found" in err

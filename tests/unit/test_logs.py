@@ -223,12 +223,12 @@ def test_two_steps_on_a_line_whose_newline_was_lost() -> None:
 @pytest.mark.parametrize("printed", ["12.3INFO:root:x", "1_000", "1,5", "١٢", "--"])
 def test_rate_that_is_no_number_is_told_with_its_line(printed: str) -> None:
     content = f"\nINFO:root:Epoch[0] Batch[1]\tSpeed: {printed} samples/sec\n"
-    with pytest.raises(LineError, match=re.escape("line 2: the rate is no number")):
+    with pytest.raises(LineError, match=re.escape("line 2: the rate is not a number")):
         parse("gluoncv_horovod", content)
 
 
 def test_batch_size_that_is_no_count_is_told() -> None:
-    with pytest.raises(LineError, match="batch size is no count"):
+    with pytest.raises(LineError, match="batch size is not a positive integer"):
         parse("gluoncv_horovod", "INFO:root:Namespace(batch_size=0)\n")
 
 
@@ -302,7 +302,7 @@ def test_bytes_that_are_not_utf8_are_told_with_their_line(chunk: int) -> None:
 
 
 def test_log_that_ends_within_a_character() -> None:
-    with pytest.raises(LineError, match="line 2: this is not UTF-8"):
+    with pytest.raises(LineError, match="line 2: the log is not valid UTF-8"):
         read(b"a\nb\xe6\x97", ("Speed:",), chunk=2)
 
 

@@ -123,7 +123,7 @@ def test_plsc_takes_the_lines_of_all_trainers(trainers: int, topology: str, ever
 
 @pytest.mark.parametrize("lose", [100, 400, 604])
 def test_plsc_lost_line_of_one_of_four_trainers(lose: int) -> None:
-    with pytest.raises(UserError, match=r"step \d+ (has the lines of 3 processes|follows)"):
+    with pytest.raises(UserError, match=r"3 processes printed step|step \d+ follows"):
         run("plsc", plsc_of(4, lose=lose), PLSC, "1n4g")
 
 
@@ -160,9 +160,9 @@ def test_plsc_prints_one_batch_more_than_it_measures() -> None:
     assert "batch:150 " in plsc(5.0)[-1]
     run("plsc", plsc(5.0), PLSC)
     run("plsc", plsc(5.0)[:-1], PLSC)
-    with pytest.raises(UserError, match="more steps than the rule"):
+    with pytest.raises(UserError, match="more steps than the calculation rule"):
         run("plsc", [*plsc(5.0), plsc(5.0)[-1].replace("batch:150", "batch:151")], PLSC)
-    with pytest.raises(UserError, match="more steps than the rule"):
+    with pytest.raises(UserError, match="more steps than the calculation rule"):
         run("plsc", plsc(5.0), changed(PLSC, surplus_steps=0))
 
 
@@ -217,7 +217,7 @@ def test_tensorflow_takes_the_final_value_of_32_devices(every: int) -> None:
 
 
 def test_tensorflow_without_the_final_value() -> None:
-    with pytest.raises(UserError, match="does not allow the estimator final_value"):
+    with pytest.raises(UserError, match="no data for the estimator final_value"):
         run("dllogger", dll(200, 10, None), TENSORFLOW, "4n8g", "amp", 256)
 
 
@@ -286,11 +286,11 @@ def test_missing_step() -> None:
 @pytest.mark.parametrize(
     ("order", "problem"),
     [
-        ([*range(1, 51), 50, *range(51, 121)], "step 50 is repeated, after line 50"),
+        ([*range(1, 51), 50, *range(51, 121)], "step 50 repeats line 50"),
         ([*range(1, 51), 49, *range(51, 121)], "step 49 follows 50"),
         ([*range(1, 121), *range(1, 121)], "step 1 follows 120"),
         (range(30, 121), "the first step is 30"),
-        (range(1, 122), "the log has more steps than the rule of calculation"),
+        (range(1, 122), "the log has more steps than the calculation rule"),
         (range(1, 93), "the log ends with step 92"),
         (range(1, 121, 2), "step 3 follows 1"),
     ],
@@ -375,7 +375,7 @@ def test_real_logs_of_the_lab_confirm_all_of_the_plan(
 
 
 def test_no_step_at_all() -> None:
-    with pytest.raises(UserError, match="no line of the log has the rate of a step"):
+    with pytest.raises(UserError, match="the log has no rate of a single step"):
         run("gluoncv_horovod", "nothing\n", RESNET)
 
 
@@ -400,7 +400,7 @@ def test_ranks_that_print_the_same_line_are_one() -> None:
 def test_loss_that_is_no_number_is_said(loss: str) -> None:
     text = "\n".join(gluoncv(9.0)).replace("Loss[7.600]", f"Loss[{loss}]")
     found = run("gluoncv_horovod", text, RESNET)
-    assert found.notes == ("train.log: the loss is no finite number from step 40 on",)
+    assert found.notes == ("train.log: the loss is not finite from step 40 on",)
 
 
 @given(st.lists(st.integers(-2, 125), max_size=140))

@@ -55,7 +55,7 @@ def test_intervals_of_speedup_of_few_runs() -> None:
     found = said(*runs("1n1g", 5.0, 5.1), *runs("1n2g", 9.0, 9.1), row(16.0, "1n4g"))
     assert (
         TITLE
-        + ("the intervals of speed-up of 1n2g are of less than 5 runs, and cover less than 95 %")
+        + ("the speed-up intervals of 1n2g come from fewer than 5 runs and cover less than 95 %")
         in found
     )
     many = [*runs("1n1g", 5, 5.1, 5.2, 5.3, 5.4), *runs("1n2g", 9, 9.1, 9.2, 9.3, 9.4)]
@@ -64,7 +64,9 @@ def test_intervals_of_speedup_of_few_runs() -> None:
 
 def test_outliers_are_named_and_counted() -> None:
     found = said(*runs("1n1g", 100.0, 101.0, 100.5, 80.0, 100.2))
-    assert found[0] == TITLE + "far from the other repeats, and counted all the same: 1n1g r4 (80)"
+    assert found[0] == TITLE + (
+        "outliers among the repeats, included in the statistics: 1n1g r4 (80)"
+    )
     # As far by the others' standards, but by 0.4 % only.
     assert len(said(*runs("1n1g", 100.0, 100.1, 100.05, 99.6, 100.02))) == 1
 
@@ -79,7 +81,8 @@ def test_estimators_that_disagree() -> None:
     ]
     # 100 / 94 - 1 = 6.4 %
     assert said(*agreeing, *slow)[0] == TITLE + (
-        "the estimators of 1 of 2 runs disagree by more than 1 %, most in 1n1g r2, by 6.4 %:"
+        "the estimators disagree by more than 1 % in 1 of 2 runs;"
+        " the largest difference is 6.4 %, in 1n1g r2:"
         " mean_of_rates 100, harmonic_mean_of_rates 99.5, time_stamps 94"
     )
 
@@ -101,7 +104,8 @@ def test_windows_that_are_not_steady() -> None:
         *(row(100.0, repeat=3), window("window_began_early", 0.0, 3)),
     )
     assert found[:2] == [
-        TITLE + "the measured window began too early, its first tenth differs from its second half:"
+        TITLE
+        + "the measured window began too early: its first tenth differs from its second half in"
         " 1n1g r1 (-4.3 %, steady from step 41 on)",
         TITLE + "the rate drifts within the measured window: 1n1g r2 (+3.0 %)",
     ]

@@ -28,7 +28,7 @@ SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
 CARDS = (
     "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
 )
-ALL = ["throttling", "clocks", "ECC errors", "Xid errors", "processes of others"]
+ALL = ["throttling", "clocks", "ECC errors", "Xid errors", "other processes"]
 
 
 def gpu_run(
@@ -104,7 +104,7 @@ def sample(throttle: str = "0x0", clock: str = "1380", busy: str = "97", ecc: st
         (sample("0x0000000000000007"), 20, None),
         # Nothing that happens to an idle device slows the run.
         (sample("0x0000000000000048", busy="0"), 10, None),
-        (sample(clock="700"), 20, "ran at 700 MHz of 1530, below the floor of 50 %"),
+        (sample(clock="700"), 20, "ran at 700 of 1530 MHz, below the minimum of 50 %"),
         (sample(clock="135", busy="0"), 15, None),
         (sample(clock="700"), 9, None),  # not the median
         (sample(ecc="2"), 1, "had 2 uncorrected ECC errors"),
@@ -136,9 +136,9 @@ def test_other_devices_of_the_node_do_not_count(tmp_path: Path) -> None:
     ("row", "why"),
     [
         # Seen 30 s after the beginning.
-        (f"{START + 30},0,99,1000,41,500,1000,30", "process 99 was there before the run"),
+        (f"{START + 30},0,99,1000,41,500,1000,30", "process 99 started before the run"),
         (f"{START + 30},0,99,1000,31,500,1000,30", None),  # the run's own, reached sooner
-        (f"{START + 30},0,99,1001,10,500,1000,30", "process 99 is of user 1001"),
+        (f"{START + 30},0,99,1001,10,500,1000,30", "process 99 belongs to user 1001"),
         (f"{START + 30},1,99,1001,35,500,1000,30", None),  # another device
         (f"{START + 30},0,99,0,10,500,1000,30", None),  # a container's
         (f"{START + 30},0,99,165536,10,500,1000,30", None),  # a rootless one's
@@ -155,7 +155,7 @@ def test_processes_of_others(tmp_path: Path, row: str, why: str | None) -> None:
 def test_errors_of_the_kernels_log(tmp_path: Path, xid: int, counts: bool) -> None:
     rows = ["unix_time,bus_id,xid,message", f"{START + 9},0000:3b:00,{xid},GPU has fallen off"]
     gpu_run(tmp_path, files={"xid": rows})
-    why = f"node1: Xid {xid} of 0000:3b:00: GPU has fallen off"
+    why = f"node1: Xid {xid} on 0000:3b:00: GPU has fallen off"
     assert verdict(tmp_path).reasons == ((why,) if counts else ())
 
 
@@ -167,21 +167,21 @@ def test_errors_of_the_kernels_log(tmp_path: Path, xid: int, counts: bool) -> No
         (
             {"NCCL_SOCKET_IFNAME": "eth1"},
             SOCKET,
-            "NCCL used eth0, where the plan has eth1",
+            "NCCL used eth0, but the plan selects eth1",
         ),
         ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
         ({}, SOCKET.replace("eth0", "docker0"), "NCCL used docker0 between nodes"),
         (
             {"NCCL_IB_DISABLE": "0"},
             SOCKET,
-            "NCCL used sockets over eth0, where the plan has InfiniBand",
+            "NCCL used sockets over eth0, but the plan selects InfiniBand",
         ),
         ({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}, SOCKET, None),
         ({"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_SOCKET_IFNAME": "eth0"}, CARDS, None),
         (
             {"NCCL_IB_HCA": "=mlx5_0:1"},
             CARDS,
-            "NCCL used mlx5_0, mlx5_1, where the plan has =mlx5_0:1",
+            "NCCL used mlx5_0, mlx5_1, but the plan selects =mlx5_0:1",
         ),
     ],
 )
@@ -222,14 +222,14 @@ def losses(*values: float | None) -> tuple[str, ...]:
     """What the losses of a run come to, of which nothing else is known."""
     run = FoundRun(
         *(Path("x.log"), "w", "mxnet", "m", "fp32", 1, Topology(1, 1), 1, None, "f"),
-        expected_by="the name of the file",
+        expected_by="the file name",
     )
     return judge(run, range(1, len(values) + 1), values, catalogued_rules()).reasons
 
 
 def test_loss_that_is_no_number() -> None:
-    assert losses(7.0, math.nan, 6.0) == ("the loss is no finite number at step 2",)
-    assert losses(7.0, 8.0, math.inf) == ("the loss is no finite number at step 3",)
+    assert losses(7.0, math.nan, 6.0) == ("the loss is not finite at step 2",)
+    assert losses(7.0, 8.0, math.inf) == ("the loss is not finite at step 3",)
     assert losses(7.0, None, 6.0) == ()
 
 
@@ -279,13 +279,13 @@ def test_what_was_not_seen_is_not_judged_and_said(tmp_path: Path) -> None:
         path.unlink()
     assert verdict(tmp_path) == Verdict(not_judged=tuple(ALL))
     note = load(tmp_path).notes[-1]
-    assert note.startswith("not judged, because nothing is known of it, of so many runs: ")
-    assert "clocks (1), ECC errors (1)" in note
+    assert note.startswith("no data to check throttling (1 run), ")
+    assert "clocks (1 run), ECC errors (1 run)" in note
 
 
 def test_interface_is_not_judged_where_nccl_does_not_tell(tmp_path: Path) -> None:
     gpu_run(tmp_path, "2n1g")
-    assert verdict(tmp_path) == Verdict(not_judged=("NCCL's interface",))
+    assert verdict(tmp_path) == Verdict(not_judged=("NCCL interface",))
 
 
 def test_telemetry_of_before_is_still_read(tmp_path: Path) -> None:
@@ -330,13 +330,13 @@ def test_rules_are_those_that_the_campaign_fixed(tmp_path: Path) -> None:
     gpu_run(tmp_path, samples=[sample("0x48")] * 20)
     fix(tmp_path, most_throttled=1.0)
     assert verdict(tmp_path) == Verdict()
-    assert not any("rules of validity" in note for note in load(tmp_path).notes)
+    assert not any("validity rules" in note for note in load(tmp_path).notes)
 
 
 def test_campaign_without_rules_is_judged_by_the_catalogues_and_says_so(tmp_path: Path) -> None:
     gpu_run(tmp_path)
     assert (
-        "the campaign fixed no rules of validity; those of the catalogue were taken"
+        "the campaign recorded no validity rules; the rules of the catalogue were applied"
         in load(tmp_path).notes
     )
 
@@ -365,9 +365,9 @@ def beside(*rows: tuple[str, float]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("found", "why"),
     [
-        (beside(("node1", 0.93)), ["node1: python of user 1000 ran beside it (0.93 cores)"]),
+        (beside(("node1", 0.93)), ["node1: python of user 1000 was also running (0.93 cores)"]),
         (beside(("node1", 0.15), ("node1", 0.1), ("node2", 0.2)),
-         ["node1: python of user 1000 ran beside it (0.25 cores)"]),
+         ["node1: python of user 1000 was also running (0.25 cores)"]),
         (beside(("node1", 0.2)), []),
         (None, []),
         ([{"host": "node1", "cores": 5}, "no process"], []),
