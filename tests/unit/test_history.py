@@ -1,5 +1,5 @@
 """The history: campaigns in and out of one file, several writers, files that are none, the command,
-and whether what is recorded is what the logs say."""
+and whether the recorded results match the logs."""
 
 from __future__ import annotations
 
@@ -294,11 +294,11 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--case", "mxnet"], "more than one case begins so"),
-        (["--case", "x"], "there is no such case"),
-        (["--plot", "x.svg"], "a plot is of one case"),
+        (["--case", "mxnet"], "several cases begin with this name"),
+        (["--case", "x"], "case not found"),
+        (["--plot", "x.svg"], "a plot shows one case"),
         (["--case", IDS[0], "--plot", "x.pdf"], "no kind of picture"),
-        (["--since", "yesterday"], "this is no date"),
+        (["--since", "yesterday"], "invalid date"),
         (["--file", "none.sqlite"], "there is no history here"),
     ],
 )
@@ -333,14 +333,14 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     place = campaign(Path("results/one"))
     call("summarize", place)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert call("summarize", "--verify", place) == "what is recorded is what the logs say\n"
+    assert call("summarize", "--verify", place) == "the recorded results match the logs\n"
     assert call("summarize", "--verify", tmp_path / place).startswith("what is recorded is")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
     write(log, gluoncv(379.0))
     out = call("summarize", "--verify", place, status=1)
-    assert "samples_per_second_median is 381.0, the logs say 380.0" in out
+    assert "samples_per_second_median is 381.0, but 380.0 in the logs" in out
     for name in ("measurements.csv", "history.sqlite"):
         lines = [line for line in out.splitlines() if line.startswith(f"{name}: ")]
         assert any("value is" in line and "383.5" in line and "379.0" in line for line in lines)
@@ -360,10 +360,10 @@ def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
     found = verify(place, known=KNOWN).differences
     assert len(found) == 2
-    assert found[0].endswith("is recorded, but not in the logs")
-    assert found[1].endswith("is in the logs, but not recorded")
+    assert found[0].endswith("recorded, but not in the logs")
+    assert found[1].endswith("in the logs, but not recorded")
     path.unlink()
-    with pytest.raises(UserError, match="this file is missing"):
+    with pytest.raises(UserError, match="file not found"):
         verify(place, known=KNOWN)
 
 
@@ -394,5 +394,5 @@ def test_verify_of_what_has_no_record(tmp_path: Path, place: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("text")
     for path in (tmp_path / place, tmp_path / place / "below"):
-        with pytest.raises(UserError, match="nothing is recorded here that could be compared"):
+        with pytest.raises(UserError, match="no recorded results to compare"):
             verify(path)

@@ -551,7 +551,7 @@ def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
 
 def test_output_directory_that_cannot_be_made(tmp_path: Path) -> None:
     write(log_of(tmp_path), GOOD)
-    with pytest.raises(UserError, match="the result cannot be written"):
+    with pytest.raises(UserError, match="cannot write the result"):
         summarize(tmp_path, log_of(tmp_path) / "out")
 
 
