@@ -224,7 +224,7 @@ def test_what_is_no_entry_is_told(tmp_path: Path, content: bytes, message: str) 
 def test_several_mistakes_are_counted(tmp_path: Path) -> None:
     root = write_catalog(tmp_path)
     (root / "stacks" / "bad.yml").write_text("name: bad\ntitle: 1\naccelerator: 2\n")
-    with pytest.raises(UserError, match="and 1 more in this file"):
+    with pytest.raises(UserError, match="1 more in this file"):
         load_catalog(root)
 
 

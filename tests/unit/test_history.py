@@ -242,7 +242,7 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     (line, below) = (out.splitlines()[1], out.splitlines()[2])
     assert line.split()[0] == IDS[0]
     assert below.startswith("  -9.6 % since ")
-    assert call("history", "--framework", "tensorflow").startswith("No campaign")
+    assert call("history", "--framework", "tensorflow").startswith("The history has no")
     assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
 
 
@@ -257,7 +257,9 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
     document = json.loads(call("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
     assert json.loads(call("history", "--since", "2027-01-01", "--json")) == {"cases": []}
-    assert "is as new" in call("history", "--case", IDS[0], "--since", "2027-01-01", status=2)
+    assert "no campaign since" in call(
+        "history", "--case", IDS[0], "--since", "2027-01-01", status=2
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -297,7 +299,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
         (["--case", "mxnet"], "several cases begin with this name"),
         (["--case", "x"], "case not found"),
         (["--plot", "x.svg"], "a plot shows one case"),
-        (["--case", IDS[0], "--plot", "x.pdf"], "no kind of picture"),
+        (["--case", IDS[0], "--plot", "x.pdf"], "unsupported image format"),
         (["--since", "yesterday"], "invalid date"),
         (["--file", "none.sqlite"], "there is no history here"),
     ],
@@ -334,7 +336,7 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     call("summarize", place)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert call("summarize", "--verify", place) == "the recorded results match the logs\n"
-    assert call("summarize", "--verify", tmp_path / place).startswith("what is recorded is")
+    assert call("summarize", "--verify", tmp_path / place).startswith("the recorded results match")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"

@@ -120,7 +120,7 @@ def test_a_missing_variable_is_named(variable: str) -> None:
 def test_a_misspelt_variable_is_found() -> None:
     variables = {**GOOD, "dlperf_device_per_node": GOOD["dlperf_devices_per_node"]}
     del variables["dlperf_devices_per_node"]
-    with pytest.raises(UserError, match="found a variable dlperf_device_per_node"):
+    with pytest.raises(UserError, match="found the variable dlperf_device_per_node"):
         nodes_of(listing(a=variables))
 
 

@@ -167,7 +167,7 @@ def test_paddle_1_8_on_cpu_is_one_process() -> None:
     script = "/opt/dlperf/src/w-builtin/train.py"
     assert command.argv == (PYTHON, "-u", script, "--batch-size", "128")
     for two, hosts in ((one, lab_nodes(2)), (replace(one, gpus_per_node=2), lab_nodes(1))):
-        with pytest.raises(UserError, match="has no collective on the CPU"):
+        with pytest.raises(UserError, match="has no collective operations on the CPU"):
             launch("paddle_launch_1", two, hosts)
 
 

@@ -308,8 +308,7 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
         (
             {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
-            "--precision: unknown precision 'fp8' of mxnet-resnet50v1b"
-            " (expected one of fp32, fp16)",
+            "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
         ),
         (
             {"workload": "mxnet-resnet50v1b", "matrix": "huge"},
@@ -351,7 +350,7 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
     *same, last = gpu_nodes()
     nodes = (*same, replace(last, **{key: "other"}))
     message = refusal(choose(workload="mxnet-resnet50v1b"), everything, nodes)
-    assert message.startswith(f"host node4: dlperf_{key}: nodes that differ cannot stand in one")
+    assert message.startswith(f"host node4: dlperf_{key}: the nodes of one plan must be")
     assert "as on node1, found other" in message
     # A plan that does not use the odd one is all right.
     assert make_plan(choose(workload="mxnet-resnet50v1b", nodes="1,2"), everything, nodes)
@@ -373,7 +372,7 @@ def test_the_stack_must_be_known_and_fit(catalog: Catalog) -> None:
 def test_default_matrices_that_differ_are_told(catalog: Catalog) -> None:
     first, second = lab_nodes(2)
     nodes = (first, replace(second, matrix="published"))
-    assert refusal(Choice(), catalog, nodes).startswith("host node2: dlperf_matrix: the nodes name")
+    assert refusal(Choice(), catalog, nodes).startswith("host node2: dlperf_matrix: the nodes have")
     assert make_plan(choose(matrix="smoke"), catalog, nodes)
 
 

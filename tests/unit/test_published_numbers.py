@@ -191,7 +191,7 @@ def test_a_report_of_ones_own(tmp_path: Path) -> None:
         ("-1", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
         ("'384'", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
         (".nan", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
-        ("1", "    runs: {2n8g: [1.0]}\n", "some.yml:13: tables.0.runs: there is no row of this"),
+        ("1", "    runs: {2n8g: [1.0]}\n", "some.yml:13: tables.0.runs: no row has this"),
         ("1", "    colour: red\n", "some.yml:13: tables.0.colour: unknown key"),
         ("1", "    conditions: {xla: maybe}\n", "some.yml:13: tables.0.conditions.xla"),
         ("1", "workload: a b\n", "some.yml:13: workload: invalid value"),
@@ -215,7 +215,7 @@ def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_not_the_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="its file's name differ"):
+    with pytest.raises(UserError, match="differs from the name of its file"):
         load_published(write(tmp_path, name="other"))
 
 
