@@ -164,8 +164,8 @@ def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
                 f"{NGC}: sha256:",
             ),
         ),
-        ({NGC: "20.12-tf1-py3"}, ("no digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
-        ({NGC: DIGEST[:-1]}, ("no digest",)),
+        ({NGC: "20.12-tf1-py3"}, ("invalid digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
+        ({NGC: DIGEST[:-1]}, ("invalid digest",)),
         ({NGC.split(":")[0]: DIGEST}, ("found nvcr.io/nvidia/tensorflow)",)),
     ],
 )
