@@ -1,1 +1,1 @@
-"""A campaign on disk, and its execution."""
+"""The directory of a campaign, and its execution."""

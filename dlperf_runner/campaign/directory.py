@@ -1,13 +1,13 @@
-"""A campaign's directory: what was planned, and what became of every run.
+"""The directory of a campaign: its plan, and the outcome of every run.
 
-    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs, rules of
-                                            validity
-    results/<campaign>/plan.json            the plan as `plan --json` prints it
+    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs, validity
+                                            rules
+    results/<campaign>/plan.json            the output of `plan --json`
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
 
-The state is in these files alone. Each is written whole (a temporary name, then a rename), so a
-campaign that was cut off anywhere can be read, and can go on: what is missing is the plan minus
-what is done.
+These files are the only state. Each is written atomically (a temporary file, then a rename), so an
+interrupted campaign can always be read and resumed. The remaining runs are the plan minus the
+finished runs.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 LATEST = "latest"
+_RUN_KEYS = ("id", "case", "repeat", "log_name")
 
 PLANNED_OUTCOME: dict[str, Any] = {
     "status": "planned",
@@ -44,7 +45,7 @@ PLANNED_OUTCOME: dict[str, Any] = {
 
 
 def new_directory(results: Path = RESULTS, now: datetime | None = None) -> Path:
-    """A name for a new campaign that is not taken: the time, to the second, in UTC."""
+    """An unused directory name for a new campaign: the current UTC time, to the second."""
     stem = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     directory, number = results / stem, 2
     while directory.exists():
@@ -59,9 +60,9 @@ def create_campaign(
     runs: Sequence[Run],
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """Write a new campaign with every run planned; returns the plan's document.
+    """Write a new campaign, with every run planned. Returns the plan document.
 
-    A directory that holds a campaign, or a part of one, is refused.
+    Raises UserError if the directory already has a campaign or a part of one.
     """
     from ..catalog.validity import catalogued_rules
     from ..plan.make import plan_document
@@ -72,7 +73,7 @@ def create_campaign(
         record = {**asdict(run), "outcome": PLANNED_OUTCOME}
         write_json(run_directory(directory, record) / "run.json", record)
     write_json(directory / "plan.json", document)
-    # Last, so that a directory with a campaign.json is a whole campaign.
+    # Written last, so that a directory with a campaign.json is always a complete campaign.
     campaign = {
         "schema": document["schema"],
         "id": directory.resolve().name,
@@ -80,7 +81,7 @@ def create_campaign(
         "choice": document["choice"],
         "inventory": document["inventory"],
         "runs": len(runs),
-        # Set before the run, so that they cannot be chosen to fit what comes out.
+        # Stored before the runs, so that nobody can adjust the rules to the results.
         "validity": catalogued_rules().model_dump(mode="json"),
     }
     write_json(directory / "campaign.json", campaign)
@@ -88,23 +89,23 @@ def create_campaign(
 
 
 def refuse_taken(directory: Path) -> None:
-    """Raise where a new campaign would meet an old one, or a part of one."""
+    """Raise UserError if the directory already has a campaign or a part of one."""
     held = [name for name in ("campaign.json", "plan.json", "runs") if (directory / name).exists()]
     if held or (directory.exists() and not directory.is_dir()):
         raise UserError(
-            "this is no place for a new campaign",
+            "cannot create a campaign here",
             where=str(directory),
             expected="a new directory, or one without a campaign",
             found=", ".join(held) or "a file",
-            hint="go on with a campaign with --resume" if _is_campaign(directory) else None,
+            hint="resume the campaign with --resume" if _is_campaign(directory) else None,
         )
 
 
 def read_campaign(directory: Path) -> dict[str, Any]:
-    """campaign.json; a UserError where the directory is no campaign."""
+    """Read campaign.json. Raises UserError if the directory is not a campaign."""
     if not _is_campaign(directory):
         raise UserError(
-            "this is no campaign",
+            "not a campaign directory",
             where=str(directory),
             expected="a directory with a campaign.json and a plan.json",
         )
@@ -112,43 +113,47 @@ def read_campaign(directory: Path) -> dict[str, Any]:
 
 
 def read_plan(directory: Path) -> dict[str, Any]:
-    """The plan as it was printed when the campaign was made."""
+    """Read the plan that was stored when the campaign was created."""
     read_campaign(directory)
     plan = read_json(directory / "plan.json")
     runs = plan.get("runs")
     if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise UserError(
-            "this is no plan", where=str(directory / "plan.json"), expected="runs, each with an id"
+            "invalid plan file",
+            where=str(directory / "plan.json"),
+            expected="a list `runs` whose entries have " + ", ".join(_RUN_KEYS),
         )
     return plan
 
 
 def run_directory(directory: Path, run: Mapping[str, Any]) -> Path:
-    """Where a run's files are; `run` is one of the plan's."""
+    """The directory of a run's files. `run` is an entry of the plan."""
     return directory / "runs" / str(run["case"]) / f"r{run['repeat']}"
 
 
 def read_record(directory: Path, run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's run.json; the run as planned where there is none yet."""
+    """Read a run's run.json. If it does not exist yet, return the run as planned."""
     path = run_directory(directory, run) / "run.json"
     return read_json(path) if path.exists() else {**run, "outcome": PLANNED_OUTCOME}
 
 
 def read_records(directory: Path) -> list[dict[str, Any]]:
-    """Every run of the plan with its outcome, in the plan's order."""
+    """All runs of the plan with their outcomes, in plan order."""
     return [read_record(directory, run) for run in read_plan(directory)["runs"]]
 
 
 def is_done(directory: Path, run: Mapping[str, Any]) -> bool:
-    """Whether the run was carried out and its log is there."""
+    """Return whether the run succeeded and its log exists."""
     outcome = read_record(directory, run).get("outcome")
     log = run_directory(directory, run) / str(run["log_name"])
     return isinstance(outcome, dict) and outcome.get("status") == "done" and log.is_file()
 
 
 def is_cut_off(outcome: Mapping[str, Any]) -> bool:
-    """Whether a run that stands as running has lost the controller that would say how it ended;
-    known on that controller only."""
+    """Return whether a run is recorded as running, but its controller process no longer exists.
+
+    Only the host of the controller can detect this. On other hosts, the result is always False.
+    """
     controller = outcome.get("controller")
     if outcome.get("status") != "running" or not isinstance(controller, dict):
         return False
@@ -164,7 +169,7 @@ def is_cut_off(outcome: Mapping[str, Any]) -> bool:
 
 
 def remaining_plan(directory: Path) -> dict[str, Any]:
-    """The campaign's plan with only the runs that are not done yet."""
+    """The campaign's plan with only the unfinished runs."""
     plan = read_plan(directory)
     return {**plan, "runs": [run for run in plan["runs"] if not is_done(directory, run)]}
 
@@ -174,12 +179,11 @@ def _is_campaign(directory: Path) -> bool:
 
 
 def _is_run(value: object) -> bool:
-    keys = ("id", "case", "repeat", "log_name")
-    return isinstance(value, dict) and all(key in value for key in keys)
+    return isinstance(value, dict) and all(key in value for key in _RUN_KEYS)
 
 
 def point_latest_at(directory: Path) -> None:
-    """Let `results/latest` lead to this campaign, where its parent is named `results`."""
+    """Make `results/latest` a link to this campaign, if its parent is named `results`."""
     directory = directory.resolve()
     if directory.parent.name != RESULTS.name:
         return

@@ -1,6 +1,6 @@
-"""Run a campaign: the same `bench.yml` that users run by hand, driven through ansible-runner.
+"""Run a campaign. ansible-runner starts the same `bench.yml` that users can start by hand.
 
-This is the only module that imports ansible_runner. It reads no log but to show a sign of life.
+Only this module imports ansible_runner. It reads logs only to show the current speed.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Playbook:
-    """A playbook under way: its events, what went wrong, and how to stop it."""
+    """A running playbook: its events, its errors, and the state to stop it."""
 
     log: Path
     problems: list[str] = field(default_factory=list)
     unreachable: list[str] = field(default_factory=list)
     status: str = "starting"
     cancelled: threading.Event = field(default_factory=threading.Event)
-    signal: int | None = None  # the one that asked for its end
-    pid_file: Path | None = None  # where the playbook says its process
+    signal: int | None = None  # the first signal received
+    pid_file: Path | None = None  # the playbook writes its process ID here
     is_told: bool = False
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
-        """Keep the output as it would stand on a terminal, and each task that failed."""
+        """Log the output as on a terminal, and record each failed task."""
         text = event.get("stdout") or ""
         if text:
             with self.log.open("a", encoding="utf-8") as log:
@@ -57,10 +57,10 @@ class Playbook:
             self.problems.append(f"{data.get('host')}: {data.get('task')}: {message}")
         elif event.get("event") == "runner_on_unreachable":
             self.unreachable.append(f"{data.get('host')}: {result.get('msg', 'unreachable')}")
-        return False  # nothing is kept on disk: the campaign's own files hold what matters
+        return False  # do not keep events on disk: the campaign's files have all results
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
-        """The first signal lets the playbook end in order, the second one ends it."""
+        """On the first signal, stop the playbook cleanly. On the second, stop it at once."""
         if number == signal.SIGHUP:
             _drop_terminal()
         if self.signal is None:
@@ -69,7 +69,7 @@ class Playbook:
             self.cancelled.set()
 
     def pass_signal_on(self) -> None:
-        """Tell the playbook, once, and as soon as there is one."""
+        """Send TERM to the playbook, once, as soon as its process exists."""
         if self.signal is None or self.is_told or self.pid_file is None:
             return
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
@@ -79,7 +79,7 @@ class Playbook:
 
 @contextmanager
 def signals_to(state: Playbook) -> Iterator[None]:
-    """Give the signals that end this process to the playbook; those that are ignored stay so."""
+    """Pass termination signals on to the playbook. Signals that are ignored stay ignored."""
     before = {
         number: signal.signal(number, state.on_signal)
         for number in SIGNALS
@@ -93,7 +93,7 @@ def signals_to(state: Playbook) -> Iterator[None]:
 
 
 def _drop_terminal() -> None:
-    """Writing to a terminal that is gone is an error."""
+    """Redirect the terminal to /dev/null: writing to a closed terminal would be an error."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in _TERMINAL:
         os.dup2(nothing, descriptor)
@@ -109,7 +109,7 @@ def run_playbook(
     state: Playbook,
     limit: str = "",
 ) -> None:
-    """Run a playbook of this project to its end; blocks. The outcome is in `state`."""
+    """Run a playbook of this project and wait for its end. Stores the outcome in `state`."""
     require_cluster()
     import ansible_runner
 
@@ -125,11 +125,11 @@ def run_playbook(
             envvars={
                 "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
                 "ANSIBLE_NOCOLOR": "1",
-                # ansible-runner has plugins of its own, for which it sets this.
+                # Without this, ansible-runner would set it to its own plugins only.
                 "ANSIBLE_CALLBACK_PLUGINS": str(project() / "playbooks/callback_plugins"),
                 "DLPERF_RUNNER_PID": str(os.getpid()),
                 "DLPERF_PID_FILE": str(state.pid_file),
-                # ansible-playbook stands beside the interpreter, activated or not.
+                # ansible-playbook is in the interpreter's directory, even without activation.
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             },
             event_handler=state.on_event,
@@ -141,7 +141,7 @@ def run_playbook(
 
 
 def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
-    """Outcome of each run of a campaign by run id, as its run.json says now."""
+    """The current outcome of each run of a campaign, from its run.json, by run ID."""
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -150,7 +150,7 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
 
 
 def current_rate(run: Path, log_format: str) -> float | None:
-    """Samples per second that the run under way printed last; None before its first."""
+    """The last samples per second that the active run printed. None if it printed none yet."""
     from ..logs import parse_tail
 
     try:
@@ -161,12 +161,12 @@ def current_rate(run: Path, log_format: str) -> float | None:
 
 
 def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
-    """Bring the bar up to date from the campaign's files."""
+    """Update the progress bar from the campaign's files."""
     runs = outcomes(campaign)
     states = [run.get("status") for run in runs.values()]
     ended = sum(state in ("done", "failed") for state in states)
     running = next((name for name, run in runs.items() if run.get("status") == "running"), None)
-    text = f"{ended} of {len(runs)} runs" if runs else "making the nodes ready"
+    text = f"{ended} of {len(runs)} runs" if runs else "preparing the nodes"
     if running:
         rate = current_rate(campaign / "runs" / running, runs[running]["log_format"])
         text = running + (f"  {rate:.2f} samples/s" if rate is not None else "")
@@ -174,13 +174,13 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
 
 
 def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[str]:
-    """Run what is planned of a campaign; what its runs came to stands in their run.json.
+    """Run the remaining runs of a campaign. Their outcomes are in their run.json.
 
-    Returns what went wrong beside the runs themselves, a sentence each.
+    Returns the errors that occurred outside the runs, as one message each.
 
-    `wait` is how long it waits for nodes that another campaign holds. INT, TERM and HUP let it end
-    the run under way and give the nodes back, then raise Stopped; a second one ends it at once, and
-    the nodes end what they run by themselves when nobody asks for it any more (see benchmark_job).
+    `wait` is how long to wait for nodes that another campaign uses. On INT, TERM or HUP, it stops
+    the active run, releases the nodes and raises Stopped. On a second signal, it stops at once.
+    The nodes then stop their processes by themselves after a while (see benchmark_job).
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -203,7 +203,7 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
     with Progress(
         *columns, console=console, disable=not console.is_terminal, refresh_per_second=2
     ) as progress:
-        bar = progress.add_task("making the nodes ready", total=None)
+        bar = progress.add_task("preparing the nodes", total=None)
         with signals_to(state):
             worker.start()
             while worker.is_alive():

@@ -1,1 +1,1 @@
-"""What exists, in YAML, and its one reader."""
+"""The catalogue of frameworks, workloads and stacks in YAML, and its reader."""

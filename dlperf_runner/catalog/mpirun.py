@@ -1,4 +1,4 @@
-"""Where a stack's mpirun is: OpenMPI built from source has a place of its own."""
+"""The path of mpirun on a stack: OpenMPI built from source is in another directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CATALOG = Path(__file__).parent
 
 
 def mpirun_of(stack: str) -> str:
-    """The path on a node of that stack; of an unknown stack, the distributions'."""
+    """The path of mpirun on nodes of the stack. An unknown stack has the distribution's."""
     path = CATALOG / f"stacks/{stack}.yml"
     method = "package"
     if path.is_file():

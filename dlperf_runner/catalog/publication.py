@@ -1,5 +1,4 @@
-"""What an entry of catalog/published/ is: a report, its tables, and when a speed is the published
-one."""
+"""The schema of catalog/published/: a report, its tables, and the comparison rule."""
 
 from __future__ import annotations
 
@@ -14,9 +13,12 @@ Rows = dict[TopologyText, Rate]
 
 
 class Conditions(Entry):
-    """Under which a number was measured; None is what is not stated. `accelerator` is the product
-    (V100-SXM2-16GB), `data` what was trained on, `input_pipeline` what read it (framework: its
-    own), `statistic` what was made of the `repeats`."""
+    """The conditions of a measurement. None means that the report does not state it.
+
+    `accelerator`: the product (V100-SXM2-16GB). `data`: the kind of training data.
+    `input_pipeline`: the software that reads the data (framework: the framework's own).
+    `statistic`: how the `repeats` were combined into one number.
+    """
 
     accelerator: str | None = None
     interconnect: str | None = None
@@ -42,13 +44,16 @@ class Conditions(Entry):
     statistic: str | None = None
 
     def changed_by(self, change: Conditions) -> Conditions:
-        """With what the other states, be it None."""
+        """A copy in which the fields set in `change`, including None, replace these."""
         return self.model_copy(update=change.model_dump(include=change.model_fields_set))
 
 
 class PublishedTable(Entry):
-    """Numbers of one model, precision and batch size, by topology; `runs` where single runs were
-    published, `conditions` and `cases` (by topology) what differs from the report's own."""
+    """The numbers for one model, precision and batch size, by topology.
+
+    `runs`: the values of single runs, if they were published. `conditions` and `cases` (by
+    topology): the conditions that differ from those of the report.
+    """
 
     model: Name
     precision: Name
@@ -65,13 +70,17 @@ class PublishedTable(Entry):
             for topology in getattr(self, name):
                 if topology not in self.rows:
                     known = f"one of {listed(self.rows)}"
-                    raise wrong("there is no row of this topology", known, str(topology), name)
+                    raise wrong("no row has this topology", known, str(topology), name)
         return self
 
 
 class PublishedReport(Entry):
-    """A publication. `workload`: the one of the catalogue that its numbers are of, if any, whose
-    model is another in `workload_models`; `rows_of`: its name in published.csv."""
+    """A publication.
+
+    `workload`: the workload in the catalogue that its numbers belong to, if any.
+    `workload_models`: the workload's model for each model that has another name there.
+    `rows_of`: its name in published.csv.
+    """
 
     name: Name
     title: str
@@ -89,13 +98,16 @@ class PublishedReport(Entry):
     @model_validator(mode="after")
     def _something_is_published(self) -> PublishedReport:
         if not self.tables and self.rows_of is None:
-            raise wrong("there are no numbers", "tables or rows_of", None, "tables")
+            raise wrong("the report has no numbers", "tables or rows_of", None, "tables")
         return self
 
 
 class RecordedConditions(Entry):
-    """What a source of a workload does that a run's record does not say. Where
-    `data_parameter` names the data, the values `synthetic` of it are synthetic ones."""
+    """Conditions of a workload's source that the record of a run does not contain.
+
+    If the parameter `data_parameter` selects the data, `synthetic` lists its values that mean
+    synthetic data.
+    """
 
     data: Literal["real", "synthetic"] | None = None
     data_parameter: str | None = None
@@ -105,7 +117,7 @@ class RecordedConditions(Entry):
 
 
 class ComparisonRule(Entry):
-    """When a speed counts as the published one: see catalog/published/rule.yml."""
+    """When a speed matches the published one: see catalog/published/rule.yml."""
 
     name: Name
     tolerance: Annotated[float, Field(gt=0, lt=1)]

@@ -1,8 +1,8 @@
-"""What others have published of the same models: catalog/published/ as typed, checked numbers.
+"""Published results for the same models: catalog/published/ as typed, validated numbers.
 
-One YAML file per report says where its numbers stand and under which conditions they were
-measured; the numbers stand in it too, or, of the reports that this project reproduces, in
-published.csv and published_runs.csv. A condition that a report does not state is None: unknown.
+One YAML file per report states its source and the measurement conditions. The file also contains
+the numbers, except for the reports that this project reproduces: their numbers are in
+published.csv and published_runs.csv. A condition that a report does not state is None.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RULE = "rule"
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One published speed: where it stands, what it is of, and under which conditions."""
+    """One published speed with its source, its configuration and its conditions."""
 
     report: str
     title: str
@@ -47,17 +47,17 @@ class PublishedNumber:
     gpu_memory_mib: float | None
     runs: tuple[float, ...]
     conditions: Conditions
-    reproduced: bool  # one of published.csv, which the workload reproduces
+    reproduced: bool  # the number is in published.csv; the workload reproduces it
 
     @property
     def cited(self) -> str:
-        """Publisher and date, as `OneFlow (DLPerf), 2020-10-29`."""
+        """Publisher and date, such as `OneFlow (DLPerf), 2020-10-29`."""
         return f"{self.publisher}, {self.date}"
 
 
 @cache
 def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
-    """Every published number, by the name of its report and in the order of its tables."""
+    """All published numbers, sorted by the name of the report, then in table order."""
     reports = [
         load_entry(path, PublishedReport)
         for path in sorted(root.glob("*.yml"))
@@ -72,14 +72,14 @@ def load_rule(root: Path = PUBLISHED) -> ComparisonRule:
 
 
 def as_frame(numbers: Sequence[PublishedNumber]) -> pd.DataFrame:
-    """One row per number with everything that is known of it; what is not is None."""
+    """One row per number with all its known fields. Unknown fields are None."""
     import pandas as pd
 
     return pd.DataFrame([as_record(number) for number in numbers])
 
 
 def as_record(number: PublishedNumber) -> dict[str, Any]:
-    """The number with its conditions side by side, as JSON has it."""
+    """The number and its conditions as one flat record for JSON."""
     topology = number.topology
     own = {
         "report": number.report,
@@ -188,7 +188,7 @@ def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber
         found.append(number)
     if not found:
         raise UserError(
-            f"no line of published.csv is of the report {report.rows_of}",
+            f"published.csv has no rows for the report {report.rows_of}",
             where=f"{root / report.name}.yml: rows_of",
         )
     return found

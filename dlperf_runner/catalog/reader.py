@@ -1,6 +1,6 @@
-"""The only reader of catalog/: frameworks, workloads and stacks as frozen, checked values.
+"""The only reader of catalog/: frameworks, workloads and stacks as frozen, validated values.
 
-Every mistake is a UserError that names file and line, key, what was expected and what was found.
+Every mistake is a UserError with file, line, key, expected value and actual value.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .types import Entry, listed, show
 from .workload import Framework, Stack, Workload
 
 CATALOG = Path(__file__).parent
-# libyaml's reads the same ten times as fast; not every build of PyYAML has it.
+# The libyaml loader is ten times faster, but some builds of PyYAML lack it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Everything there is, by name."""
+    """All frameworks, workloads and stacks, by name."""
 
     frameworks: Mapping[str, Framework]
     workloads: Mapping[str, Workload]
@@ -47,7 +47,7 @@ _E = TypeVar("_E", bound=Entry)
 
 
 def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = None) -> _T:
-    """The value of that name; a UserError that lists the known names where there is none."""
+    """The value with this name. Raises a UserError that lists the known names if not found."""
     try:
         return known[name]
     except KeyError:
@@ -57,7 +57,7 @@ def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = No
 
 
 def load_catalog(root: Path = CATALOG) -> Catalog:
-    """Read and check the whole catalogue below `root`."""
+    """Read and validate the whole catalogue in `root`."""
     frameworks = _load_all(root / "frameworks", Framework)
     workloads = _load_all(root / "workloads", Workload)
     stacks = _load_all(root / "stacks", Stack)
@@ -84,11 +84,11 @@ def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:
 
 
 def load_entry(path: Path, model: type[_E]) -> _E:
-    """The checked entry of a file that is called as the entry's name."""
+    """Read and validate an entry. The file must have the same name as the entry."""
     data, document = _read_yaml(path)
     if not isinstance(data, dict):
         raise UserError(
-            "this is no catalogue entry",
+            "invalid catalogue entry",
             where=_shown(path),
             expected="keys and values",
             found=show(data),
@@ -100,7 +100,7 @@ def load_entry(path: Path, model: type[_E]) -> _E:
     name = vars(entry)["name"]
     if name != path.stem:
         raise UserError(
-            "the entry's name and its file's name differ",
+            "the name of the entry differs from the name of its file",
             where=f"{_shown(path)}:{_line(document, ('name',))}: name",
             expected=path.stem,
             found=name,
@@ -113,7 +113,9 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise UserError(
-            "this is not UTF-8", where=_shown(path), found=f"byte {error.start}"
+            "the file is not UTF-8",
+            where=_shown(path),
+            found=f"an invalid byte at {error.start}",
         ) from None
     try:
         loader = _LOADER(text)
@@ -124,10 +126,10 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise UserError(
-            f"this is not YAML: {error.problem or error}", where=f"{_shown(path)}{line}"
+            f"invalid YAML: {error.problem or error}", where=f"{_shown(path)}{line}"
         ) from None
     except yaml.YAMLError as error:
-        raise UserError(f"this is not YAML: {error}", where=_shown(path)) from None
+        raise UserError(f"invalid YAML: {error}", where=_shown(path)) from None
 
 
 def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
@@ -137,9 +139,9 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
             line = key.start_mark.line + 1
             if key.value in seen:
                 raise UserError(
-                    f"the key {key.value!r} stands here twice",
+                    f"duplicate key {key.value!r}",
                     where=f"{_shown(path)}:{line}",
-                    found=f"the first in line {seen[key.value]}",
+                    found=f"first use in line {seen[key.value]}",
                 )
             seen[key.value] = line
             _refuse_duplicate_keys(path, value)
@@ -149,7 +151,7 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
 
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
-    """The first mistake as a UserError; how many more there are is its hint."""
+    """The first mistake as a UserError. The hint states the number of further mistakes."""
     errors = error.errors(include_url=False)
     first = errors[0]
     context = first.get("ctx", {})
@@ -162,7 +164,7 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
         problem, expected, found = f"the key {key} is missing", key, _keys(first["input"])
     else:
         keys = first["loc"]
-        problem = "this value does not fit"
+        problem = "invalid value"
         expected = first["msg"].removeprefix("Input should be ")
         found = show(first["input"])
     keys = _without_types(keys)
@@ -173,17 +175,17 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
         where=f"{_shown(path)}:{_line(document, keys)}" + (f": {dotted}" if dotted else ""),
         expected=expected,
         found=found,
-        hint=f"and {more} more in this file" if more else None,
+        hint=f"{more} more in this file" if more else None,
     )
 
 
 def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The location without what pydantic adds to tell the members of a union apart."""
+    """The location without the type names that pydantic adds for members of a union."""
     return tuple(key for key in keys if key not in ("str", "int", "float", "[key]"))
 
 
 def _line(node: yaml.Node | None, keys: Iterable[str | int]) -> int:
-    """The line on which the value at `keys` stands; of its innermost known parent otherwise."""
+    """The line of the value at `keys`. If it does not exist, the line of its nearest parent."""
     line = node.start_mark.line if node else 0
     for key in keys:
         if isinstance(node, yaml.MappingNode):
@@ -206,6 +208,6 @@ def _keys(value: object) -> str:
 
 
 def _shown(path: Path) -> str:
-    """The path as the user knows it: from the package's parent where it lies below that."""
+    """The path as shown to the user: relative to the package's parent if it is inside that."""
     root = CATALOG.parent.parent
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -1,4 +1,4 @@
-"""The rule of calculation: how the log of a run becomes one number."""
+"""The calculation rule: how to compute one number from the log of a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from .types import Count, CountOrNone, Entry, Name, wrong
 
 
 class Rule(Entry):
-    """How a publication makes one number of a run's log.
+    """How a publication computes one number from a run's log.
 
-    Steps count from 1; the first `warmup_steps` of `total_steps` are not measured. `log_every`:
-    the log has a line every n steps, unless the log itself states another interval.
-    `rates_are_per`: what a printed rate counts. `drop_first_values`: printed rates that are left
-    out besides the warm-up. `round_rates_to`: digits to which each rate is rounded before it is
-    used. `final_value_from_world_size`: from this many devices on, the rate that the program
-    prints at its end is the number. `surplus_steps`: lines that a program prints beyond
-    `total_steps` before it stops. `round_value_to`: digits of the result.
+    Steps count from 1. The first `warmup_steps` of `total_steps` are not measured.
+    `log_every`: the log has a line every n steps, unless the log itself states another interval.
+    `rates_are_per`: the unit that a printed rate refers to.
+    `drop_first_values`: the number of printed rates to drop in addition to the warm-up.
+    `round_rates_to`: the digits to which each rate is rounded before use.
+    `final_value_from_world_size`: with at least this many devices, the rate that the program
+    prints at its end is the result.
+    `surplus_steps`: lines that a program prints beyond `total_steps` before it stops.
+    `round_value_to`: the digits of the result.
     """
 
     total_steps: Count
@@ -36,7 +38,7 @@ class Rule(Entry):
     def _something_is_measured(self) -> Rule:
         if self.warmup_steps >= self.total_steps:
             raise wrong(
-                "no step is left to measure",
+                "no steps remain to be measured",
                 f"fewer warm-up steps than total_steps, {self.total_steps}",
                 self.warmup_steps,
                 "warmup_steps",
@@ -45,7 +47,7 @@ class Rule(Entry):
 
 
 class RuleChange(Entry):
-    """What a matrix changes in its workload's rule."""
+    """The changes that a matrix makes to its workload's rule."""
 
     total_steps: Count | None = None
     warmup_steps: CountOrNone | None = None

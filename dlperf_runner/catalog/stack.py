@@ -1,4 +1,4 @@
-"""What a stack of catalog/stacks/ is: every version that the roles install on its nodes."""
+"""The schema of catalog/stacks/: every version that the roles install on the nodes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pydantic import Field, model_validator
 
 from .types import Count, Entry, Name, wrong
 
-# A version is a text: YAML reads 12.10 as the number 12.1.
+# A version must be a string, because YAML reads 12.10 as the number 12.1.
 Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+~:-]*$")]
 
 
 class Driver(Entry):
-    """NVIDIA's driver: of a repository's packages, or the run file."""
+    """NVIDIA's driver, from the packages of a repository or from the run file."""
 
     version: Version
     method: Literal["package", "runfile"] = "package"
 
 
 class Release(Entry):
-    """A version, which is a key of its role's release table."""
+    """A version. It must be a key in the release table of its role."""
 
     version: Version
 
 
 class OpenMpi(Entry):
-    """`package` is the distribution's; `source` is built once, and needs a version."""
+    """`package` is the distribution's OpenMPI. `source` builds OpenMPI and needs a version."""
 
     method: Literal["package", "source"] = "package"
     version: Version | None = None
@@ -34,12 +34,12 @@ class OpenMpi(Entry):
     @model_validator(mode="after")
     def _source_has_a_version(self) -> OpenMpi:
         if self.method == "source" and self.version is None:
-            raise wrong("there is no version to build", "a version", None, "version")
+            raise wrong("method source requires a version", "a version", None, "version")
         return self
 
 
 class InfiniBand(Entry):
-    """`rate_gbps`: a link's full rate. `peer_memory`: what lets the cards read GPU memory."""
+    """`rate_gbps`: the full rate of a link. `peer_memory`: the module for GPUDirect RDMA."""
 
     method: Literal["inbox", "mlnx_ofed"] = "inbox"
     version: Version | None = None
@@ -48,9 +48,9 @@ class InfiniBand(Entry):
 
 
 class ContainerRuntime(Entry):
-    """An engine, and NVIDIA's toolkit by which its containers see the GPUs.
+    """A container engine, and NVIDIA's toolkit that gives containers access to the GPUs.
 
-    Without a version the engine is the distribution's.
+    Without a version, the engine comes from the distribution.
     """
 
     engine: Literal["docker", "podman"] = "docker"
@@ -59,27 +59,27 @@ class ContainerRuntime(Entry):
 
 
 class Gpu(Entry):
-    """The accelerators that the stack is made for, by the names that nvidia-smi prints."""
+    """The GPU models that the stack supports, by the names that nvidia-smi prints."""
 
     models: tuple[str, ...] = ()
 
 
 class ApplicationClocks(Entry):
-    """What GPUs run at under load, in MHz."""
+    """The clocks of GPUs under load, in MHz."""
 
     memory: Count
     graphics: Count
 
 
 class LockedClocks(Entry):
-    """What GPUs' clocks keep within, in MHz."""
+    """The lower and upper limit of GPU clocks, in MHz."""
 
     minimum: Count
     maximum: Count
 
 
 class Tuning(Entry):
-    """Settings of the nodes that two runs must share; what is not named stays as it is."""
+    """Node settings that must be equal for comparable runs. An unset one is left unchanged."""
 
     cpu_governor: str | None = None
     numa_balancing: bool | None = None
@@ -89,7 +89,7 @@ class Tuning(Entry):
 
 
 class Stack(Entry):
-    """Everything below the frameworks that a generation of nodes runs."""
+    """All software below the frameworks on one generation of nodes."""
 
     name: Name
     title: str
@@ -102,7 +102,7 @@ class Stack(Entry):
     cudnn: Release | None = None
     nccl: Release | None = None
     openmpi: OpenMpi | None = None
-    # Built of its source, where the suites have none that the frameworks take.
+    # Built from source if the suites have no Python version that the frameworks support.
     python: Release | None = None
     infiniband: InfiniBand | None = None
     container_runtime: ContainerRuntime | None = None

@@ -13,7 +13,7 @@ Number = Annotated[str, Field(pattern=r"^\d+(\.\d+)?$")]
 
 
 class Suite(Entry):
-    """A release. `python` is the version of its own interpreter."""
+    """A release. `python` is the version of the interpreter that it ships."""
 
     distribution: Literal["debian", "ubuntu"]
     version: Number
@@ -22,7 +22,7 @@ class Suite(Entry):
 
     @property
     def system(self) -> str:
-        """As the roles name it: ubuntu18.04."""
+        """The name that the roles use, such as ubuntu18.04."""
         return self.distribution + self.version
 
 
@@ -32,5 +32,5 @@ class Suites(Entry):
 
 
 SUITES = load_entry(CATALOG / "suites.yml", Suites).suites
-# By code name, as the roles name them.
+# The names that the roles use, by code name.
 SYSTEMS = {name: suite.system for name, suite in SUITES.items()}

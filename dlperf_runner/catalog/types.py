@@ -1,4 +1,4 @@
-"""What the entries of catalog/ are built of: checked values, errors that say where they are."""
+"""The building blocks of catalogue entries: validated values, and errors with a location."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..core.case import Topology
 
 
 def wrong(problem: str, expected: str, found: object, *keys: str | int) -> PydanticCustomError:
-    """An error at `keys` below the model that raises it."""
+    """An error at `keys`, relative to the model that raises it."""
     context = {"expected": expected, "found": show(found), "keys": keys}
     return PydanticCustomError("dlperf", problem, context)
 
@@ -45,13 +45,13 @@ def _topology(value: object) -> Topology:
             return Topology.parse(value)
         except ValueError:
             pass
-    raise wrong("this is no topology", "nodes and devices, like 2n8g", value)
+    raise wrong("invalid topology", "nodes and devices, like 2n8g", value)
 
 
 def _relative(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts or value in ("", "."):
-        raise wrong("this path leads out of its tree", "a relative path without ..", value)
+        raise wrong("the path leads outside its directory", "a relative path without ..", value)
     return value
 
 
@@ -74,7 +74,7 @@ Parameters = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Value]
 
 
 class Entry(BaseModel):
-    """Frozen; an unknown key is refused, with the known ones."""
+    """A frozen entry. An unknown key is an error that lists the known keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 

@@ -1,4 +1,4 @@
-"""The rules of validity: when a run that ended well is no measurement. See validity.yml."""
+"""The validity rules: when a successful run is not a valid measurement. See validity.yml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ValidityRules(Entry):
-    """The thresholds of catalog/validity.yml, which says what each means."""
+    """The thresholds in catalog/validity.yml. Comments in that file explain each one."""
 
     name: str
     busy_percent: Share
@@ -27,19 +27,19 @@ class ValidityRules(Entry):
     most_ecc_uncorrected: CountOrNone
     xids: tuple[int, ...]
     most_foreign_processes: CountOrNone
-    most_cores_beside: Share | None = None  # campaigns of older versions fix none
+    most_cores_beside: Share | None = None  # campaigns of older versions do not set it
     most_loss_rise: Share
     wrong_interfaces: tuple[str, ...]
 
 
 @cache
 def catalogued_rules() -> ValidityRules:
-    """The rules as they stand in the catalogue now."""
+    """The current rules in the catalogue."""
     return load_entry(CATALOG / "validity.yml", ValidityRules)
 
 
 def rules_of(document: Mapping[str, Any], where: Path) -> ValidityRules | None:
-    """The rules that a campaign.json fixes; None where it fixes none."""
+    """The rules stored in a campaign.json. None if it has no rules."""
     if "validity" not in document:
         return None
     try:
@@ -48,7 +48,7 @@ def rules_of(document: Mapping[str, Any], where: Path) -> ValidityRules | None:
         first = error.errors()[0]
         keys = ".".join(["validity", *map(str, first["loc"])])
         raise UserError(
-            "the campaign's rules of validity cannot be used",
+            "invalid validity rules in the campaign",
             where=f"{where}: {keys}",
             found=first["msg"],
         ) from None

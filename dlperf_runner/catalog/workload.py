@@ -1,4 +1,4 @@
-"""What an entry of catalog/ is: its keys, and what must hold between them."""
+"""The schema of catalog/workloads/: the keys of an entry, and checks across keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .types import (
     wrong,
 )
 
-# What an argv template may name besides the workload's own parameters.
+# The names that an argv template can use in addition to the workload's own parameters.
 RUN_KEYS = (
     "python",
     "workload",
@@ -45,7 +45,7 @@ RUN_KEYS = (
     "warmup_steps",
     "repeat",
 )
-# What an argv of `prepare` may name: it knows the node, and no run.
+# The names that an argv of `prepare` can use: it depends on the node, but not on a run.
 PREPARE_KEYS = ("python", "directory")
 
 
@@ -56,7 +56,7 @@ class BatchEntry(Entry):
 
 
 class Matrix(Entry):
-    """The cases that belong together: every batch on every topology, `repeats` times."""
+    """A set of cases: every batch on every topology, `repeats` times."""
 
     topologies: Annotated[tuple[TopologyText, ...], Field(min_length=1)]
     batches: Annotated[tuple[BatchEntry, ...], Field(min_length=1)]
@@ -67,15 +67,18 @@ class Matrix(Entry):
 
 
 class Variant(Entry):
-    """One of several networks that a workload trains; its model is `<model>-<variant>`."""
+    """One of several networks that a workload trains. Its model is `<model>-<variant>`."""
 
     short_name: Name
     parameters: Parameters = {}
 
 
 class Patch(Entry):
-    """One declared change of an upstream file: `pattern` (multi-line mode) must match exactly
-    `count` times and becomes `replacement`, in which \\1 stands for a group."""
+    """One declared change to an upstream file.
+
+    `pattern` (multi-line mode) must match exactly `count` times. Each match is replaced by
+    `replacement`, in which \\1 refers to a group.
+    """
 
     file: RelativePath
     pattern: Regex
@@ -85,7 +88,7 @@ class Patch(Entry):
 
 
 class AddedFile(Entry):
-    """A file of a few lines that the upstream source needs and does not have."""
+    """A short file that the upstream source needs but does not contain."""
 
     file: RelativePath
     content: str
@@ -93,17 +96,20 @@ class AddedFile(Entry):
 
 
 class Preparation(Entry):
-    """A command that runs once on a node, before its first run: `creates` is there afterwards."""
+    """A command that runs once on a node before the first run. It creates the path `creates`."""
 
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     creates: Annotated[str, Field(pattern=r"^/")]
 
 
 class _Source(Entry):
-    """`launcher` and `flavor` (of the framework's environments) where this source's is not the
-    workload's usual one. `stacks`: the only ones whose environments can run it (none: any).
-    `started_in`: the directory of the source, which is not the benchmark user's to write, or the
-    run's own."""
+    """The keys that both kinds of source share.
+
+    `launcher` and `flavor` (of the framework's environments) override the workload's defaults.
+    `stacks`: the stacks that can run this source (empty: all).
+    `started_in`: the working directory. The benchmark user cannot write to the directory of the
+    source, but can write to that of the run.
+    """
 
     launcher: Name | None = None
     flavor: Name | None = None
@@ -118,15 +124,17 @@ class _Source(Entry):
 
 
 class BuiltinSource(_Source):
-    """Files of this repository, copied side by side into one directory of the node."""
+    """Files from this repository. They are copied into one directory on the node."""
 
     files: Annotated[tuple[RelativePath, ...], Field(min_length=1)]
 
 
 class UpstreamSource(_Source):
-    """A repository at a commit. `directory` is where the command runs; `paths` are what is taken
-    of the repository (default: that directory); `files` of this repository are put beside it,
-    into `directory`."""
+    """A repository at a commit.
+
+    `directory`: the working directory of the command. `paths`: the parts of the repository to
+    copy (default: `directory`). `files`: files from this repository, copied into `directory`.
+    """
 
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
@@ -157,7 +165,7 @@ class Sources(Entry):
 
 
 class Workload(Entry):
-    """A model trained by a framework: where its source is, how it starts, what its log means."""
+    """A model trained with a framework: its source, its launcher and its log format."""
 
     name: Name
     title: str
@@ -196,15 +204,13 @@ class Workload(Entry):
     def _check_parameters(self) -> None:
         for name in self.parameters:
             if name in (*RUN_KEYS, "dtype"):
-                raise wrong(
-                    "this name belongs to the run itself", "a name of its own", name, "parameters"
-                )
+                raise wrong("the parameter has a reserved name", "another name", name, "parameters")
         for kind, group in (("matrices", self.matrices), ("variants", self.variants)):
             for key, item in group.items():
                 for name in item.parameters:
                     if name not in self.parameters:
                         raise wrong(
-                            "this parameter has no default",
+                            "the parameter has no default",
                             f"one of the workload's parameters: {listed(self.parameters)}",
                             name,
                             *(kind, key, "parameters", name),
@@ -213,7 +219,7 @@ class Workload(Entry):
     def _check_templates(self) -> None:
         known = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
         if not self.sources.items():
-            raise wrong("there is no source", "builtin, upstream or both", {}, "sources")
+            raise wrong("the workload has no source", "builtin, upstream or both", {}, "sources")
         for source_name, source in self.sources.items():
             fields: list[tuple[tuple[str | int, ...], str]] = [
                 *((("argv", n), text) for n, text in enumerate(source.argv)),
@@ -250,7 +256,7 @@ class Workload(Entry):
             except ValidationError as error:
                 detail = error.errors()[0].get("ctx", {})
                 raise wrong(
-                    "no step is left to measure",
+                    "no steps remain to be measured",
                     str(detail.get("expected")),
                     matrix.rule.model_dump(exclude_none=True),
                     *("matrices", name, "rule"),
@@ -259,7 +265,7 @@ class Workload(Entry):
                 where = ("matrices", name, "batches", number)
                 if self.dtypes and entry.precision not in self.dtypes:
                     raise wrong(
-                        "this precision has no dtype",
+                        "the precision has no dtype",
                         f"one of {listed(self.dtypes)}",
                         entry.precision,
                         *(*where, "precision"),
@@ -282,13 +288,13 @@ class Workload(Entry):
                         )
 
     def rule_of(self, matrix: str) -> Rule:
-        """The rule with the matrix's changes."""
+        """The workload's rule with the changes of the matrix."""
         change = self.matrices[matrix].rule.model_dump(exclude_none=True)
         return Rule.model_validate({**self.rule.model_dump(), **change})
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Every precision that the workload can run."""
+        """All precisions that the workload supports."""
         if self.dtypes:
             return tuple(self.dtypes)
         entries = (entry for matrix in self.matrices.values() for entry in matrix.batches)
@@ -299,6 +305,6 @@ class Workload(Entry):
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """What `model=` selects this workload by."""
+        """The values of `model=` that select this workload."""
         variants = (self.model_name(variant) for variant in self.variants)
         return tuple(dict.fromkeys((self.model, *variants, *self.families)))

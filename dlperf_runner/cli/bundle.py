@@ -1,4 +1,4 @@
-"""The command `bundle`: makes the mirror folder for air-gapped sites."""
+"""The command `bundle`: creates the mirror directory for air-gapped sites."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def bundle(
     stack: Annotated[
-        str, typer.Option("--stack", help="The nodes' stack.", metavar="NAME")
+        str, typer.Option("--stack", help="The stack of the nodes.", metavar="NAME")
     ] = "cpu",
     suite: Annotated[
         str,
         typer.Option(
             "--suite",
-            help="Debian or Ubuntu release of the nodes; default: the stack's first.",
+            help="Debian or Ubuntu release of the nodes; default: the first one of the stack.",
             metavar="NAME",
             show_default=False,
         ),
@@ -35,7 +35,7 @@ def bundle(
         str,
         typer.Option(
             "--framework",
-            help="Only the environments of these frameworks; default: all that the stack has.",
+            help="Only the environments of these frameworks; default: all of the stack.",
             metavar="NAME[,NAME]",
             show_default=False,
         ),
@@ -44,8 +44,8 @@ def bundle(
         str,
         typer.Option(
             "--python",
-            help="Version of the nodes' python_env_interpreter; default: the stack's, or that of"
-            " the release.",
+            help="Version of python_env_interpreter on the nodes; default: the version of the"
+            " stack or of the release.",
             metavar="X.Y",
             show_default=False,
         ),
@@ -53,15 +53,17 @@ def bundle(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", help="Default: .cache/mirror/<stack>-<suite> of the project.", metavar="DIR"
+            "--output",
+            help="Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
+            metavar="DIR",
         ),
     ] = None,
     debian_mirror: Annotated[
         str,
         typer.Option(
             "--debian-mirror",
-            help="A mirror of Debian or Ubuntu; default: the archive that this machine uses, if it"
-            " runs the same distribution, else the official one.",
+            help="A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
+            " runs the same distribution, otherwise the official archive.",
             metavar="URL",
             show_default=False,
         ),
@@ -70,7 +72,7 @@ def bundle(
         str,
         typer.Option(
             "--debian-security-mirror",
-            help="Its security updates; default: their usual place beside --debian-mirror.",
+            help="A mirror of the security updates; default: derived from --debian-mirror.",
             metavar="URL",
             show_default=False,
         ),
@@ -79,8 +81,8 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--package",
-            help="A further package of the distribution, like linux-headers-VERSION for the nodes'"
-            " kernel; may be repeated.",
+            help="An additional package of the distribution, such as linux-headers-VERSION for the"
+            " kernel of the nodes; may be repeated.",
             metavar="NAME",
         ),
     ] = None,
@@ -89,7 +91,7 @@ def bundle(
         typer.Option(
             "--vendor-mirror",
             help="A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
-            " default: the vendors themselves.",
+            " default: the vendors' own servers.",
             metavar="URL|DIR",
             show_default=False,
         ),
@@ -98,7 +100,7 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--vendor-key",
-            help="Fingerprint of a repository that the mirror signs anew; may be repeated.",
+            help="Fingerprint of a repository that the mirror has re-signed; may be repeated.",
             metavar="REPOSITORY=FINGERPRINT",
         ),
     ] = None,
@@ -106,7 +108,7 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--checksum",
-            help="Checksum of a vendor's file, by the role's variable; may be repeated.",
+            help="Checksum of a vendor's file, named by the role's variable; may be repeated.",
             metavar="VARIABLE=SHA256",
         ),
     ] = None,
@@ -114,19 +116,19 @@ def bundle(
         list[str] | None,
         typer.Option(
             "--file",
-            help="A vendor's file on this machine, by the role's variable; may be repeated.",
+            help="A local copy of a vendor's file, named by the role's variable; may be repeated.",
             metavar="VARIABLE=PATH",
         ),
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Look for newer packages.")] = False,
+    refresh: Annotated[bool, typer.Option("--refresh", help="Check for newer packages.")] = False,
     list_only: Annotated[
-        bool, typer.Option("--list", help="Only list what the folder would contain.")
+        bool, typer.Option("--list", help="Only list what the mirror would contain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the mirror folder from which nodes install offline. For a stack with GPUs it also has
-    what vendors publish. The exit status is 1 if something could not be fetched; the output names
-    it."""
+    """Create a mirror directory from which nodes install offline. For stacks with GPUs, it also
+    contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
+    names it."""
     from ..bundle import listing, mirror
     from ..bundle.vendor import indexes_and_files
     from ..bundle.vendor.release_tables import wanted
@@ -201,7 +203,7 @@ def _refuse(given: Mapping[str, object], stack: str) -> None:
     for option, value in given.items():
         if value:
             raise UserError(
-                "this stack takes nothing from vendors", where=option, found=f"stack {stack}"
+                "the stack needs no files from vendors", where=option, found=f"stack {stack}"
             )
 
 

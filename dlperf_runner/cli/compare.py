@@ -1,4 +1,4 @@
-"""The command `compare`: is it what was published, and is it as fast as before?"""
+"""The command `compare`: compares a campaign with published results or with another campaign."""
 
 from __future__ import annotations
 
@@ -27,44 +27,50 @@ def compare(
     directories: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="A campaign, beside what was published; or two, the second beside the first.",
+            help="One campaign, to compare with published results; or two, the older one first.",
             metavar="[DIR] [DIR]",
             show_default=False,
         ),
     ] = None,
     baseline: Annotated[
         str,
-        typer.Option("--baseline", help="A saved one in place of the first DIR.", metavar="NAME"),
+        typer.Option(
+            "--baseline", help="Use this saved baseline instead of the first DIR.", metavar="NAME"
+        ),
     ] = "",
     save_baseline: Annotated[
         str,
-        typer.Option("--save-baseline", help="Keep DIR's speeds under this name.", metavar="NAME"),
+        typer.Option(
+            "--save-baseline", help="Save the speeds in DIR as this baseline.", metavar="NAME"
+        ),
     ] = "",
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a baseline of that name.")
+        bool, typer.Option("--replace", help="Replace an existing baseline with this name.")
     ] = False,
     published: Annotated[
         bool,
-        typer.Option("--published", help="Set publications that seem to differ side by side."),
+        typer.Option("--published", help="Show publications with different results side by side."),
     ] = False,
     model: Annotated[
-        str, typer.Option("--model", help="With --published: only this one.", metavar="NAME")
+        str, typer.Option("--model", help="With --published: only this model.", metavar="NAME")
     ] = "",
     framework: Annotated[
-        str, typer.Option("--framework", help="With --published: only this one.", metavar="NAME")
+        str,
+        typer.Option("--framework", help="With --published: only this framework.", metavar="NAME"),
     ] = "",
     precision: Annotated[
-        str, typer.Option("--precision", help="With --published: only this one.", metavar="NAME")
+        str,
+        typer.Option("--precision", help="With --published: only this precision.", metavar="NAME"),
     ] = "",
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Every publication of a case, not the nearest only."),
+        typer.Option("--all", help="Show all publications of a case, not only the closest."),
     ] = False,
     condition: Annotated[
         list[str] | None,
         typer.Option(
             "--condition",
-            help="What the runs' records do not say, such as data=real; may be repeated.",
+            help="A condition not recorded in the logs, such as data=real; may be repeated.",
             metavar="K=V",
         ),
     ] = None,
@@ -72,27 +78,27 @@ def compare(
         bool,
         typer.Option(
             "--assume-published",
-            help="Take what the runs' records do not say as it was published.",
+            help="Assume that conditions not recorded in the logs are as published.",
         ),
     ] = False,
     fail_if_slower: Annotated[
         str,
         typer.Option(
             "--fail-if-slower",
-            help="Exit status 1 where a case is slower by more, or that cannot be decided.",
+            help="Exit with status 1 if a case is slower by more than this, or is undecided.",
             metavar="PERCENT",
         ),
     ] = "",
     allow_undecided: Annotated[
         bool,
-        typer.Option("--allow-undecided", help="No exit status 1 for what cannot be decided."),
+        typer.Option("--allow-undecided", help="Do not exit with status 1 for undecided cases."),
     ] = False,
     junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write JUnit XML, too.", metavar="FILE")
+        Path | None, typer.Option("--junit", help="Also write JUnit XML.", metavar="FILE")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a campaign with what was published, or with another campaign."""
+    """Compare a campaign with published results, or with another campaign."""
     given = directories or []
     mode = _mode(given, baseline, save_baseline, published)
     given_options = {
@@ -131,7 +137,7 @@ def compare(
 
 
 def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> str:
-    """What is compared with what; a key of _OPTIONS."""
+    """The kind of comparison: a key of _OPTIONS."""
     wanted = 0 if published else 1 if baseline or save else 2
     if (
         len(given) > wanted
@@ -141,11 +147,11 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
     ):
         names = {0: "no directory", 1: "one directory, the campaign", 2: "one or two directories"}
         raise UserError(
-            "these do not go together",
+            "these arguments cannot be combined",
             where="compare",
             expected=names[wanted],
             found=" ".join(map(str, given)) or "none",
-            hint="--published, --baseline and --save-baseline are used one at a time",
+            hint="use only one of --published, --baseline and --save-baseline",
         )
     if published:
         return "--published"
@@ -154,7 +160,7 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
     return "two campaigns" if baseline or len(given) == 2 else "one campaign"
 
 
-# What a limit in CI is held against must not be left out without a word, nor anything else.
+# The options that each kind of comparison supports. Others are errors, never silently ignored.
 _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
 _OPTIONS = {
     "--published": ("--model", "--framework", "--precision", "--all", "--json"),
@@ -169,9 +175,9 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
         if name not in _OPTIONS[mode]:
             fitting = [place for place, names in _OPTIONS.items() if name in names]
             raise UserError(
-                f"this option means nothing with {mode}",
+                f"this option has no effect with {mode}",
                 where=name,
-                expected=f"it with {' or '.join(fitting)}",
+                expected=f"this option only with {' or '.join(fitting)}",
             )
 
 
@@ -182,7 +188,7 @@ def _limit(text: str) -> float | None:
     value = float(match[1]) / 100 if match else 1.0
     if not 0 <= value < 1:
         raise UserError(
-            "this is no limit",
+            "invalid limit",
             where="--fail-if-slower",
             expected="a percentage below 100, like 3%",
             found=text,
@@ -198,7 +204,7 @@ def _load(directory: Path) -> Results:
 
 
 def _tell(problems: Sequence[UserError]) -> None:
-    """Logs that could not be believed are told, and are bad input as they are to `summarize`."""
+    """Report logs that failed validation, and exit with status 2 if there are any."""
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     if problems:
@@ -257,7 +263,7 @@ def _with_published(
     if limit is not None:
         table = with_limit(table, limit)
     rendered = render_published(table, rule.tolerance, _width(), limit)
-    return table, rendered, f"{results.directory} and what was published"
+    return table, rendered, f"{results.directory} and published results"
 
 
 def _two_campaigns(
@@ -286,7 +292,7 @@ def _finish(
     junit: Path | None,
     as_json: bool,
 ) -> int:
-    """Print or write the comparison; returns the exit status."""
+    """Print or write the comparison. Returns the exit status."""
     from ..report.compare_junit import junit_cases, render
     from ..report.terminal import with_verdicts
     from ..stats.groups import records
@@ -298,7 +304,7 @@ def _finish(
         failed = [case for case in cases if case["limit_verdict"] == "failed"]
         undecided = [case for case in cases if case["limit_verdict"] == "undecided"]
     status = int(bool(failed) or (bool(undecided) and not allow_undecided))
-    # Nothing that could be compared is no success either.
+    # If no case could be compared, the check has not passed.
     if limit is not None and not any(case["limit_verdict"] for case in cases):
         status = 1
     if junit is not None:

@@ -1,4 +1,4 @@
-"""What shells complete: the names of the catalogue."""
+"""Shell completion for names in the catalogue."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ CATALOGUE = ("workloads", "matrices", "frameworks", "stacks", "published")
 
 
 def completes(kind: str) -> Callable[[str], list[str]]:
-    """A completion of one name of this kind, or of several separated by commas."""
+    """A completion function for one name of this kind, or for several separated by commas."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
         try:
             known = sorted(set(_names(kind)))
-        except Exception:  # a shell that completes has no place for an error
+        except Exception:  # a shell cannot show errors during completion
             return []
         return [before + comma + name for name in known if name.startswith(last)]
 

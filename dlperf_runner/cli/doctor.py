@@ -1,4 +1,4 @@
-"""The command `doctor`: are the nodes fit?"""
+"""The command `doctor`: checks whether the nodes are ready for benchmarks."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ def doctor(
         Path | None,
         typer.Option(
             "--facts",
-            help="Facts that preflight.yml has kept, instead of new ones.",
+            help="Use facts that preflight.yml saved, instead of gathering new ones.",
             metavar="FILE",
         ),
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show what is well in full, too.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show passing checks.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the nodes are fit, each and together; exit status 1 where one is not."""
+    """Check each node and the whole cluster. The exit status is 1 if a check failed."""
     from dataclasses import asdict
 
     from ..commands.doctor import examine

@@ -1,4 +1,4 @@
-"""The command `history`: what campaigns came to, over time."""
+"""The command `history`: shows the results of campaigns over time."""
 
 from __future__ import annotations
 
@@ -20,30 +20,34 @@ if TYPE_CHECKING:
 
 def history(
     framework: Annotated[
-        str, typer.Option("--framework", help="Only this one.", metavar="NAME")
+        str, typer.Option("--framework", help="Show only this framework.", metavar="NAME")
     ] = "",
     workload: Annotated[
-        str, typer.Option("--workload", help="Only this one.", metavar="NAME")
+        str, typer.Option("--workload", help="Show only this workload.", metavar="NAME")
     ] = "",
-    model: Annotated[str, typer.Option("--model", help="Only this one.", metavar="NAME")] = "",
+    model: Annotated[
+        str, typer.Option("--model", help="Show only this model.", metavar="NAME")
+    ] = "",
     since: Annotated[
         str,
-        typer.Option("--since", help="Only campaigns created from then on.", metavar="DATE"),
+        typer.Option("--since", help="Show only campaigns created since DATE.", metavar="DATE"),
     ] = "",
     case: Annotated[
         str,
-        typer.Option("--case", help="One case by its name, each campaign of it.", metavar="ID"),
+        typer.Option("--case", help="Show all campaigns of this case.", metavar="ID"),
     ] = "",
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", help="With --case: draw it, too; .svg or .png.", metavar="FILE"),
+        typer.Option(
+            "--plot", help="With --case: also plot it to this .svg or .png file.", metavar="FILE"
+        ),
     ] = None,
-    file: Annotated[Path, typer.Option("--file", help="The history.", metavar="FILE")] = Path(
+    file: Annotated[Path, typer.Option("--file", help="The history file.", metavar="FILE")] = Path(
         "results/history.sqlite"
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Show what campaigns came to over time, and where a case changed its level."""
+    """Show the results of campaigns over time, and the points where the speed of a case changed."""
     from ..commands.progress import followed
     from ..history.store import points
     from ..report import history_view
@@ -71,7 +75,7 @@ def history(
         if not cases[name]:
             del cases[name]
     if case and not cases:
-        raise UserError("no campaign of this case is as new", where="--since", found=since)
+        raise UserError("this case has no campaign since then", where="--since", found=since)
     if plot is not None:
         (name,) = cases
         _draw(plot, name, cases[name], changes[name])
@@ -85,19 +89,21 @@ def history(
     elif cases:
         print(history_view.cases_table(cases, changes, width), end="")
     else:
-        print("No campaign of the history has such a case.")
+        print("The history has no matching case.")
     if plot is not None and not as_json:
         print(plot)
 
 
 def _named(text: str, cases: Mapping[str, Sequence[Point]], file: Path) -> str:
-    """The one case that is called so, or whose name begins so."""
+    """The case with this name, or the only case whose name begins with it."""
     fitting = [name for name in cases if name == text] or [n for n in cases if n.startswith(text)]
     if len(fitting) != 1:
         raise UserError(
-            "more than one case begins so" if fitting else "there is no such case",
+            "several cases begin with this name" if fitting else "case not found",
             where="--case",
-            expected="one of " + ", ".join((fitting or list(cases))[:20]) if cases else "none is",
+            expected="one of " + ", ".join((fitting or list(cases))[:20])
+            if cases
+            else "a case in the history, but no case matches the other options",
             found=text,
             hint=f"`python -m dlperf_runner history --file {file}` lists them",
         )
@@ -111,7 +117,7 @@ def _date(text: str) -> datetime | None:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            "this is no date", where="--since", expected="one like 2026-11-21", found=text
+            "invalid date", where="--since", expected="a date like 2026-11-21", found=text
         ) from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
@@ -120,12 +126,12 @@ def _check_plot(plot: Path | None, case: str) -> None:
     if plot is None:
         return
     if not case:
-        raise UserError("a plot is of one case", where="--plot", expected="--case, too")
+        raise UserError("a plot shows one case", where="--plot", expected="--case with --plot")
     if plot.suffix not in (".svg", ".png"):
         raise UserError(
-            "this is no kind of picture that can be drawn",
+            "unsupported image format",
             where="--plot",
-            expected="a name that ends with .svg or .png",
+            expected="a file name that ends with .svg or .png",
             found=plot.name,
         )
 
@@ -141,5 +147,5 @@ def _draw(plot: Path, name: str, points: Sequence[Point], changes: Sequence[Chan
         plot.write_bytes(data)
     except OSError as error:
         raise UserError(
-            "the plot cannot be written", where=str(plot), found=error.strerror or str(error)
+            "cannot write the plot", where=str(plot), found=error.strerror or str(error)
         ) from None

@@ -1,8 +1,8 @@
-"""The command line: it and the other cli_* alone print and exit; cli_options has the options.
+"""The command line. Only the modules of `cli` print and exit; `options` has the shared options.
 
-Exit statuses: 0 all is well; 1 a run failed or is missing; 2 bad input or usage, told on
-standard error; 130 interrupted, 143 and 129 ended by TERM and HUP. Everything but typer is
-imported by the command that needs it, so that `--help` is instant.
+Exit statuses: 0 success; 1 a run failed or is missing; 2 invalid input or usage, with a message on
+standard error; 130 interrupted, 143 and 129 stopped by TERM and HUP. Each command imports what it
+needs, and this module imports only typer, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from ..plan.choice import Choice
 
 
-# Shells complete a command of one word, which `python -m dlperf_runner` is not.
+# Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 
-# How the variables of playbooks begin that are no options of a campaign, beside those of roles.
+# Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
 PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
-# As a user meets them: on servers, on results, on the catalogue.
+# The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
     *("decommission", "summarize", "compare", "report", "history", "list", "source"),
@@ -51,8 +51,8 @@ ORDER = (
 
 
 class _Commands(TyperGroup):
-    """Turns bad input into a message and an exit status, for every command alike; lists the
-    commands in the order of ORDER."""
+    """Converts the errors of all commands to messages and exit statuses. Lists the commands in
+    the order of ORDER."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)
@@ -60,7 +60,7 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
         if command is not None and not command.short_help:
-            # The whole first sentence; it would be cut at some 40 letters.
+            # Use the whole first paragraph. Typer would cut it after about 40 characters.
             command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
         return command
 
@@ -73,9 +73,9 @@ class _Commands(TyperGroup):
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
         except OSError as error:
-            if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+            if isinstance(error, BrokenPipeError):  # the reader, such as `head`, has exited
                 raise
-            # What no module has put into better words: a disk that is full, a missing right.
+            # Errors that no module reports in more detail: a full disk, a missing permission.
             where = f"{error.filename}: " if error.filename else "output: "
             print(f"error: {where}{error.strerror or error}", file=sys.stderr)
             raise typer.Exit(2) from None
@@ -91,9 +91,9 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     name="dlperf_runner",
-    help="Run published deep-learning training benchmarks on a cluster, and compare.",
-    epilog="Exit status: 0 all is well, 1 a run failed or is missing, 2 bad input or usage, "
-    "130 interrupted, 143 and 129 ended by TERM and HUP.",
+    help="Run published deep-learning training benchmarks on a cluster and compare the results.",
+    epilog="Exit status: 0 success, 1 a run failed or is missing, 2 invalid input or usage, "
+    "130 interrupted, 143 and 129 stopped by TERM and HUP.",
     no_args_is_help=True,
     add_completion=AS_COMMAND,
     rich_markup_mode=None,
@@ -143,11 +143,13 @@ def plan(
     limit: Limit = "",
     campaign: Annotated[
         str,
-        typer.Option("--campaign", help="Make this campaign directory.", metavar="DIR"),
+        typer.Option("--campaign", help="Create this campaign directory.", metavar="DIR"),
     ] = "",
     resume: Annotated[
         str,
-        typer.Option("--resume", help="Only what is not done yet of this campaign.", metavar="DIR"),
+        typer.Option(
+            "--resume", help="Show only the unfinished runs of this campaign.", metavar="DIR"
+        ),
     ] = "",
     wait: Wait = "",
     variables: Annotated[
@@ -155,7 +157,7 @@ def plan(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show every command that would run, per host, and run nothing."""
+    """Show the commands that would run on each host, without running them."""
     from ..campaign import directory as campaigns
     from ..core.paths import project
     from ..plan.choice import choice_of_variables, parse_wait
@@ -194,14 +196,14 @@ def run(
     limit: Limit = "",
     campaign: Annotated[
         str,
-        typer.Option("--campaign", help="Directory of the new campaign.", metavar="DIR"),
+        typer.Option("--campaign", help="The directory of the new campaign.", metavar="DIR"),
     ] = "",
     resume: Annotated[
-        str, typer.Option("--resume", help="Go on with this campaign.", metavar="DIR")
+        str, typer.Option("--resume", help="Resume this campaign.", metavar="DIR")
     ] = "",
     wait: Wait = "",
 ) -> None:
-    """Run the benchmarks: bench.yml with a progress bar, and the table at its end."""
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..campaign import directory as campaigns
     from ..campaign.execute import execute
     from ..plan.choice import parse_wait
@@ -232,7 +234,7 @@ def list_catalogue(
     what: Annotated[
         str,
         typer.Argument(
-            help="Only these: workloads, matrices, frameworks, stacks or published.",
+            help="Show only workloads, matrices, frameworks, stacks or published.",
             metavar="[WHAT]",
             show_default=False,
             autocompletion=completes("catalogue"),
@@ -252,7 +254,7 @@ def list_catalogue(
 
 @app.command("source")
 def prepare(
-    workload: Annotated[str, typer.Option("--workload", help="A workload.", metavar="NAME")],
+    workload: Annotated[str, typer.Option("--workload", help="The workload.", metavar="NAME")],
     source: Annotated[
         str, typer.Option("--source", help="builtin or upstream.", metavar="NAME")
     ] = "builtin",
@@ -269,14 +271,14 @@ def prepare(
         str,
         typer.Option(
             "--environment",
-            help="The one that its runs use; default: the framework's own.",
+            help="The environment that runs use; default: the framework's own.",
             metavar="NAME",
             show_default=False,
         ),
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the tar of a workload's source, patched as declared, that nodes unpack."""
+    """Make the tar with a workload's patched source. Nodes unpack this tar."""
     from dataclasses import asdict
 
     from ..plan.sources import prepare_source
@@ -296,7 +298,7 @@ def prepare(
 
 @app.command("container-command", hidden=True)
 def container_command() -> None:
-    """Print the command of a proof in containers, for the role container: JSON in, JSON out."""
+    """Print the command that tests an image, for the role container. Reads and prints JSON."""
     from dataclasses import asdict
 
     from ..plan.containers import proof_command
@@ -317,5 +319,5 @@ def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
 
 
 def _width() -> int:
-    """Columns of the terminal; 80 where there is none."""
+    """The width of the terminal in columns. 80 without a terminal."""
     return shutil.get_terminal_size((80, 24)).columns

@@ -1,4 +1,4 @@
-"""The options that commands of `cli` share; it and this are the only importers of typer."""
+"""The options that several commands share. Only the modules of `cli` import typer."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ Inventories = Annotated[
     typer.Option(
         "--inventory",
         "-i",
-        help="Inventory, as Ansible takes it; may be repeated. Default: as in ansible.cfg.",
+        help="Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
         metavar="PATH",
     ),
 ]
 Limit = Annotated[
     str,
     typer.Option(
-        "--limit", "-l", help="Only these hosts, as Ansible takes it.", show_default=False
+        "--limit", "-l", help="Use only these hosts (an Ansible pattern).", show_default=False
     ),
 ]
 Wait = Annotated[
     str,
     typer.Option(
         "--wait",
-        help="Wait so long for nodes that another campaign holds, as 90s, 30m or 2h;"
-        " default: refuse at once.",
+        help="How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h;"
+        " default: fail at once.",
         metavar="TIME",
         show_default=False,
     ),
@@ -49,7 +49,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def chooses(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of Choice; it gets the Choice as its first argument."""
+    """Add the options of Choice to a command. The command gets the Choice as first argument."""
     from ..plan.choice import OPTIONS, option_name
 
     @functools.wraps(command)
@@ -77,7 +77,7 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
         )
         for item in OPTIONS
     ]
-    # Choice is imported for type checkers only; no option is of that type.
+    # Choice is imported for type checkers only. No option has that type.
     types = get_type_hints(command, localns={"Choice": object}, include_extras=True)
     own = list(inspect.signature(command).parameters.values())[1:]
     parameter = inspect.Parameter(
@@ -89,7 +89,7 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
     ]
     signature = inspect.Signature([*options, parameter, *keywords])
     wrapped.__signature__ = signature  # type: ignore[attr-defined]
-    # Typer reads the types from here; those of the wrapped function would hide the new options.
+    # Typer reads these types. Those of the wrapped function would hide the new options.
     wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
     del wrapped.__wrapped__
     return wrapped

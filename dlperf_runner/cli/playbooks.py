@@ -1,6 +1,6 @@
-"""The commands that start a playbook: lab, provision, bench, decommission; and init.
+"""The commands that start a playbook (lab, provision, bench, decommission), and `init`.
 
-Each passes its options on to ansible-playbook and becomes it.
+Each replaces its process with ansible-playbook and passes its options on.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ def lab(
     ] = "up",
     options: _Options = None,
 ) -> None:
-    """Bring the embedded lab up or down: servers on this machine for a trial without a cluster."""
+    """Start or stop the built-in lab. It emulates a cluster on this machine."""
     from ..commands.playbooks import LAB_STATES, start
 
-    # What is no state is the first of ansible-playbook's options.
+    # If the first argument is not a state, it is an option of ansible-playbook.
     given = ["-e", f"lab_state={LAB_STATES[state]}"] if state in LAB_STATES else [state]
     start("playbooks/lab.yml", [*given, *(options or [])])
 
 
 def provision(options: _Options = None) -> None:
-    """Prepare the servers of the inventory for the benchmarks, by provision.yml."""
+    """Prepare the servers of the inventory for benchmarks with provision.yml."""
     from ..commands.playbooks import start
 
     start("provision.yml", options or [])
 
 
 def bench(options: _Options = None) -> None:
-    """Run benchmarks by bench.yml: `-e model=NAME` and what else `plan` takes."""
+    """Run benchmarks with bench.yml. Set the options of `plan` as variables: `-e model=NAME`."""
     from ..commands.playbooks import start_bench
 
     start_bench(options or [])
 
 
 def decommission(options: _Options = None) -> None:
-    """Take off the servers what provisioning put on them."""
+    """Remove from the servers what provisioning installed."""
     from ..commands.playbooks import start
 
     start("playbooks/decommission.yml", options or [])
@@ -54,16 +54,17 @@ def decommission(options: _Options = None) -> None:
 
 def init(
     directory: Annotated[
-        Path, typer.Argument(help="The new inventory.", metavar="[DIR]", show_default=True)
+        Path,
+        typer.Argument(help="The directory of the new inventory.", metavar="[DIR]"),
     ] = Path("inventory"),
     example: Annotated[
-        str, typer.Option("--from", help="The example that is copied.", metavar="NAME")
+        str, typer.Option("--from", help="The example to copy.", metavar="NAME")
     ] = "example",
 ) -> None:
-    """Make an inventory from an example, and say what to change in it."""
+    """Create an inventory from an example, and print the next steps."""
     from ..commands.playbooks import init_inventory
 
     made = init_inventory(directory, example)
-    print(f"{made}: now set the names and addresses of your servers in it; then")
+    print(f"Created {made}. Set the names and addresses of your servers in it. Then run:")
     print(f"  dlperf provision -i {made}")
     print(f"  dlperf bench -i {made} -e model=resnet50v1b")

@@ -1,4 +1,4 @@
-"""docs/commands.md, made of what the commands say of themselves:
+"""Generates docs/commands.md from the help texts of the commands:
 
 python -m dlperf_runner.cli.reference > docs/commands.md
 """
@@ -15,21 +15,21 @@ from .main import app
 
 _HEAD = """# Commands
 
-Made by `python -m dlperf_runner.cli.reference > docs/commands.md`; a test says when it is old. Each is
-`dlperf COMMAND`, or `python -m dlperf_runner COMMAND`, which is the same. bash, zsh and fish complete commands, options
-and names of the catalogue after `dlperf --install-completion`.
+Start a command with `dlperf COMMAND`. `python -m dlperf_runner COMMAND` is the same. After `dlperf --install-completion`,
+bash, zsh and fish complete commands, options and names of the catalogue. This page is generated with
+`python -m dlperf_runner.cli.reference > docs/commands.md`; a test fails if it is out of date.
 
 ## Exit statuses
 
 | status | meaning |
 | ------ | ------- |
-| 0 | all is well |
-| 1 | a negative answer: a run failed or is missing, a node is not fit, a case is slower than allowed, something of a bundle could not be had, or what is recorded is not what the logs say |
-| 2 | bad input or usage, told on standard error: where, what was expected, what was found; also where a log could not be believed (all others are counted) |
-| 130, 143, 129 | interrupted (Ctrl-C), ended by TERM, by HUP; `run` has ended its run on the nodes, and says how to resume |
+| 0 | success |
+| 1 | a negative result: a run failed or is missing, a node fails its checks, a case is slower than allowed, a file of a bundle could not be fetched, or the recorded results differ from the logs |
+| 2 | invalid input or usage; a message on standard error states the place, the expected and the actual value. Also if a log failed validation (all other logs are counted) |
+| 130, 143, 129 | interrupted by Ctrl-C, by TERM, by HUP; `run` has stopped its run on the nodes and prints how to resume |
 
-Tables are as wide as the terminal (80 columns where there is none: `COLUMNS=200` sets another width). Colours and
-progress bars are for terminals only, and no colours where `NO_COLOR` is set. `--json` prints the same for programs.
+Tables are as wide as the terminal, or 80 columns without a terminal; `COLUMNS=200` sets another width. Colours and
+progress bars appear only on a terminal; `NO_COLOR` disables colours. `--json` prints the same data for programs.
 """  # noqa: E501
 
 

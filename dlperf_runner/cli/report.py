@@ -1,4 +1,4 @@
-"""The command `report`: one page, its plots and tables, of one or more campaigns."""
+"""The command `report`: writes a page with plots and tables for one or more campaigns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .options import AsJson, print_json
 def report(
     directories: Annotated[
         list[Path],
-        typer.Argument(help="Campaigns, or trees of published logs.", metavar="CAMPAIGN..."),
+        typer.Argument(help="Campaigns, or directories of published logs.", metavar="CAMPAIGN..."),
     ],
     output_dir: Annotated[
         Path | None,
         typer.Option(
             "--output-dir",
-            help="Where the report goes; default: CAMPAIGN/report, of several ./report.",
+            help="Output directory; default: CAMPAIGN/report, or ./report for several campaigns.",
             metavar="DIR",
         ),
     ] = None,
@@ -29,14 +29,14 @@ def report(
         list[str] | None,
         typer.Option(
             "--condition",
-            help="What the runs' records do not say, such as data=real; may be repeated.",
+            help="A condition not recorded in the logs, such as data=real; may be repeated.",
             metavar="K=V",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md, plots and results.{csv,json,xlsx}; exit status 2 where a log
-    could not be believed."""
+    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 2 if a
+    log failed validation."""
     from ..commands.report import make_report
 
     made = make_report(directories, output_dir, lang, conditions=condition or [])

@@ -1,4 +1,4 @@
-"""The commands `summarize` and `status`: what a campaign came to, and what is left of it."""
+"""The commands `summarize` and `status`: show the results and the remaining runs of a campaign."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _History = Annotated[
     Path | None,
     typer.Option(
         "--history",
-        help="Record it here, a tree of logs too; default: history.sqlite beside a campaign in"
-        " results/.",
+        help="Record the results in this file; default for campaigns in results/:"
+        " results/history.sqlite; for other logs: none.",
         metavar="FILE",
     ),
 ]
@@ -30,22 +30,24 @@ def summarize(
     directory: Annotated[
         Path,
         typer.Argument(
-            help="A campaign, or a tree of published logs.", metavar="[DIR]", show_default=True
+            help="A campaign, or a directory of published logs.",
+            metavar="[DIR]",
+            show_default=True,
         ),
     ] = LATEST,
     output_dir: Annotated[
         Path | None,
-        typer.Option("--output-dir", help="Where the results go; default: DIR.", metavar="DIR"),
+        typer.Option("--output-dir", help="Output directory; default: DIR.", metavar="DIR"),
     ] = None,
     history: _History = None,
     no_history: Annotated[
-        bool, typer.Option("--no-history", help="Do not record it in the history.")
+        bool, typer.Option("--no-history", help="Do not record the results in the history.")
     ] = False,
     verify: Annotated[
         bool,
         typer.Option(
             "--verify",
-            help="Write nothing; say what is recorded otherwise than the logs say, exit status 1.",
+            help="Write nothing; exit with status 1 if recorded results differ from the logs.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -59,7 +61,7 @@ def summarize(
 
 
 def history_of(directory: Path) -> Path | None:
-    """The history that a directory is recorded in unless something else is said."""
+    """The default history file of a directory."""
     from ..history import store as history
 
     return history.history_of(directory) if (directory / "campaign.json").is_file() else None
@@ -68,7 +70,7 @@ def history_of(directory: Path) -> Path | None:
 def print_summary(
     directory: Path, output_dir: Path | None, history: Path | None, as_json: bool = False
 ) -> bool:
-    """Print the table and where it is kept; False where a log could not be believed."""
+    """Print the table and the paths of its files. Returns False if a log failed validation."""
     from ..commands.progress import reading_logs
     from ..commands.summarize import summarize as summarize_directory
 
@@ -109,7 +111,7 @@ def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_j
         for sentence in found:
             print(sentence)
         end = counted(len(found), "difference")
-        print(end if found else "what is recorded is what the logs say")
+        print(end if found else "the recorded results match the logs")
     for problem in result.problems:
         print(f"error: {problem}", file=sys.stderr)
     if found or result.problems:
@@ -118,11 +120,11 @@ def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_j
 
 def status(
     directory: Annotated[
-        Path, typer.Argument(help="A campaign's directory.", metavar="[DIR]")
+        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
     ] = LATEST,
     as_json: AsJson = False,
 ) -> None:
-    """Say what became of each run of a campaign; exit status 1 where one is not done."""
+    """Show the unfinished runs of a campaign. The exit status is 1 if there are any."""
     from ..campaign import directory as campaigns
     from ..report.terminal import coloured
 

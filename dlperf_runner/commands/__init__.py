@@ -1,1 +1,1 @@
-"""What each command does; the command line itself is in `cli`."""
+"""The implementation of the commands. The command line itself is in `cli`."""

@@ -1,4 +1,4 @@
-"""Examine the nodes of an inventory: preflight.yml gathers the facts, the doctor judges them."""
+"""Checks the nodes of an inventory: preflight.yml gathers facts, the doctor evaluates them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..plan.inventory import read_inventory
 
 
 def examine(inventories: Sequence[str], limit: str, facts: Path | None = None) -> list[Finding]:
-    """The findings of the inventory's nodes, of facts that were kept, or else of new ones."""
+    """The findings for the nodes of the inventory, from saved facts or, by default, new ones."""
     nodes = read_inventory(inventories, limit or None)
     catalog = load_catalog()
     stacks = {n.stack: catalog.stack(n.stack, f"host {n.name}: dlperf_stack") for n in nodes}
@@ -27,15 +27,15 @@ def examine(inventories: Sequence[str], limit: str, facts: Path | None = None) -
         if facts is None:
             raise
         raise UserError(
-            "these facts are not as this version writes them",
+            "the facts file is not in the format of this version",
             where=str(facts),
             found=repr(error),
-            hint="gather them anew: leave --facts out",
+            hint="gather new facts: run the command without --facts",
         ) from None
 
 
 def gather(inventories: Sequence[str], limit: str) -> dict[str, Any]:
-    """Run preflight.yml on the nodes; what it wrote."""
+    """Run preflight.yml on the nodes. Returns the facts."""
     from ..campaign.execute import Playbook, run_playbook
 
     with tempfile.TemporaryDirectory(prefix="dlperf-preflight-") as folder:
@@ -49,22 +49,22 @@ def gather(inventories: Sequence[str], limit: str) -> dict[str, Any]:
         reasons = state.problems + state.unreachable
         if not reasons and log.exists():
             reasons = log.read_text(encoding="utf-8").strip().splitlines()[-5:]
-        raise UserError("the nodes could not be examined:\n  " + "\n  ".join(reasons))
+        raise UserError("could not gather facts from the nodes:\n  " + "\n  ".join(reasons))
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The document of facts that preflight.yml has written."""
-    expected = "the facts that preflight.yml wrote"
+    """Read the facts that preflight.yml wrote."""
+    expected = "the facts that preflight.yml writes"
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            "these facts cannot be read", where=str(path), expected=expected, found=str(error)
+            "cannot read the facts file", where=str(path), expected=expected, found=str(error)
         ) from None
     nodes = document.get("nodes") if isinstance(document, dict) else None
     core = document.get("ansible_core") if isinstance(document, dict) else None
     if not isinstance(core, str) or not isinstance(nodes, dict):
-        raise UserError("these are no facts of nodes", where=str(path), expected=expected)
+        raise UserError("invalid facts file", where=str(path), expected=expected)
     if not all(isinstance(facts, dict) for facts in nodes.values()):
-        raise UserError("the facts of a node are none", where=str(path), expected=expected)
+        raise UserError("a node's facts are not an object", where=str(path), expected=expected)
     return document

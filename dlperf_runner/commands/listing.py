@@ -1,4 +1,4 @@
-"""The catalogue as `list` shows it: for people, and as one document for programs."""
+"""The output of `list`: the catalogue as text for people and as one document for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Block = tuple[str, list[Detail]]
 
 
 def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
-    """Everything, or only one kind of it. Of each matrix: its own keys, cases and runs."""
+    """The whole catalogue, or only the kind `what`. Each matrix has its keys, cases and runs."""
     everything: dict[str, Any] = {
         "workloads": _dumped(catalog.workloads),
         "matrices": {
@@ -41,7 +41,7 @@ def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
 
 
 def render(catalog: Catalog, what: str = "", width: int = 80) -> str:
-    """The same as text; no line is wider than `width` unless a word is."""
+    """The same as text. No line is wider than `width`, unless a single word is."""
     lines: list[str] = []
     for name in _chosen(what):
         lines.append(name.capitalize())
@@ -64,7 +64,7 @@ def _chosen(what: str) -> list[str]:
         return list(_SECTIONS)
     if what not in _SECTIONS:
         raise UserError(
-            "the catalogue has no such kind of entries",
+            "unknown kind of catalogue entry",
             expected=f"one of {', '.join(_SECTIONS)}",
             found=repr(what),
         )
@@ -150,7 +150,7 @@ def _environment(environment: Environment) -> str:
         f"Python {values['python']}" if values.get("python") else "",
         values.get("requirements") or "",
         f"Horovod {environment.horovod.version}" if environment.horovod else "",
-        *(f"the operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
+        *(f"operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
         f"image {values['container']['image']}" if "container" in values else "",
     ]
     return ", ".join(part for part in parts if part)
@@ -165,7 +165,7 @@ def _stacks(catalog: Catalog) -> Iterator[Block]:
         )
         for name, values in versions.items():
             texts = (
-                # The version needs no name.
+                # The version is shown without its key.
                 _text(value) if key in ("version", "models") else f"{key} {_text(value)}"
                 for key, value in sorted(values.items(), key=lambda item: item[0] != "version")
             )

@@ -1,4 +1,4 @@
-"""Start a playbook of this project, and make an inventory for one."""
+"""Starts the playbooks of this project, and creates an inventory for them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ LAB_STATES = {"up": "present", "down": "absent", "checked": "checked"}
 
 
 def start(playbook: str, options: Sequence[str]) -> NoReturn:
-    """Become ansible-playbook with this playbook of the project."""
+    """Replace this process with ansible-playbook, running a playbook of the project."""
     require_cluster()
     argv, environment = playbook_command(playbook, options)
-    os.execve(argv[0], argv, environment)  # noqa: S606  no shell is wanted
+    os.execve(argv[0], argv, environment)  # noqa: S606  runs without a shell on purpose
 
 
 def start_bench(options: Sequence[str]) -> NoReturn:
-    """Become ansible-playbook with bench.yml; results go to `results/` of this directory."""
+    """Replace this process with ansible-playbook, running bench.yml. Results go to `results/`."""
     given = " ".join(options)
     if not any(f"{name}=" in given for name in ("campaign", "resume")):
         options = [*options, "-e", f"campaign={new_directory().resolve()}"]
@@ -33,7 +33,7 @@ def start_bench(options: Sequence[str]) -> NoReturn:
 
 
 def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], Mapping[str, str]]:
-    """The command line and the environment that start a playbook of the project."""
+    """The command line and the environment to start a playbook of the project."""
     root = project()
     programs = Path(sys.executable).parent
     argv = [str(programs / "ansible-playbook"), str(root / playbook), *options]
@@ -42,7 +42,7 @@ def playbook_command(playbook: str, options: Sequence[str]) -> tuple[list[str], 
 
 
 def init_inventory(directory: Path, example: str) -> Path:
-    """Copy an example of an inventory; a UserError where the directory is there already."""
+    """Copy an example inventory. Raises UserError if the directory already exists."""
     examples = project() / "inventory"
     known = sorted(p.name for p in examples.iterdir() if p.name.startswith("example"))
     if example not in known:
@@ -53,10 +53,10 @@ def init_inventory(directory: Path, example: str) -> Path:
         directory = directory / "mine"
     if directory.exists():
         raise UserError(
-            "this is there already",
+            "the directory already exists",
             where=str(directory),
             expected="a new directory",
-            hint="name another: dlperf init DIR",
+            hint="choose another: dlperf init DIR",
         )
     shutil.copytree(examples / example, directory)
     return directory

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for what takes more than two seconds, on a terminal only."""
+"""A progress bar on standard error. It appears only on a terminal and after two seconds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Item = TypeVar("Item")
 
 
 def reading_logs(items: Iterable[Item], total: int) -> Iterable[Item]:
-    """The items, with a bar that says how many of the logs are read."""
+    """The items, with a progress bar for reading logs."""
     return followed(items, total, "reading logs")
 
 
 def followed(items: Iterable[Item], total: int, doing: str) -> Iterable[Item]:
-    """The items, with a bar that says what is done and how many are."""
+    """The items, with a progress bar that shows the activity and the count."""
     return _shown(items, total, doing) if sys.stderr.isatty() else items
 
 

@@ -1,4 +1,4 @@
-"""A report of campaigns: reads them, and writes report.html, report.md, plots and results."""
+"""Reads campaigns and writes a report: report.html, report.md, plots and results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What came out; `problems` are logs that could not be believed."""
+    """The result of `make_report`. `problems` are logs that failed validation."""
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]
@@ -45,11 +45,13 @@ def make_report(
     known: Sequence[Known] | None = None,
     conditions: Sequence[str] = (),
 ) -> Report:
-    """Write the report of some campaigns into `output_dir` (default: `report` in the only
-    campaign, or here). `conditions` are texts such as `data=real`: what the runs' records do not
-    say of how they were measured.
+    """Write the report of one or more campaigns into `output_dir`.
 
-    Raises UserError where there is nothing to report, or no place for it.
+    The default directory is `report` in the campaign, or in the current directory for several
+    campaigns. `conditions` are strings such as `data=real`: measurement conditions that are not
+    recorded in the logs.
+
+    Raises UserError if there are no results, or if the report cannot be written.
     """
     t = load_labels(language)
     stated = parse_stated(conditions)
@@ -98,7 +100,7 @@ def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> It
         results = load_results(directory, known, with_series=True, progress=reading_logs)
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
-        # What was not counted has a table of its own here.
+        # The report has a separate table of runs that were not counted.
         said = [note for note in results.notes if not note.startswith("not counted: ")]
         notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
         yield Campaign(shown, results, table, read_recorded(directory), notes)
@@ -109,8 +111,10 @@ def _place(directories: Sequence[Path]) -> Path:
 
 
 def _families() -> dict[tuple[str, str], str]:
-    """What a model is a version of, where frameworks train versions of the same. Models that are
-    one of several of their workload are no versions of each other."""
+    """The family of each model that is a version of the same model in several frameworks.
+
+    Workloads with variants are excluded: their models are not versions of each other.
+    """
     from ..catalog.reader import load_catalog
 
     return {
@@ -121,7 +125,7 @@ def _families() -> dict[tuple[str, str], str]:
 
 
 def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
-    """The published points of all campaigns."""
+    """The published points for the cases of all campaigns."""
     import pandas as pd
 
     from ..compare.with_published import published_points
@@ -131,7 +135,7 @@ def _published(campaigns: Sequence[Campaign]) -> pd.DataFrame | None:
 
 
 def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[str, pd.DataFrame]]:
-    """What compare_published makes of each campaign."""
+    """The result of compare_published for each campaign."""
     from ..catalog.published_numbers import load_rule
     from ..compare.conditions import read_conditions
     from ..compare.with_published import compare_published
@@ -160,8 +164,8 @@ def _documents(
 
 
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
-    """All cases with all that was computed of them. A text that a spreadsheet would take for a
-    formula has an apostrophe before it; numbers are as they are."""
+    """All cases with all computed values. A text that a spreadsheet would read as a formula gets a
+    leading apostrophe; numbers are unchanged."""
     from ..report.xlsx import FORMULA
 
     names = list(dict.fromkeys(name for case in cases for name in case))
@@ -178,7 +182,7 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
 
 
 def results_json(document: Document) -> str:
-    """The cases as they are, and the tables of the report as lists of objects."""
+    """The unchanged cases, and the tables of the report as lists of objects."""
     tables = [*document.side_by_side, document.compared, *document.environment]
     tables += [table for table in (document.not_counted, document.differences) if table]
     whole = {
@@ -206,7 +210,7 @@ def results_json(document: Document) -> str:
 
 
 def _former_plots(output_dir: Path) -> set[Path]:
-    """The plots of an older report there, as far as it says which are its own."""
+    """The plots of an older report in the directory, as listed in its results.json."""
     try:
         names = list(json.loads((output_dir / "results.json").read_bytes())["plots"])
     except (OSError, ValueError, KeyError, TypeError):

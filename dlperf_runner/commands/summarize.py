@@ -1,9 +1,8 @@
-"""From a directory of logs to a table of speeds and speed-ups, and its files.
+"""Computes a table of speeds and speed-ups from a directory of logs, and writes result files.
 
-What is read: a campaign (runs/<case>/r<k>/run.json and its log), a tree like the published one
-(.../bz128/4n8g/rn50_b128_fp32_1.log), or a folder of logs named as in the NGC report
-(tf_gpu8_amp_bs256.txt). A log that cannot be believed is a problem that is told, and all others
-are counted.
+The input is a campaign (runs/<case>/r<k>/run.json and its log), a directory tree like the published
+one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in the NGC report
+(tf_gpu8_amp_bs256.txt). A log that fails validation is reported. All other logs are counted.
 """
 
 from __future__ import annotations
@@ -26,8 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SummaryResult:
-    """What came out: a table to print, what could not be believed, and the files written; `frame`
-    and `table` are what was computed, `document` is summary.json."""
+    """The result of `summarize`.
+
+    `text`: the table to print. `problems`: logs that failed validation. `paths`: the files written.
+    `frame` and `table`: the computed values. `document`: the content of summary.json.
+    """
 
     text: str
     problems: list[UserError]
@@ -44,12 +46,12 @@ def summarize(
     *,
     progress: Progress | None = None,
 ) -> SummaryResult:
-    """Summarise every log below `directory` and write the results into `output_dir` (default:
-    `directory`). `known` is what the catalogue knows, by default what stands in it; `progress` is
-    as in `load_results`.
+    """Summarise all logs in `directory` and write the results into `output_dir`.
 
-    Raises UserError where there is nothing to summarise; what is wrong with single logs is in
-    the result's `problems`.
+    `output_dir`: by default, `directory`. `known`: the known workloads; by default, those of the
+    catalogue. `progress`: as in `load_results`.
+
+    Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
     from ..report import data, markdown, text
     from ..stats.notes import remarks
@@ -73,7 +75,7 @@ def summarize(
     place = output_dir or directory
     paths = [write_result(place / name, content) for name, content in files.items()]
     if problems:
-        notes.append(f"{len(problems)} of the logs could not be counted; the errors say why")
+        notes.append(f"{text.counted(len(problems), 'log')} failed validation; see the errors")
     width = shutil.get_terminal_size((80, 24)).columns
     return SummaryResult(
         text.render(table, notes, width),
@@ -85,11 +87,11 @@ def summarize(
     )
 
 
-# ---- what is to be said about the table
+# ---- notes on the table
 
 
 def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
-    """Sentences on what was found and how it was computed, which no statistic says."""
+    """Notes on the input and the calculation that the statistics do not show."""
     from ..stats.groups import GROUP, records, title
 
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -99,21 +101,26 @@ def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
         name = title(dict(zip(GROUP, key, strict=True)))
         if len({case["estimator"] for case in cases}) > 1:
             texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in cases]
-            yield f"{name}: the published rule takes different estimators: {', '.join(texts)}"
+            yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
     yield from _repeat_notes(results)
     yield from _not_pooled(groups)
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
     if any(FLAT_NAME.fullmatch(run.path.stem) for run in results.counted):
-        yield f"nodes are not named in the logs' names: {FLAT_DEVICES_PER_NODE} devices each"
+        yield (
+            "the log names do not contain the number of nodes: assuming"
+            f" {FLAT_DEVICES_PER_NODE} devices per node"
+        )
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:
-    """Which repeats are not there at all, of as many as any case with the same settings has, and
-    which are there more than once."""
+    """Notes on missing and duplicate repeats.
+
+    The expected number of repeats is the maximum over the cases with the same settings.
+    """
     repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
-    # Of a run that failed it is not always known what it ran on. Its repeat is there, and said.
+    # The hardware of a failed run is not always known, but its repeat exists and is reported.
     failed: dict[str, list[int]] = {}
     for run in results.runs:
         if run.why_not is not None:
@@ -132,9 +139,9 @@ def _repeat_notes(results: Results) -> Iterator[str]:
             missing.setdefault(key, []).append(str(run.topology))
         twice = sorted({number for number in numbers if numbers.count(number) > 1})
         if twice:
-            yield f"{run}: more than one log of repeat {_listed(twice)}; all are counted"
+            yield f"{run}: several logs of repeat {_listed(twice)}; all are counted"
     for (setting, wanted, absent_list), topologies in missing.items():
-        yield f"{setting}: no repeat {absent_list} of {wanted} for {', '.join(topologies)}"
+        yield f"{setting}: missing repeat {absent_list} of {wanted} for {', '.join(topologies)}"
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -142,7 +149,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Settings that were measured more than once, on what must not be pooled."""
+    """Notes on runs with the same settings that must not be pooled, because they differ."""
     from ..stats.groups import GROUP, title
 
     kinds = ("source", *GROUP[5:])
@@ -163,5 +170,5 @@ def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def _shown(column: str, value: object) -> str:
-    # A bare run is known to have no container; any other column that is absent is not known.
+    # A missing container means a run without a container. Any other missing value is unknown.
     return str(value or ("none" if column == "container" else "unknown"))

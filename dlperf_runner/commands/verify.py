@@ -1,4 +1,4 @@
-"""Is what was recorded of a directory of logs still what its logs say? Nothing is written."""
+"""Checks whether the recorded results of a directory still match its logs. Writes nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..core.files import read_json
 from ..results.load import Progress, load_results
 from ..results.run_record import Known
 
-# What tells rows apart: of one repeat there may be several logs.
+# The key of a row. It may not be unique: one repeat can have several logs.
 _RUN = (
     *("framework", "workload", "model", "source", "precision", "batch_size_per_device"),
     *("nodes", "gpus_per_node", "accelerator", "stack", "container", "repeat", "metric"),
 )
 _CASE = tuple(name for name in _RUN if name not in ("repeat", "metric"))
-# Its text has the path as it was given to that call; `valid` is compared.
+# This text depends on the path given to `summarize`. The column `valid` is compared instead.
 _NOT_COMPARED = ("why_invalid",)
-# Of a log, and so the same for each metric of its run: it is told once.
+# The digest of a log is the same for all metrics of its run, so it is reported only once.
 _DIGEST = "log_sha256"
 
 Record = Mapping[str, Any]
@@ -30,7 +30,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verification:
-    """Sentences on what the logs say otherwise, and the logs that could not be believed."""
+    """The differences between records and logs, as sentences, and logs that failed validation."""
 
     differences: list[str]
     problems: list[UserError]
@@ -44,8 +44,10 @@ def verify(
     *,
     progress: Progress | None = None,
 ) -> Verification:
-    """What the logs say otherwise than summary.json and measurements.csv, and than the history
-    where one is given. Raises UserError where nothing is recorded that could be compared."""
+    """Compare the logs with summary.json and measurements.csv, and with the history if given.
+
+    Raises UserError if there are no recorded results.
+    """
     from ..history.store import MEASUREMENTS, identified, recorded_rows
     from ..stats.groups import records
     from ..stats.summary import summarize
@@ -53,9 +55,9 @@ def verify(
     place = output_dir or directory
     if not (place / "summary.json").exists():
         raise UserError(
-            "nothing is recorded here that could be compared with the logs",
+            "no recorded results to compare with the logs",
             where=str(place),
-            expected="the summary.json and the measurements.csv that `summarize` writes",
+            expected="the files summary.json and measurements.csv from `summarize`",
             found="no summary.json" if place.is_dir() else "no such directory",
         )
     recorded_cases = _summary(place / "summary.json")
@@ -79,7 +81,7 @@ def verify(
 def _summary(path: Path) -> list[dict[str, Any]]:
     cases = read_json(path).get("cases")
     if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
-        raise UserError("this is no summary", where=str(path), expected="a list `cases`")
+        raise UserError("invalid summary file", where=str(path), expected="a list `cases`")
     return cases
 
 
@@ -88,42 +90,42 @@ def _measurements(path: Path) -> list[dict[str, str]]:
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file, strict=True))
     except FileNotFoundError:
-        raise UserError("this file is missing", where=str(path)) from None
+        raise UserError("file not found", where=str(path)) from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError("this cannot be read", where=str(path), found=str(error)) from None
+        raise UserError("cannot read the file", where=str(path), found=str(error)) from None
 
 
 def _as_text(run: Record) -> dict[str, str]:
-    """A row as measurements.csv has it."""
+    """A row as in measurements.csv."""
     return {name: "" if value is None else str(value) for name, value in run.items()}
 
 
 def _compared(
     name: str, recorded: Sequence[Record], computed: Sequence[Record], key: Sequence[str]
 ) -> Iterator[str]:
-    """What differs between two lists of rows, in any order."""
+    """The differences between two lists of rows, regardless of their order."""
     columns = [
         column for column in (computed or recorded or [{}])[0] if column not in _NOT_COMPARED
     ]
     for column in columns:
         if recorded and column not in recorded[0]:
-            yield f"{name}: there is no column {column}"
+            yield f"{name}: column {column} is missing"
     columns = [column for column in columns if not recorded or column in recorded[0]]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
     for row in (*before, *(row for row in after if row not in before)):
         told = dict(zip(key, row[:-1], strict=True))
         title = _title(told)
         if row not in after:
-            yield f"{name}: {title}: is recorded, but not in the logs"
+            yield f"{name}: {title}: recorded, but not in the logs"
         elif row not in before:
-            yield f"{name}: {title}: is in the logs, but not recorded"
+            yield f"{name}: {title}: in the logs, but not recorded"
         else:
             for column in columns:
                 old, new = before[row].get(column), after[row].get(column)
                 if old == new:
                     continue
                 about = _title({**told, "metric": ""}) if column == _DIGEST else title
-                yield f"{name}: {about}: {column} is {_shown(old)}, the logs say {_shown(new)}"
+                yield f"{name}: {about}: {column} is {_shown(old)}, but {_shown(new)} in the logs"
 
 
 def _title(row: Mapping[str, str]) -> str:
@@ -142,7 +144,7 @@ def _title(row: Mapping[str, str]) -> str:
 def _keyed(
     rows: Sequence[Record], key: Sequence[str], columns: Sequence[str]
 ) -> dict[tuple[str, ...], Record]:
-    """The rows by what tells them apart; the last of it counts rows that nothing tells apart."""
+    """The rows by key. The last part of the key numbers rows that are otherwise equal in it."""
     found: dict[tuple[str, ...], Record] = {}
     ordered = sorted(rows, key=lambda row: [_shown(row.get(column)) for column in columns])
     for row in ordered:

@@ -1,1 +1,1 @@
-"""What everything else stands on."""
+"""The foundation that all other packages use."""

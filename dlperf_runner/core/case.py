@@ -1,4 +1,4 @@
-"""What is measured: frozen values, no behaviour beyond naming themselves."""
+"""Data types of cases and runs: frozen values with no behaviour except their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TOPOLOGY = re.compile(r"(?P<nodes>[1-9]\d*)n(?P<devices>[1-9]\d*)g")
 
 @dataclass(frozen=True, order=True)
 class Topology:
-    """Nodes, and devices used on each of them; `2n8g` is two nodes with eight devices each."""
+    """The number of nodes and of devices used per node: `2n8g` is two nodes, eight devices each."""
 
     nodes: int
     gpus_per_node: int
@@ -26,13 +26,13 @@ class Topology:
     def parse(cls, text: str) -> Topology:
         match = _TOPOLOGY.fullmatch(text)
         if not match:
-            raise ValueError(f"a topology like 2n8g was expected, found {text!r}")
+            raise ValueError(f"invalid topology {text!r}; expected the form 2n8g")
         return cls(int(match["nodes"]), int(match["devices"]))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples that one device takes per step, and the precision of the arithmetic."""
+    """The number of samples per device and step, and the numerical precision."""
 
     precision: str
     batch_size_per_device: int
@@ -40,7 +40,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Window:
-    """Steps of a run, and how many of the first ones are warm-up and not measured."""
+    """The number of steps of a run; the first `warmup_steps` are not measured."""
 
     total_steps: int
     warmup_steps: int
@@ -52,7 +52,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration to be measured; its repeats are its runs."""
+    """One configuration to measure. Each repeat of it is a run."""
 
     workload: str
     framework: str
@@ -61,8 +61,8 @@ class Case:
     batch: Batch
     topology: Topology
     window: Window
-    variant: str = ""  # the network, where a workload has several
-    container: str = ""  # the engine, where it does not run bare
+    variant: str = ""  # the network, if the workload has several
+    container: str = ""  # the container engine; empty: runs without a container
 
     @property
     def id(self) -> str:
@@ -74,8 +74,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Command:
-    """What is executed on one host, by the benchmark user: an argv list, never a shell line.
-    `cleanup` is executed there before it, and when it has ended, however that was."""
+    """A command that the benchmark user runs on one host: an argv list, never a shell line.
+
+    `cleanup` runs on the same host before the command and after it, even if the command fails.
+    """
 
     host: str
     argv: tuple[str, ...]
@@ -86,8 +88,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Run:
-    """One repeat of a case, with everything that is needed to launch it. The seam document:
-    `plan --json` prints it, `bench.yml` loops over it, `run.json` holds it."""
+    """One repeat of a case, with everything needed to launch it.
+
+    This is the interface between Python and Ansible: `plan --json` prints it, `bench.yml` loops
+    over it, and `run.json` stores it.
+    """
 
     id: str
     case: str
@@ -106,7 +111,7 @@ class Run:
     stack: str
     accelerator: str
     environment: str
-    container: str  # engine and image by digest, as `podman name@sha256:...`; empty: bare
+    container: str  # engine and image digest (`podman name@sha256:...`); empty: no container
     log_format: str
     log_name: str
     timeout_s: int

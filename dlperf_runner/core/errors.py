@@ -1,13 +1,13 @@
-"""Errors that a user can act on: where, what was expected, what was found, what to do."""
+"""Errors that the user can fix. Each states where, expected, found and a hint."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """Bad input. The command line prints it without a traceback and exits with status 2.
+    """Invalid input. The command line prints it without a traceback and exits with status 2.
 
-    `where` names the file and line, the option or the key; `expected` and `found` say what
-    should have stood there and what did; `hint` says what to do about it.
+    `where` names the file and line, the option or the key. `expected` and `found` describe the
+    required and the actual content. `hint` tells the user how to fix it.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class UserError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        # An exception is pickled as its positional arguments; this one has more.
+        # By default, pickle keeps only the positional arguments of an exception.
         return (_again, (self.problem, self.where, self.expected, self.found, self.hint))
 
     def __str__(self) -> str:
@@ -42,8 +42,8 @@ class UserError(Exception):
         return f"{text}\n  {self.hint}" if self.hint else text
 
 
-class Stopped(Exception):  # noqa: N818  nothing went wrong
-    """A signal ended what was under way, in order; `hint` says how to go on."""
+class Stopped(Exception):  # noqa: N818  this is not an error
+    """A signal stopped the operation cleanly. `hint` tells the user how to resume."""
 
     def __init__(self, number: int, hint: str) -> None:
         super().__init__(number, hint)

@@ -1,4 +1,4 @@
-"""What only some commands need: the extra `cluster`, which brings Ansible."""
+"""Dependencies that only some commands need: the extra `cluster`, which installs Ansible."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import UserError
 
 
 def require_cluster() -> None:
-    """Raise a UserError unless everything that drives machines is installed."""
+    """Raise a UserError if a package that is needed to control servers is missing."""
     missing = [
         name
         for module, name in (("ansible", "ansible-core"), ("ansible_runner", "ansible-runner"))
@@ -16,8 +16,8 @@ def require_cluster() -> None:
     ]
     if missing:
         raise UserError(
-            f"this command drives machines and needs {' and '.join(missing)}",
-            expected="the extra `cluster`",
+            f"this command controls servers and requires {' and '.join(missing)}",
+            expected="an installation with the extra `cluster`",
             found="an installation for analysis only",
             hint="pip install 'dlperf_runner[cluster]', or 'pip install .[cluster]' in a clone",
         )

@@ -1,4 +1,4 @@
-"""Files that other programs read while they are written: each appears whole or not at all."""
+"""Atomic reading and writing of files: a reader never sees a partly written file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import UserError
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a file by a temporary name and a rename; parents are made. Raises OSError."""
+    """Write a temporary file, then rename it. Creates parent directories. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -26,42 +26,46 @@ def write_whole(path: Path, content: str | bytes) -> Path:
 
 
 def write_result(path: Path, content: str | bytes) -> Path:
-    """Write a file that the user asked for; a UserError where that fails."""
+    """Write a file that the user requested. Raises UserError if that fails."""
     try:
         return write_whole(path, content)
     except OSError as error:
         raise UserError(
-            "the result cannot be written",
+            "cannot write the result",
             where=str(path),
             found=error.strerror or str(error),
-            hint="name another place, for instance with --output-dir",
+            hint="choose another directory, for example with --output-dir",
         ) from None
 
 
 def json_text(value: object) -> str:
-    """How this project writes JSON, with a line end. Raises ValueError on NaN, which is no JSON."""
+    """The value as indented JSON, with a newline at the end. Raises ValueError on NaN."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_json(path: Path, value: object) -> Path:
-    """Write a JSON file as `write_whole` does."""
+    """Write a JSON file with `write_whole`."""
     return write_whole(path, json_text(value))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; a UserError that names file and line where it is none."""
+    """Read a JSON object. Raises a UserError with file and line if the file has none."""
     try:
         value = json.loads(path.read_bytes().decode())
     except FileNotFoundError:
-        raise UserError("this file is missing", where=str(path)) from None
+        raise UserError("file not found", where=str(path)) from None
     except OSError as error:
         raise UserError(
-            "this cannot be read", where=str(path), found=error.strerror or str(error)
+            "cannot read the file", where=str(path), found=error.strerror or str(error)
         ) from None
     except UnicodeDecodeError as error:
-        raise UserError("this is not UTF-8", where=str(path), found=f"byte {error.start}") from None
+        raise UserError(
+            "the file is not UTF-8", where=str(path), found=f"an invalid byte at {error.start}"
+        ) from None
     except json.JSONDecodeError as error:
-        raise UserError(f"this is not JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
+        raise UserError(f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
     if not isinstance(value, dict):
-        raise UserError("this is no JSON object", where=str(path), found=type(value).__name__)
+        raise UserError(
+            "the file does not contain a JSON object", where=str(path), found=type(value).__name__
+        )
     return value

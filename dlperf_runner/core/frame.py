@@ -1,4 +1,4 @@
-"""The tidy frame: one row per run and metric, so that everything behind it needs no logs."""
+"""The tidy frame: one row per run and metric. All later steps use it and need no logs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SAMPLES_PER_SECOND = "samples_per_second"
-GPU_MEMORY = "gpu_memory_peak"  # of a run, over its devices
+GPU_MEMORY = "gpu_memory_peak"  # the maximum over the devices of a run
 
 
 class Row(NamedTuple):
-    """A metric of a run; a run that gave none has one row without value that says why.
+    """A metric of a run. A run without metrics has one row with no value and a reason.
 
-    None is what is not known, or what there is none of (a driver on a CPU, a container around a
-    bare run).
+    None means unknown or not applicable (the driver of a CPU, the container of a run without one).
     """
 
     framework: str
@@ -48,7 +47,7 @@ COLUMNS = Row._fields
 
 
 def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """The rows as a DataFrame with the columns of Row; absent texts are None, numbers NaN."""
+    """The rows as a DataFrame with the columns of Row. Missing texts are None, numbers are NaN."""
     import pandas as pd
 
     columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)

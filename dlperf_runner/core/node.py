@@ -1,10 +1,10 @@
-"""A node that benchmarks run on, as the inventory describes it."""
+"""A benchmark node, as the inventory describes it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# The container engines that a node may have.
+# The supported container engines.
 ENGINES = ("docker", "podman")
 
 
@@ -12,10 +12,10 @@ ENGINES = ("docker", "podman")
 class Node:
     """A benchmark node as the inventory describes it.
 
-    `address` is the node's address on `interface`, the network that the benchmark uses;
-    `interface` is empty where the inventory names none. `env` is exported to every rank.
-    `container_images` is digests by the images' names, `registry` the site's own that has them,
-    if any, and `container_data` directories that containers see, read-only.
+    `address` is the node's address on `interface`, the network that the benchmark uses.
+    `interface` is empty if the inventory does not set it. `env` is exported to every rank.
+    `container_images` maps image names to digests. `registry` is the site's own registry, if it
+    has one. Containers mount the directories in `container_data` read-only.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where things are on a node."""
+"""Paths on the nodes."""
 
 ENVIRONMENTS = "/opt/dlperf/envs"
 SOURCES = "/opt/dlperf/src"

@@ -1,7 +1,7 @@
-"""Where the playbooks and roles are: in the clone, or unpacked from the installed package.
+"""The path of the playbooks and roles: the clone, or a copy unpacked from the installed package.
 
-Roles keep caches beside themselves and Ansible follows links, so an installed package is unpacked
-into a folder of the user, once per version.
+Roles store caches in their project directory and Ansible follows links. Therefore an installed
+package is unpacked into a directory of the user, once per version.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _CLONE = PACKAGE.parent
-# Where the wheel carries playbooks, roles, inventories and locked requirements.
+# The wheel contains playbooks, roles, inventories and locked requirements here.
 _SHIPPED = PACKAGE / "project"
 _STAMP = ".unpacked"
 
 
 def is_clone() -> bool:
-    """Whether this package runs from a clone of the project."""
+    """Return whether this package runs from a clone of the project."""
     return not _SHIPPED.is_dir()
 
 
@@ -31,18 +31,18 @@ def project() -> Path:
 
 
 def cache() -> Path:
-    """Where downloads and builds are kept; they can be made again."""
+    """The directory for downloads and builds. Everything in it can be created again."""
     return project() / ".cache"
 
 
 def home() -> Path:
-    """Where an installed package is unpacked: DLPERF_HOME, or the user's data directory."""
+    """The directory for an unpacked package: DLPERF_HOME, or the user's data directory."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     return Path(os.environ.get("DLPERF_HOME") or Path(data) / "dlperf_runner").absolute()
 
 
 def _unpacked(target: Path) -> Path:
-    """Copy the shipped files to `target` unless these very files are there already."""
+    """Copy the shipped files to `target`, unless it already has the same files."""
     stamp = _stamp()
     marker = target / _STAMP
     if marker.is_file() and marker.read_text() == stamp:
@@ -56,7 +56,7 @@ def _unpacked(target: Path) -> Path:
             shutil.copytree(source, place)
         else:
             shutil.copy2(source, place)
-    # Playbooks read the catalogue and the workloads as files of the project.
+    # Playbooks read the catalogue and the workloads as files in the project directory.
     package = target / PACKAGE.name
     package.unlink(missing_ok=True)
     package.symlink_to(PACKAGE)
@@ -65,7 +65,7 @@ def _unpacked(target: Path) -> Path:
 
 
 def _stamp() -> str:
-    """A digest of the shipped files' names, sizes and times, and of where they are."""
+    """A digest of the package's path and of the shipped files' names, sizes and times."""
     digest = hashlib.sha256(str(PACKAGE).encode())
     for path in sorted(_SHIPPED.rglob("*")):
         if path.is_file():

@@ -1,7 +1,7 @@
-"""How a program is started on nodes: pure functions from a program to the command of each node.
+"""Launchers: pure functions that turn a program into the commands for its nodes.
 
-A launcher is a module of this package with `LAUNCHERS`, functions by the names that workloads use
-in the catalogue; a new one needs no entry anywhere.
+Each module of this package can define launchers in `LAUNCHERS`, by the names that workloads use in
+the catalogue. New launchers need no further registration.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Launcher", "Program", "in_run_directory", "launch", "launchers"]
 
 @functools.cache
 def launchers() -> dict[str, Launcher]:
-    """Every known launcher by name."""
+    """All launchers, by name."""
     found: dict[str, Launcher] = {}
     for module in pkgutil.iter_modules(__path__):
         found |= getattr(importlib.import_module(f"{__name__}.{module.name}"), "LAUNCHERS", {})
@@ -30,5 +30,5 @@ def launchers() -> dict[str, Launcher]:
 
 
 def launch(name: str, program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """The commands that start `program` on `hosts`, all to be started at once."""
+    """The commands that start `program` on `hosts`. They must be started at the same time."""
     return launchers()[name](program, hosts)

@@ -1,4 +1,4 @@
-"""One mpirun on the first node starts every process."""
+"""The launcher `mpirun`: mpirun on the first node starts all processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """One `mpirun` on the first host, one process per device of every host.
+    """One `mpirun` on the first host starts one process per device on every host.
 
-    Works with OpenMPI 4 and 5: `--host` takes slots, `-x` exports a variable that the command's own
-    environment holds. One device on one node is started the same way, as the published runs were.
+    Works with OpenMPI 4 and 5: `--host` sets the slots, and `-x` exports a variable from the
+    command's environment. Runs with a single device also use mpirun, as the published runs did.
     """
     first = hosts[0]
     _refuse_unequal(hosts, "dlperf_interface", [host.interface for host in hosts])
@@ -41,7 +41,7 @@ def _refuse_unequal(hosts: tuple[Node, ...], variable: str, values: list[object]
     for host, value in zip(hosts, values, strict=True):
         if value != values[0]:
             raise UserError(
-                f"mpirun takes one {variable} for all nodes of a run",
+                f"mpirun needs the same {variable} on all nodes of a run",
                 where=f"host {host.name}: {variable}",
                 expected=f"{values[0]!r}, as on {hosts[0].name}",
                 found=repr(value),

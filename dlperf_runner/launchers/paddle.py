@@ -1,4 +1,4 @@
-"""Paddle's own launcher, once per node."""
+"""Paddle's own launcher, started once per node."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ if TYPE_CHECKING:
 
 
 def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """`python -m paddle.distributed.launch` of Paddle 2 once per node, which starts one process per
-    device.
+    """Start Paddle 2's `python -m paddle.distributed.launch` once per node.
 
-    It keeps a log of each process: in the run's own directory, where it is started for that,
-    because the sources' is not the benchmark user's to write.
+    It starts one process per device and writes a log for each process. It must therefore run in
+    the run's own directory: the benchmark user cannot write to the directory of the source.
     """
     program = in_run_directory(program) if program.cwd else program
     addresses = ",".join(host.address for host in hosts)
     commands = []
     for host in hosts:
-        # Without --host, Paddle looks its address up by host name; where that gives another
-        # one than in --ips, the node takes the ranks of the first, and says nothing.
+        # Without --host, Paddle resolves the host name to find its own address. If that address
+        # is not in --ips, the node silently takes the ranks of the first node.
         options = [f"--ips={addresses}", f"--host={host.address}"]
         gloo = {}
         if program.on_gpu:
             options.append(f"--devices={devices_of(program)}")
         else:
             options.append(f"--nproc_per_node={program.gpus_per_node}")
-            # Gloo would otherwise take the interface that the host's own name leads to.
+            # By default, Gloo uses the interface that the host name resolves to.
             if host.interface:
                 gloo = {"GLOO_SOCKET_IFNAME": host.interface}
         commands.append(_paddle(program, host, [*options, "--log_dir=log"], gloo))
@@ -39,16 +38,19 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
 
 
 def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """The same of Paddle 1.8, as published. On CPU it has no collective: one process is started
-    without it."""
+    """Start Paddle 1.8's launcher once per node, as in the published runs.
+
+    Paddle 1.8 has no collective operations on the CPU. There, it starts a single process without
+    the launcher.
+    """
     program = in_run_directory(program) if program.cwd else program
     if not program.on_gpu:
         if len(hosts) * program.gpus_per_node > 1:
             raise UserError(
-                "Paddle 1.8 has no collective on the CPU",
+                "Paddle 1.8 has no collective operations on the CPU",
                 expected="1n1g",
                 found=f"{len(hosts)}n{program.gpus_per_node}g",
-                hint="narrow it with --nodes 1 --gpus-per-node 1, or choose --source builtin, "
+                hint="set --nodes 1 --gpus-per-node 1, or choose --source builtin, "
                 "which runs on Paddle 2",
             )
         environment = environment_of(program, hosts[0])

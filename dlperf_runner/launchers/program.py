@@ -1,4 +1,4 @@
-"""What a launcher starts, and what launchers share."""
+"""The program that a launcher starts, and functions that launchers share."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """What one process (or one node's launcher) executes: `argv` begins with the interpreter.
-    `environment` is the workload's own; what the inventory exports is added by the launcher."""
+    """The program of one process (or of one node's launcher).
+
+    `argv` begins with the interpreter. `environment` has the variables of the workload; the
+    launcher adds those of the inventory.
+    """
 
     argv: tuple[str, ...]
     gpus_per_node: int
@@ -25,21 +28,21 @@ class Program:
     cwd: str = ""
 
 
-# From a program and the nodes of its run to the commands that start it, all at once.
+# Takes a program and the nodes of its run. Returns the commands, to be started at the same time.
 Launcher = Callable[[Program, tuple["Node", ...]], tuple[Command, ...]]
 
 
 def in_run_directory(program: Program) -> Program:
-    """The same program started in the run's own directory, where its user may write; its script
-    is named by its path then."""
+    """The same program, started in the run's own directory, where the user can write. The script
+    gets its full path."""
     interpreter, (script, *arguments) = split_interpreter(program.argv)
     argv = (*interpreter, str(PurePosixPath(program.cwd, script)), *arguments)
     return replace(program, argv=argv, cwd="")
 
 
 def environment_of(program: Program, host: Node) -> dict[str, str]:
-    """The workload's variables, then the operator's, who has the last word."""
-    # NCCL would otherwise pick a docker bridge or veth on its own, and hang.
+    """The workload's variables and the operator's. The operator's override the workload's."""
+    # Without this, NCCL can select a Docker bridge or a veth interface, and hang.
     nccl = {"NCCL_SOCKET_IFNAME": host.interface} if program.on_gpu and host.interface else {}
     return {**program.environment, **nccl, **host.env}
 
@@ -49,6 +52,6 @@ def devices_of(program: Program) -> str:
 
 
 def split_interpreter(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`python -u script.py --x` as (`python -u`, `script.py --x`)."""
+    """Split `python -u script.py --x` into (`python -u`, `script.py --x`)."""
     end = next((n for n in range(1, len(argv)) if not argv[n].startswith("-")), len(argv))
     return argv[:end], argv[end:]

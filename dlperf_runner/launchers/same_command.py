@@ -1,4 +1,4 @@
-"""The same command on every node, as OneFlow is started."""
+"""The launcher for OneFlow: the same command on every node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def same_command_everywhere(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """The same command on every node at once, with all nodes' addresses as its last argument."""
+    """Start the same command on every node. Its last argument has the addresses of all nodes."""
     argv = (*program.argv, "--node_ips=" + ",".join(host.address for host in hosts))
     return tuple(
         Command(host.name, argv, environment_of(program, host), program.cwd) for host in hosts

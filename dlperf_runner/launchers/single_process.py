@@ -1,4 +1,4 @@
-"""One process on one node drives all of its devices."""
+"""The launcher for a single process that uses all devices of one node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def single_process(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
-    """One process on one node that drives all of its devices itself."""
+    """Start one process on one node. The process itself uses all devices."""
     if len(hosts) != 1:
         raise UserError(
-            "one process cannot span nodes", expected="one node", found=f"{len(hosts)} nodes"
+            "one process cannot use several nodes", expected="one node", found=f"{len(hosts)} nodes"
         )
-    # The programs read the variable themselves: unset is an error to them, empty means the CPU.
+    # The programs read this variable themselves. They fail if it is unset; empty means CPU.
     devices = {"CUDA_VISIBLE_DEVICES": devices_of(program) if program.on_gpu else ""}
     environment = {**devices, **environment_of(program, hosts[0])}
     return (Command(hosts[0].name, program.argv, environment, program.cwd),)

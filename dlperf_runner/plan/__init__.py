@@ -1,1 +1,1 @@
-"""From a choice and an inventory to the commands of every run."""
+"""Planning: turns a choice and an inventory into the commands of every run."""

@@ -1,16 +1,16 @@
-"""Which cases a choice selects from the catalogue.
+"""Selects the cases for a choice from the catalogue.
 
 - `model` (a model, one of its networks, or a family), `framework` and `workload` select
-  workloads; without any of them, every workload whose framework the nodes have.
-- `matrix` gives the cases of each workload: batches (precision and batch size) times topologies.
-- `precision`, `batch_size`, `nodes` and `gpus_per_node` narrow the matrix, each to one or several
-  values. A value that the matrix does not have defines new cases instead:
-  a precision runs the batch sizes of the matrix, a batch size runs its precisions;
-  a number of nodes runs with the devices per node of the matrix's widest topology;
-  a number of devices per node runs on one node.
-- Naming both of a pair (precision and batch size; nodes and devices per node) gives exactly
-  their combinations, whether the matrix has them or not.
-- `iterations` without `warmup` keeps the published proportion of warm-up, rounded up.
+  workloads. Without them, all workloads are selected whose framework is on the nodes.
+- `matrix` defines the cases of each workload: batches (precision and batch size) times topologies.
+- `precision`, `batch_size`, `nodes` and `gpus_per_node` restrict the matrix to one or more values.
+  A value that is not in the matrix defines new cases:
+  a new precision uses the batch sizes of the matrix; a new batch size uses its precisions;
+  a new number of nodes uses the devices per node of the largest topology in the matrix;
+  a new number of devices per node uses one node.
+- If both of a pair are set (precision and batch size; nodes and devices per node), the cases are
+  exactly their combinations, even if the matrix does not have them.
+- `iterations` without `warmup` keeps the published proportion of warm-up steps, rounded up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 def select_workloads(
     choice: Choice, catalog: Catalog, nodes: Sequence[Node]
 ) -> tuple[Workload, ...]:
-    """Raises where a name is unknown, and names the filter that leaves nothing."""
+    """The selected workloads. Raises UserError on an unknown name or a filter without a match."""
     selected = tuple(catalog.workloads.values())
     for name in choice.framework:
         catalog.framework(name, option_name("framework"))
@@ -57,15 +57,15 @@ def select_workloads(
         left = tuple(w for w in selected if not wanted or set(wanted) & set(names_of(w)))
         if not left:
             raise UserError(
-                "this leaves no workload",
+                "no workload matches",
                 where=f"{option_name(option)} {','.join(wanted)}",
-                expected=f"one that fits {', '.join(w.name for w in selected)}",
+                expected=f"a value that matches {', '.join(w.name for w in selected)}",
             )
         selected = left
     if not (choice.workload or choice.framework or choice.model):
         selected = tuple(w for w in selected if not _lacking(choice, catalog, w, nodes))
         if not selected:
-            raise UserError("no framework of the catalogue is on every node (dlperf_frameworks)")
+            raise UserError("no framework of the catalogue is on all nodes (dlperf_frameworks)")
     for workload in selected:
         lacking = _lacking(choice, catalog, workload, nodes)
         if lacking:
@@ -75,7 +75,7 @@ def select_workloads(
                 where=", ".join(dict.fromkeys(node.name for node, _ in lacking)),
                 expected=f"{environment} in dlperf_frameworks",
                 found=", ".join(lacking[0][0].frameworks),
-                hint="narrow the choice with --framework, or provision it",
+                hint=f"select other workloads with --framework, or provision {environment}",
             )
     return selected
 
@@ -83,11 +83,11 @@ def select_workloads(
 def _lacking(
     choice: Choice, catalog: Catalog, workload: Workload, nodes: Sequence[Node]
 ) -> list[tuple[Node, str]]:
-    """Nodes that say which environments they have, and do not name one that is needed: with it."""
+    """Each node that lists its environments but lacks a needed one, with that environment."""
     framework = catalog.frameworks[workload.framework]
     sources = [workload.sources.named(name) for name in _sources(choice, workload)]
     needed = [
-        # Where the stack has none at all, the plan is refused for that.
+        # If the stack has no environment at all, planning fails later for that reason.
         (node, framework.environment_name(node.stack, source.flavor) or framework.name)
         for source in sources
         if source is not None
@@ -114,7 +114,7 @@ def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> 
         for node in nodes:
             if node.matrix != nodes[0].matrix:
                 raise UserError(
-                    "the nodes name different default matrices",
+                    "the nodes have different default matrices",
                     where=f"host {node.name}: dlperf_matrix",
                     expected=f"{nodes[0].matrix}, as on {nodes[0].name}",
                     found=node.matrix,
@@ -160,7 +160,7 @@ def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]
 
 
 def _sources(choice: Choice, workload: Workload) -> tuple[str, ...]:
-    """`builtin` where nothing was said, on every matrix: it needs no clone and no data set."""
+    """The chosen sources. The default is `builtin`, which needs no clone and no data set."""
     has = [name for name, _ in workload.sources.items()]
     for name in choice.source:
         if name not in has:
@@ -185,7 +185,7 @@ def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Sett
     for precision in choice.precision:
         if precision not in workload.precisions:
             raise UserError(
-                f"unknown precision {precision!r} of {workload.name}",
+                f"{workload.name} has no precision {precision!r}",
                 where=option_name("precision"),
                 expected=f"one of {', '.join(workload.precisions)}",
             )
@@ -225,7 +225,7 @@ def _narrow(
     value_of: Callable[[_T], Any],
     replaced: Callable[[_T, Any], _T],
 ) -> tuple[_T, ...]:
-    """The items that have a wanted value; for a value that none has, the items made to have it."""
+    """The items with a wanted value. If no item has it, all items with their value replaced."""
     if not wanted:
         return items
     found: list[_T] = []
@@ -239,21 +239,21 @@ def _window(choice: Choice, rule: Rule) -> Window:
     total = choice.iterations or rule.total_steps
     warmup = choice.warmup
     if warmup is None and choice.iterations:
-        # A multiple of what one log line covers, so that no line is half warm-up.
+        # A multiple of `log_every`, so that each log line is either warm-up or measured.
         lines = math.ceil(rule.warmup_steps * total / rule.total_steps / rule.log_every)
         warmup = min(lines * rule.log_every, total - 1)
     elif warmup is None:
         warmup = rule.warmup_steps
     if warmup >= total:
         raise UserError(
-            "no step is left to measure",
+            "no steps remain to be measured",
             where=option_name("warmup"),
             expected=f"fewer than the {total} iterations",
             found=str(warmup),
         )
     if total // rule.log_every <= warmup // rule.log_every:
         raise UserError(
-            f"the log has a line every {rule.log_every} steps, and none is left to measure",
+            f"the log has one line per {rule.log_every} steps, and none remains to be measured",
             where=option_name("iterations"),
             expected=f"at least {(warmup // rule.log_every + 1) * rule.log_every}",
             found=str(total),
@@ -262,10 +262,10 @@ def _window(choice: Choice, rule: Rule) -> Window:
 
 
 def no_case(choice: Choice, workloads: Sequence[Workload]) -> UserError:
-    """Only too many nodes for the selected workloads can leave no case at all."""
-    limits = ", ".join(f"{w.name} runs on at most {w.max_nodes} nodes" for w in workloads)
+    """The error for a plan without cases. Its only cause is too many nodes for the workloads."""
+    limits = ", ".join(f"at most {w.max_nodes} for {w.name}" for w in workloads)
     return UserError(
-        "this leaves no case",
+        "no workload runs on so many nodes",
         where=f"{option_name('nodes')} {','.join(str(n) for n in choice.nodes)}",
         expected=limits,
     )

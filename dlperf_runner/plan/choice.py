@@ -1,4 +1,4 @@
-"""What the user chose to run: texts from the command line or from Ansible, made into values."""
+"""What the user chose to run: strings from the command line or Ansible, parsed into values."""
 
 from __future__ import annotations
 
@@ -50,37 +50,38 @@ def _engine(text: str, name: str) -> str | None:
         raise UserError(
             f"unknown container engine {text!r}",
             where=option_name(name),
-            expected=f"one of {', '.join(ENGINES)}; none for no container",
+            expected=f"one of {', '.join(ENGINES)}; omit it to run without containers",
         )
     return text or None
 
 
 def _whole(text: str, name: str, least: int) -> int:
-    # More than nine digits is no count of anything here, and int() of thousands is slow.
+    # No count here needs more than nine digits, and int() is slow with thousands of digits.
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least:
         return int(text)
     raise UserError(
-        "this is no such number",
+        "invalid number",
         where=option_name(name),
-        expected=f"whole numbers of at least {least}",
+        expected=f"an integer of at least {least}",
         found=repr(text),
     )
 
 
 def _option(metavar: str, text: str, parse: Callable[[str, str], Any]) -> Any:
-    """A field of Choice: how the command line shows it, and what makes a value of its text."""
+    """A field of Choice, with its metavar and help text, and the parser of its value."""
     return field(default=parse("", ""), metadata={"metavar": metavar, "help": text, "parse": parse})
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user chose; an empty tuple or None means that nothing was said.
+    """What the user chose. An empty tuple or None means that the user did not set the option.
 
-    NEW CHOICE: a field here. It is an option of `plan` and `run` and a variable of bench.yml.
+    NEW CHOICE: add a field here. It becomes an option of `plan` and `run`, and a variable of
+    bench.yml.
     """
 
     model: tuple[str, ...] = _option(
-        "NAME[,NAME]", "Models, their networks, or families of models.", _names
+        "NAME[,NAME]", "Models, networks of a model, or families of models.", _names
     )
     framework: tuple[str, ...] = _option("NAME[,NAME]", "Frameworks.", _names)
     workload: tuple[str, ...] = _option("NAME[,NAME]", "Workloads.", _names)
@@ -89,32 +90,34 @@ class Choice:
     nodes: tuple[int, ...] = _option("N[,N]", "Numbers of nodes.", _numbers)
     gpus_per_node: tuple[int, ...] = _option("N[,N]", "Devices used on each node.", _numbers)
     matrix: str | None = _option(
-        "NAME", "published or smoke; default: the inventory's dlperf_matrix.", _text
+        "NAME", "published or smoke; default: dlperf_matrix in the inventory.", _text
     )
-    repeats: int | None = _option("N", "Runs of each case.", _number)
+    repeats: int | None = _option("N", "Runs per case.", _number)
     source: tuple[str, ...] = _option("NAME[,NAME]", "builtin (default) or upstream.", _sources)
-    iterations: int | None = _option("N", "Steps of each run.", _number)
+    iterations: int | None = _option("N", "Steps per run.", _number)
     warmup: int | None = _option(
         "N",
-        "First steps, which are not measured; default: in the published proportion.",
+        "Warm-up steps, which are not measured; default: the published proportion.",
         _number_or_none,
     )
     container: str | None = _option(
-        "ENGINE", "docker or podman: in containers; default: bare where that can be.", _engine
+        "ENGINE",
+        "Run in containers with docker or podman; default: without containers if possible.",
+        _engine,
     )
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-# The fields that are options, in their order.
+# The fields that are options, in order.
 OPTIONS = tuple(item for item in fields(Choice) if item.metadata)
-# What bench.yml takes besides.
+# Further variables that bench.yml accepts.
 FURTHER = ("parameters", "campaign", "resume", "limit", "wait")
 
 
 def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) -> Choice:
-    """A choice from texts such as `nodes="1,2"`; an empty text means that nothing was said.
+    """Parse strings such as `nodes="1,2"`. An empty string means that the option is not set.
 
-    `options` has the names of Choice's fields. `parameters` are texts `name=value`.
+    The keys of `options` are names of fields of Choice. `parameters` are strings `name=value`.
     """
     texts = {name: str(value).strip() for name, value in options.items() if value is not None}
     values = {
@@ -126,8 +129,8 @@ def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) 
 def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -> Choice:
     """The choice in the extra variables of a playbook (`-e name=value`).
 
-    A variable that is neither an option of the campaign nor begins with one of `prefixes`, as
-    those of roles and of Ansible do, is refused: it would change nothing.
+    A variable must be an option of the campaign, or begin with one of `prefixes`, as the variables
+    of roles and of Ansible do. Any other variable would have no effect and raises a UserError.
     """
     known = [*(item.name for item in OPTIONS), *FURTHER]
     beginnings = tuple(f"{prefix}_" for prefix in prefixes)
@@ -148,7 +151,7 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
     parameters = variables.get("parameters") or {}
     if not isinstance(parameters, Mapping):
         raise UserError(
-            "the parameters are not an object",
+            "parameters must be an object",
             where="-e parameters",
             expected='-e \'{"parameters": {"image_size": 64}}\'',
             found=repr(parameters),
@@ -157,7 +160,7 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
 
 
 def choice_options(choice: Choice) -> dict[str, str]:
-    """The choice as texts that `parse_choice` takes, what was not said left out."""
+    """The choice as strings for `parse_choice`. Options that are not set are omitted."""
     options: dict[str, str] = {}
     for name, value in asdict(choice).items():
         if name == "parameters" or value is None or value == ():
@@ -168,20 +171,23 @@ def choice_options(choice: Choice) -> dict[str, str]:
 
 
 def parse_wait(text: str) -> int:
-    """Seconds of a text such as 90s, 30m or 2h; 0 of an empty one."""
+    """Parse a duration such as 90s, 30m or 2h into seconds. An empty string gives 0."""
     number, unit = text.strip()[:-1], text.strip()[-1:]
     if not unit:
         return 0
-    # More than six digits are no time that anybody waits.
+    # Nobody needs a duration with more than six digits.
     if unit in _SECONDS and number.isascii() and number.isdigit() and len(number) <= 6:
         return int(number) * _SECONDS[unit]
     raise UserError(
-        "this is no time to wait", where="--wait", expected="90s, 30m or 2h", found=repr(text)
+        "invalid duration",
+        where="--wait",
+        expected="a duration like 90s, 30m or 2h",
+        found=repr(text),
     )
 
 
 def option_name(name: str) -> str:
-    """The command line's name of a field of Choice."""
+    """The command-line option for a field of Choice."""
     return "--" + name.replace("_", "-")
 
 
@@ -193,7 +199,7 @@ def _parameters(texts: Iterable[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip().isidentifier() or not value.isprintable():
             raise UserError(
-                "this is no parameter", where="--parameter", expected="name=value", found=repr(text)
+                "invalid parameter", where="--parameter", expected="name=value", found=repr(text)
             )
         parameters[name.strip()] = value
     return parameters

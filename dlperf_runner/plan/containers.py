@@ -1,8 +1,9 @@
-"""A launch inside containers: which image, and the engine's command line around a command.
+"""Running commands in containers: selects the image and builds the engine's command line.
 
-A container sees the node's network, shared memory and GPUs, its data read-only, and is the
-ordinary user that started it. mpirun starts its daemons on the other nodes in containers of the
-same image: by a shell of this project's, `REMOTE_SHELL`, which it takes for ssh.
+A container shares the node's network, shared memory and GPUs. It mounts the data read-only and
+runs as the ordinary user that started it. mpirun starts its daemons on the other nodes in
+containers of the same image. For that, it calls `REMOTE_SHELL`, a script of this project, instead
+of ssh.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from ..catalog.framework import Environment
     from ..catalog.stack import Stack
 
-# Placed by roles/container; in the containers of a run on several nodes at the same path.
+# roles/container installs it. Multi-node runs mount it at the same path in their containers.
 REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
 DATA = "/opt/dlperf/data"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 
-# What only the node can say (who the user is, where his home is) is left to its shell; all else
-# is arguments, which go through untouched. Docker's root is the machine's, so containers are
-# the user's; rootless podman's root is the user who started it.
+# The shell on the node expands the values that only the node knows (user ID, home directory). All
+# other values are arguments and are passed on unchanged. In Docker, root is the root of the
+# machine, so containers run as the user. In rootless podman, root is the user who started it.
 _START = {
     "docker": 'exec docker run --user "$(id -u):$(id -g)" --volume /etc/passwd:/etc/passwd:ro'
     " --volume /etc/group:/etc/group:ro{more}" + ' "$@"',
@@ -38,11 +39,11 @@ _START = {
 }
 _KEYS = {
     "docker": ' --volume "$HOME/.ssh:$HOME/.ssh:ro"',
-    # Within the container, where podman makes the user root.
+    # In a podman container, the user is root.
     "podman": ' --volume "$HOME/.ssh:/root/.ssh:ro"',
 }
 _RUN_DIRECTORY = ' --volume "$PWD:$PWD" --workdir "$PWD"'
-# NVIDIA's advice for its images. An ordinary user cannot raise a limit, only pass on his own.
+# NVIDIA recommends these for its images. Ordinary users cannot raise limits, only inherit them.
 _GPUS = {
     "docker": ("--gpus", "all", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864"),
     "podman": ("--device", "nvidia.com/gpu=all", "--ulimit", "host"),
@@ -56,19 +57,19 @@ _REMOVE = {
 
 @dataclass(frozen=True)
 class Image:
-    """An image by digest (`name@sha256:...`), its engine, and where its programs are."""
+    """An image by digest (`name@sha256:...`), its engine, and the paths of its programs."""
 
     engine: str
     reference: str
     python: str
-    mpirun: str | None = None  # None: where the node has it
+    mpirun: str | None = None  # None: the same path as on the node
 
     def __str__(self) -> str:
         return f"{self.engine} {self.reference}"
 
 
 def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
-    """The engine that the environment runs under; empty where it runs bare."""
+    """The container engine for the environment. Empty if it runs without a container."""
     if chosen or environment.requirements is not None:
         return chosen or ""
     if node.container_engine:
@@ -79,8 +80,11 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
 def image_for(
     engine: str, name: str, python: str, environment: Environment, hosts: Sequence[Node]
 ) -> Image:
-    """The image of an environment (`name`, and `python` of it where it is made of a node) with the
-    digest that the inventory of every host gives; anything but one digest is refused."""
+    """The image of an environment, with the digest from the inventory.
+
+    `name` is the environment; `python` is its interpreter if the image is built from a node.
+    Raises UserError unless all hosts have the same digest and registry.
+    """
     declared = environment.container
     image = declared.image if declared else f"localhost/dlperf-{name}"
     digests = [host.container_images.get(image) for host in hosts]
@@ -88,7 +92,7 @@ def image_for(
         where = f"host {host.name}: dlperf_container_images"
         if digest is None:
             raise UserError(
-                f"the image {image} has no digest, and is not run by its tag",
+                f"the image {image} has no digest; a tag alone is not accepted",
                 where=where,
                 expected=f"{image}: sha256:...",
                 found=", ".join(host.container_images) or "none",
@@ -96,25 +100,25 @@ def image_for(
             )
         if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
             raise UserError(
-                f"this is no digest of {image}",
+                f"invalid digest of {image}",
                 where=where,
                 expected="sha256: and 64 hexadecimal digits",
                 found=repr(digest),
             )
         if digest != digests[0]:
             raise UserError(
-                f"nodes of one run have different images {image}",
+                f"the nodes of one run have different digests of {image}",
                 where=where,
                 expected=f"{digests[0]}, as on {hosts[0].name}",
                 found=digest,
             )
     if len({host.registry for host in hosts}) > 1:
         raise UserError(
-            "nodes of one run have their images of different registries",
+            "the nodes of one run use different registries",
             where=", ".join(f"host {host.name}" for host in hosts) + ": dlperf_registry",
             found=", ".join(host.registry or "none" for host in hosts),
         )
-    # A tag says nothing more than the digest, and not every engine takes both.
+    # The digest makes the tag redundant, and not every engine accepts both.
     bare = re.sub(r":[^:/]*$", "", image)
     if declared and hosts[0].registry:
         bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
@@ -128,15 +132,15 @@ def image_for(
 
 def _where_from(engine: str, has_registry: bool, host: Node) -> str:
     if has_registry:
-        return f"{engine} image inspect says the digest of an image that was pulled"
+        return f"`{engine} image inspect` shows the digest of a pulled image"
     if host.accelerator == "cpu":
-        return "provision.yml -e dlperf_container_engine=podman makes and names it"
-    return "images of this project's own are made on nodes without GPUs only"
+        return "provision.yml -e dlperf_container_engine=podman builds the image and shows it"
+    return "this project builds its own images only on nodes without GPUs"
 
 
 def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
-    """The hosts as mpirun is told of them inside: its own path there, and how it reaches the
-    containers of the others. A daemon that detached would end its container."""
+    """The hosts with the settings that mpirun needs inside a container: its path there, and how it
+    reaches the containers on other nodes. A daemon must not detach, or its container would end."""
     options: tuple[str, ...] = ()
     if len(hosts) > 1:
         options = ("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1")
@@ -161,10 +165,10 @@ def enclose(
     on_gpu: bool = False,
     has_fabric: bool = False,
 ) -> Command:
-    """The command in a container of `image`, and what removes that container however it ended.
+    """Wrap the command to run in a container of `image`. Its cleanup always removes the container.
 
-    `source` is the directory of the workload's source, which holds the command's own where it has
-    one; without it the command runs in the directory that it is started in.
+    `source` is the directory of the workload's source. If the command has a working directory, it
+    is inside `source`. Otherwise the command runs in the directory where it is started.
     """
     host = next(host for host in hosts if host.name == command.host)
     container = container_name(name)
@@ -177,12 +181,12 @@ def enclose(
         options += ["--volume", f"{directory}:{directory}:ro"]
     if command.cwd:
         options += ["--workdir", command.cwd]
-    options += ["--env", "HOME=/tmp"]  # the user's own is not there
+    options += ["--env", "HOME=/tmp"]  # the user's home is not mounted
     environment = dict(command.env)
     if image.engine == "podman":
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if starts_daemons:
-        # The daemons look for it too, and end where it is not there.
+        # The daemons look for it, too. They exit if it is missing.
         directory = str(PurePosixPath(REMOTE_SHELL).parent)
         options += ["--volume", f"{directory}:{directory}:ro"]
     more = "" if command.cwd else _RUN_DIRECTORY
@@ -204,7 +208,7 @@ def enclose(
 
 
 def container_name(run: str) -> str:
-    """`dlperf-<run>` in the characters that engines allow."""
+    """`dlperf-<run>`, with only the characters that container engines allow."""
     return "dlperf-" + re.sub(r"[^A-Za-z0-9_.-]", "-", run)
 
 
@@ -222,8 +226,11 @@ def proof_command(
     mpirun_args: Sequence[str],
     argv: Sequence[str],
 ) -> Command:
-    """The command by which provisioning proves an image of podman: `argv` twice by mpirun, on two
-    hosts or on one and the same; without mpirun once."""
+    """The command with which provisioning tests a podman image.
+
+    With mpirun, it starts `argv` twice, on two hosts or on the same host. Without mpirun, it
+    starts `argv` once.
+    """
     nodes = tuple(
         Node(
             name=host,

@@ -1,7 +1,7 @@
-"""The nodes that there are: the hosts of the inventory's group `nodes`, with their variables.
+"""Reads the nodes: the hosts in the inventory's group `nodes`, with their variables.
 
-The inventory is read by Ansible itself (`ansible-inventory --list`), so that every inventory
-which Ansible takes is taken here, and both see the same values.
+Ansible itself reads the inventory (`ansible-inventory --list`). Therefore every inventory that
+works with Ansible works here, and both see the same values.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
 def read_inventory(
     inventories: Sequence[str] = (), limit: str | None = None, group: str = GROUP
 ) -> tuple[Node, ...]:
-    """The nodes in the inventory's order.
+    """The nodes in inventory order.
 
-    `inventories` is what `-i` takes, several allowed; none means the default of ansible.cfg.
-    `limit` is a pattern of hosts as Ansible's `--limit` takes it.
-    Raises UserError where the inventory cannot be read, has no nodes, or a variable is wrong.
+    `inventories`: one or more values of `-i`; none means the default in ansible.cfg.
+    `limit`: a host pattern, as for Ansible's `--limit`.
+    Raises UserError if the inventory cannot be read, has no nodes, or has an invalid variable.
     """
     return nodes_of(_list_inventory(inventories, limit), group)
 
 
 def nodes_of(listing: Mapping[str, Any], group: str = GROUP) -> tuple[Node, ...]:
-    """The nodes in what `ansible-inventory --list` printed."""
+    """The nodes in the output of `ansible-inventory --list`."""
     hostvars = listing.get("_meta", {}).get("hostvars", {})
     names = list(dict.fromkeys(_hosts(listing, group)))
     if not names:
         raise UserError(
             f"the inventory has no host in the group {group!r}",
             expected="at least one node",
-            hint="name an inventory with -i, or bring the lab up: "
+            hint="select an inventory with -i, or start the lab: "
             "ansible-playbook playbooks/lab.yml",
         )
     return tuple(_node(name, hostvars.get(name, {})) for name in names)
@@ -66,7 +66,7 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
     for inventory in inventories:
         if "," not in inventory and not Path(inventory).exists():
             raise UserError(
-                "there is no such inventory",
+                "inventory not found",
                 where=f"-i {inventory}",
                 expected="a file or a directory, or host names separated by commas",
             )
@@ -84,9 +84,9 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise UserError(
-            "ansible-inventory is not installed beside this Python",
+            "ansible-inventory is not installed in this Python environment",
             expected=str(program),
-            hint="make setup, then . .venv/bin/activate",
+            hint="run `make setup`, then `. .venv/bin/activate`",
         ) from None
     if done.returncode != 0:
         raise _unreadable(inventories, done.stderr)
@@ -95,8 +95,11 @@ def _list_inventory(inventories: Sequence[str], limit: str | None) -> dict[str, 
 
 
 def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
-    """What Ansible says about an inventory, of which each of its plugins complains in turn:
-    the complaint of the one that the file is meant for, and the line that one of them names."""
+    """Convert Ansible's messages about an invalid inventory into one error.
+
+    Each inventory plugin of Ansible prints a message. This keeps the message of the plugin for the
+    type of the file, and the line number from any of them.
+    """
     origin = re.search(r"Origin: (\S+:\d+)", stderr)
     where = origin[1] if origin else " ".join(f"-i {name}" for name in inventories)
     complaints = re.findall(
@@ -107,11 +110,11 @@ def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
         problem = complaints[0 if is_yaml else -1]
     else:
         lines = [line for line in stderr.splitlines() if line.strip()]
-        problem = lines[-1].strip() if lines else "it gives no reason"
-    return UserError(f"Ansible cannot read this inventory: {problem}", where=where or None)
+        problem = lines[-1].strip() if lines else "no reason given"
+    return UserError(f"Ansible cannot read the inventory: {problem}", where=where or None)
 
 
-# How a variable's value is checked: returns the value, or None where it is of another kind.
+# Checks the value of a variable. Returns the value, or None if it is invalid.
 _Check = Callable[[Any], Any]
 
 
@@ -124,7 +127,7 @@ def _optional_text(value: Any) -> str | None:
 
 
 def _count(value: Any) -> int | None:
-    # An INI inventory's group variables and Jinja give digits as text.
+    # Group variables in INI inventories, and Jinja, give numbers as strings.
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value)
     return value if type(value) is int and value >= 1 else None
@@ -154,7 +157,7 @@ def _absolute_path(value: Any) -> str | None:
 
 
 def _absolute_paths(value: Any) -> tuple[str, ...] | None:
-    # The engines separate source and target by a colon.
+    # Container engines separate source and target with a colon.
     paths = _texts(value)
     if paths is None or not all(path.startswith("/") and ":" not in path for path in paths):
         return None
@@ -162,7 +165,7 @@ def _absolute_paths(value: Any) -> tuple[str, ...] | None:
 
 
 def _digests(value: Any) -> dict[str, str] | None:
-    # What a digest is, is checked where one is used, with the image's name in the message.
+    # The digest is validated when it is used, so that the message can name the image.
     if isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items()):
         return dict(value)
     return None
@@ -173,7 +176,7 @@ def _engine(value: Any) -> str | None:
 
 
 def _interface(value: Any) -> str | None:
-    # A value that begins with a dash would be an option of mpirun, a comma a second interface.
+    # A leading dash would be an option of mpirun. A comma would add a second interface.
     known = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*|", value)
     return value if known else None
 
@@ -193,22 +196,22 @@ def _printable(text: str) -> bool:
 
 _REQUIRED = ("dlperf_devices_per_node", "dlperf_accelerator", "dlperf_stack")
 VARIABLES: dict[str, tuple[str, _Check, str]] = {
-    "dlperf_devices_per_node": ("devices_per_node", _count, "a whole number of at least 1"),
+    "dlperf_devices_per_node": ("devices_per_node", _count, "an integer of at least 1"),
     "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _text, "the name of a stack"),
     "dlperf_address": ("address", _address, "an address or a host name"),
     "dlperf_interface": ("interface", _interface, "the name of a network interface"),
     "dlperf_frameworks": ("frameworks", _texts, "a list of frameworks"),
-    "dlperf_user": ("user", _text, "a user's name"),
+    "dlperf_user": ("user", _text, "a user name"),
     "dlperf_matrix": ("matrix", _text, "the name of a matrix"),
-    "dlperf_env": ("env", _environment, "variable names, each with a text or a number"),
+    "dlperf_env": ("env", _environment, "variable names with strings or numbers"),
     "dlperf_mpirun": ("mpirun", _absolute_path, "an absolute path"),
     "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
     "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
-    "dlperf_container_images": ("container_images", _digests, "digests by the images' names"),
+    "dlperf_container_images": ("container_images", _digests, "image names with digests"),
     "dlperf_registry": ("registry", _registry, "a registry, like registry.example:5000/ngc"),
     "dlperf_container_data": ("container_data", _absolute_paths, "a list of absolute paths"),
-    "dlperf_container_args": ("container_args", _texts, "a list of options of the engine"),
+    "dlperf_container_args": ("container_args", _texts, "a list of options for the engine"),
 }
 
 
@@ -223,7 +226,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 f"the variable {variable} is missing",
                 where=f"host {name}",
                 expected=expected,
-                found=f"a variable {similar[0]}" if similar else "none",
+                found=f"the variable {similar[0]}" if similar else "none",
             )
     for variable, (key, check, expected) in VARIABLES.items():
         if variable not in variables:
@@ -231,7 +234,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
         value = check(_resolved(name, variable, variables))
         if value is None:
             raise UserError(
-                "this value does not fit",
+                "invalid value",
                 where=f"host {name}: {variable}",
                 expected=expected,
                 found=repr(variables[variable]),
@@ -242,9 +245,10 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
 
 
 def _resolved(host: str, variable: str, variables: Mapping[str, Any], depth: int = 0) -> Any:
-    """The value of a variable, through plain references such as `{{ ansible_host }}`.
+    """The value of a variable. Resolves plain references such as `{{ ansible_host }}`.
 
-    `ansible-inventory` prints templates as they are written; what computes something is refused.
+    `ansible-inventory` prints templates without evaluating them. Any other expression raises a
+    UserError.
     """
     value = variables[variable]
     if not isinstance(value, str) or "{{" not in value:
@@ -256,7 +260,7 @@ def _resolved(host: str, variable: str, variables: Mapping[str, Any], depth: int
         if match["name"] in variables:
             return _resolved(host, match["name"], variables, depth + 1)
     raise UserError(
-        "this template cannot be read outside a playbook",
+        "this template can only be evaluated in a playbook",
         where=f"host {host}: {variable}",
         expected="a value, or a reference to another variable of the host",
         found=repr(value),

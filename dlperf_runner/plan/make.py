@@ -1,6 +1,7 @@
-"""From a choice, the catalogue and the nodes to the runs to be made, each with a stable id.
+"""Plans the runs from a choice, the catalogue and the nodes. Each run has a stable ID.
 
-A plan never asks for more than the inventory has: such a choice is refused, never cut down.
+If a choice needs more nodes or devices than the inventory has, planning fails. It never reduces
+the choice silently.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _Value = str | int | float
 
 
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
-    """The runs, grouped by case in the order of the matrices, repeats innermost."""
+    """The runs, grouped by case in the order of the matrices. Repeats of a case are adjacent."""
     if not nodes:
-        raise UserError("there is no node to plan for")
+        raise UserError("cannot make a plan without nodes")
     workloads = select_workloads(choice, catalog, nodes)
     check_parameter_names(choice, workloads)
     planned = [
@@ -53,7 +54,7 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
 
 
 def plan_document(choice: Choice, nodes: Sequence[Node], runs: Sequence[Run]) -> dict[str, Any]:
-    """What `plan --json` prints."""
+    """The document that `plan --json` prints."""
     return {
         "schema": SCHEMA,
         "choice": asdict(choice),
@@ -63,7 +64,7 @@ def plan_document(choice: Choice, nodes: Sequence[Node], runs: Sequence[Run]) ->
 
 
 def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node, ...]]:
-    """Hosts per case: the first ones in the inventory's order that have enough devices."""
+    """The hosts per case: the first hosts in inventory order that have enough devices."""
     placed, missing = {}, []
     for case in cases:
         topology = case.topology
@@ -78,16 +79,16 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
             for topology in dict.fromkeys(missing)
         )
         raise UserError(
-            "the plan asks for more than the inventory has:\n  "
+            "the plan needs more than the inventory has:\n  "
             + "\n  ".join(needs)
             + f"\n  the inventory has {_describe(nodes)}",
-            hint="narrow it with --nodes, --gpus-per-node or --matrix",
+            hint="reduce the plan with --nodes, --gpus-per-node or --matrix",
         )
     return placed
 
 
 def _describe(nodes: Sequence[Node]) -> str:
-    """`node1..node4 with 2 devices each`, per number of devices."""
+    """For each number of devices: `node1..node4 with 2 devices each`."""
     groups: dict[int, list[str]] = {}
     for node in nodes:
         groups.setdefault(node.devices_per_node, []).append(node.name)
@@ -106,7 +107,7 @@ def _count(number: int, thing: str) -> str:
 
 
 def _refuse_mixed_nodes(hosts: Sequence[Node]) -> None:
-    """Runs of one plan are compared with each other, so their nodes must be alike."""
+    """Raise UserError if the nodes differ: runs of one plan are compared with each other."""
     for host in hosts:
         for variable, value, first in (
             ("dlperf_accelerator", host.accelerator, hosts[0].accelerator),
@@ -114,11 +115,11 @@ def _refuse_mixed_nodes(hosts: Sequence[Node]) -> None:
         ):
             if value != first:
                 raise UserError(
-                    "nodes that differ cannot stand in one plan",
+                    "the nodes of one plan must be of the same kind",
                     where=f"host {host.name}: {variable}",
                     expected=f"{first}, as on {hosts[0].name}",
                     found=value,
-                    hint="choose nodes of one kind with --limit, or by an inventory of their own",
+                    hint="select nodes of one kind with --limit, or use a separate inventory",
                 )
 
 
@@ -212,7 +213,7 @@ def _runs(
 
 
 def _timeout(workload: Workload, matrix_name: str, window: Window) -> int:
-    """The matrix's time limit, longer in proportion where more iterations were chosen."""
+    """The matrix's time limit, increased in proportion if more iterations were chosen."""
     usual = workload.rule_of(matrix_name).total_steps
     return math.ceil(
         workload.matrices[matrix_name].timeout_s * max(1.0, window.total_steps / usual)
@@ -250,29 +251,29 @@ def _program(
 
 
 def _on_gpu(catalog: Catalog, node: Node) -> bool:
-    """Whether the nodes' stack is one with GPUs."""
+    """Return whether the nodes' stack has GPUs."""
     where = f"host {node.name}: dlperf_stack"
     stack = catalog.stack(node.stack, where)
     on_gpu = stack.accelerator == "gpu"
     if on_gpu == (node.accelerator == "cpu"):
         raise UserError(
-            "the accelerator does not fit the stack",
+            "the accelerator does not match the stack",
             where=f"host {node.name}: dlperf_accelerator",
-            expected=f"{'a GPU' if on_gpu else 'cpu'}, as the stack {stack.name} has",
+            expected=f"{'a GPU' if on_gpu else 'cpu'}, as in the stack {stack.name}",
             found=node.accelerator,
         )
     return on_gpu
 
 
 def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
-    """Name of the environment that the source runs in on such nodes."""
+    """The name of the environment for the source on nodes like this one."""
     framework = catalog.framework(workload.framework)
     if source.stacks and node.stack not in source.stacks:
         raise UserError(
             f"this source of {workload.name} does not run on the stack {node.stack}",
             where=f"host {node.name}: dlperf_stack",
             expected=f"one of {', '.join(source.stacks)}",
-            hint="choose another source with --source, or other nodes",
+            hint="choose another source with --source, or choose other nodes",
         )
     name = framework.environment_name(node.stack, source.flavor)
     if name is None:
@@ -292,7 +293,7 @@ def _image(
     python: str,
     hosts: tuple[Node, ...],
 ) -> containers.Image | None:
-    """The image that the runs are made in, where they do not run bare."""
+    """The image for the runs. None if they run without containers."""
     stack = hosts[0].stack
     environment = catalog.framework(workload.framework).environments_on(stack)[name]
     engine = containers.engine_for(choice.container, environment, catalog.stacks[stack], hosts[0])
@@ -312,16 +313,16 @@ def _merged_parameters(
 
 
 def _converted(name: str, text: str, default: _Value) -> _Value:
-    """The text as a value of the default's type."""
+    """Convert the text to the type of the default value."""
     try:
         value = type(default)(text)
         if isinstance(value, str) or math.isfinite(value):
             return value
     except ValueError:
         pass
-    kind = {int: "a whole number", float: "a number", str: "a text"}[type(default)]
+    kind = {int: "an integer", float: "a number", str: "a string"}[type(default)]
     raise UserError(
-        "this value does not fit",
+        "invalid value",
         where=f"--parameter {name}",
         expected=f"{kind}, like {default}",
         found=repr(text),

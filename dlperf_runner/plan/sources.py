@@ -1,9 +1,10 @@
-"""A workload's source as one reproducible tar, made on the controller.
+"""Makes one reproducible tar of a workload's source on the controller.
 
-`builtin` is files of this repository; `upstream` is a part of a repository at its commit, with
-the declared patches. Both end as `.cache/sources/<workload>-<source>-<digest>.tar`, where the
-digest is that of everything the tar is made from, so that a tar is made once and needs no network
-after that. The only network use is git.
+`builtin` sources are files of this repository. An `upstream` source is a part of another
+repository at a fixed commit, with the declared patches. The result is
+`.cache/sources/<workload>-<source>-<digest>.tar`. The digest covers everything that goes into the
+tar. Each tar is therefore made only once and needs no network afterwards. Only git uses the
+network.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from ..core.template import fill
 
 DEFAULT_MIRROR = "https://github.com"
 
-# Part of every digest: a change of how tars are made must not find the old ones.
+# Part of every digest. Increase it when the way tars are made changes, to ignore old tars.
 _FORMAT = "1"
-# Set within git hooks, they would point git at the repository of the hook.
+# Git hooks set these variables. They would make git use the repository of the hook.
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
 _FILE, _EXECUTABLE, _SYMLINK, _SUBMODULE = "100644", "100755", "120000", "160000"
 
 
 @dataclass(frozen=True)
 class PreparedCommand:
-    """`argv` runs on a node unless `creates` is there."""
+    """A command that runs on a node unless the path `creates` exists."""
 
     argv: tuple[str, ...]
     creates: str
@@ -46,8 +47,11 @@ class PreparedCommand:
 
 @dataclass(frozen=True)
 class PreparedSource:
-    """`sha256` is that of the tar, `digest` the beginning of that of its ingredients;
-    `directory` is where the nodes unpack it, `prepare` what each of them runs once then."""
+    """A source that is ready to be copied to nodes.
+
+    `sha256`: the checksum of the tar. `digest`: the first digits of the checksum of its inputs.
+    `directory`: where the nodes unpack it. `prepare`: commands that each node then runs once.
+    """
 
     workload: str
     source: str
@@ -60,7 +64,7 @@ class PreparedSource:
 
 @dataclass(frozen=True)
 class File:
-    """One file of a source; `mode` is git's."""
+    """One file of a source. `mode` is the file mode in git."""
 
     path: str
     content: bytes
@@ -75,11 +79,12 @@ def prepare_source(
     cache: Path | None = None,
     environment: str | None = None,
 ) -> PreparedSource:
-    """Make the tar in `cache` (default: `sources` in the project's), or find it made.
+    """Make the tar in `cache` (default: `sources` in the project's cache) if it does not exist.
 
-    `environment`: the one that runs use (default: the framework's own) prepares the nodes.
-    `mirror` is a URL below which repositories are found as `<owner>/<repo>`, or a directory that
-    holds them as `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
+    `environment`: the environment of the runs (default: the framework's own); its Python runs the
+    preparation commands on the nodes.
+    `mirror`: a URL with repositories at `<owner>/<repo>`, or a directory with repositories at
+    `<owner>/<repo>`, `<owner>/<repo>.git` or `<owner>+<repo>/repo`.
     """
     cache = cache or paths.cache() / "sources"
     entry = catalog.workload(workload, "--workload")
@@ -123,13 +128,13 @@ def _prepare(
 
 
 def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
-    """The files side by side, whatever directory of the repository they are from."""
+    """The files, all in one directory, regardless of their directories in the repository."""
     files = []
     for name in names:
         path = paths.project() / name
         if not path.is_file():
             raise UserError(
-                "there is no such file",
+                "file not found",
                 where=f"workload {workload}: sources.{source}.files",
                 found=name,
             )
@@ -160,9 +165,9 @@ def _upstream_files(
     for patch in source.patches:
         if patch.file not in files:
             raise UserError(
-                "there is no such file to patch",
+                "the file to patch does not exist",
                 where=f"workload {workload}: sources.upstream.patches",
-                expected=f"a file below {', '.join(source.taken)} at {source.commit[:12]}",
+                expected=f"a file in {', '.join(source.taken)} at {source.commit[:12]}",
                 found=patch.file,
             )
         files[patch.file] = _patched(workload, source, files[patch.file], patch)
@@ -171,7 +176,7 @@ def _upstream_files(
         for file in extra:
             if file.path in files:
                 raise UserError(
-                    "this file is there already; patch it instead",
+                    "the file already exists; use a patch instead",
                     where=f"workload {workload}: sources.upstream.{key}",
                     found=file.path,
                 )
@@ -181,15 +186,15 @@ def _upstream_files(
 
 def _patched(workload: str, source: UpstreamSource, file: File, patch: Patch) -> File:
     where = f"workload {workload}: patch of {patch.file} ({patch.reason})"
-    # Bytes that are no UTF-8 survive the way through text.
+    # surrogateescape preserves bytes that are not valid UTF-8.
     text = file.content.decode(errors="surrogateescape")
     try:
         text, count = re.subn(patch.pattern, patch.replacement, text, flags=re.MULTILINE)
     except (re.error, IndexError) as error:
-        raise UserError(f"the replacement cannot be made: {error}", where=where) from None
+        raise UserError(f"invalid patch: {error}", where=where) from None
     if count != patch.count:
         raise UserError(
-            f"the pattern does not fit {source.repository} at {source.commit[:12]}",
+            f"the pattern does not match {source.repository} at {source.commit[:12]}",
             where=where,
             expected=f"{patch.count} matches of {patch.pattern!r}",
             found=str(count),
@@ -199,7 +204,7 @@ def _patched(workload: str, source: UpstreamSource, file: File, patch: Patch) ->
 
 @dataclass(frozen=True)
 class _Repository:
-    """A git repository on this machine that has the commit."""
+    """A git repository on this machine that contains the commit."""
 
     path: Path
     name: str
@@ -214,8 +219,8 @@ class _Repository:
         return cls(path, source.repository, source.commit)
 
     def files(self, directories: Sequence[str]) -> list[File]:
-        """Every file below the directories, read object by object: a snapshot may lack what was
-        not asked for, so nothing else is touched."""
+        """All files in the directories. Reads only their objects, because a partial clone may lack
+        others."""
         listing = _git(self.path, "ls-tree", "-rz", "--full-tree", self.commit, "--", *directories)
         if listing.returncode != 0:
             raise self._unreadable(listing)
@@ -228,7 +233,8 @@ class _Repository:
         for directory in directories:
             if not any(PurePosixPath(p).is_relative_to(directory) for p, _, _ in entries):
                 raise UserError(
-                    f"{self.name} has no such directory at {self.commit[:12]}", found=directory
+                    f"{self.name} does not have this directory at {self.commit[:12]}",
+                    found=directory,
                 )
         entries = [entry for entry in entries if entry[1] != _SUBMODULE]
         return [
@@ -244,11 +250,11 @@ class _Repository:
             header = stream.readline().split()
             if len(header) != 3 or header[1] != b"blob":
                 raise UserError(
-                    f"the copy of {self.name} does not hold {path} at {self.commit[:12]}",
+                    f"the copy of {self.name} lacks {path} at {self.commit[:12]}",
                     where=str(self.path),
                     expected=f"the object {name}",
                     found=_reason(batch.stderr) or "a partial clone",
-                    hint="make the mirror with a full `git clone --mirror`",
+                    hint="create the mirror with a full `git clone --mirror`",
                 )
             contents.append(stream.read(int(header[2])))
             stream.readline()
@@ -273,21 +279,21 @@ def _mirrored(source: UpstreamSource, mirror: Path) -> Path:
         if path.is_dir():
             if not _has_commit(path, source.commit):
                 raise UserError(
-                    f"this repository does not hold the commit of {source.repository}",
+                    f"the mirror lacks the required commit of {source.repository}",
                     where=str(path),
                     expected=source.commit,
                 )
             return path
     raise UserError(
-        f"the source mirror holds no {source.repository}",
+        f"{source.repository} not found in the source mirror",
         where=f"--mirror {mirror}",
         expected=f"one of {', '.join(str(path.relative_to(mirror)) for path in candidates)}",
-        found="no such directory" if not mirror.is_dir() else "none of them",
+        found="none of them" if mirror.is_dir() else "the directory does not exist",
     )
 
 
 def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
-    """A bare repository in the cache that has the commit; it is fetched where it lacks it."""
+    """A bare repository in the cache that contains the commit. Fetches the commit if needed."""
     path = cache / "git" / source.repository.replace("/", "+")
     if path.is_dir() and _has_commit(path, source.commit):
         return path
@@ -296,7 +302,7 @@ def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
     steps = (
         ("init", "--quiet", "--bare"),
         ("config", "remote.origin.url", url),
-        # Files are fetched when they are read: of a large repository, one directory is needed.
+        # Git fetches files when they are read, because only one directory is usually needed.
         ("config", "remote.origin.promisor", "true"),
         (*fetch, "--filter=blob:none", "origin", source.commit),
     )
@@ -305,15 +311,15 @@ def _fetched(source: UpstreamSource, url: str, cache: Path) -> Path:
         if done.returncode != 0:
             break
     if done.returncode != 0 and step[0] == "fetch":
-        # A server may refuse a commit by its name, or a filter: take its branches whole then.
+        # Some servers do not support fetching a single commit or a filter. Fetch all refs instead.
         done = _git(path, "fetch", "--quiet", "origin", "+refs/*:refs/*")
     if done.returncode != 0 or not _has_commit(path, source.commit):
         raise UserError(
-            f"git cannot fetch {source.repository}: {_reason(done.stderr) or 'no such commit'}",
+            f"git cannot fetch {source.repository}: {_reason(done.stderr) or 'commit not found'}",
             where=url,
             expected=f"the commit {source.commit}",
-            hint="an air-gapped site names a directory of git mirrors: --mirror DIR, "
-            "dlperf_source_mirror in the inventory",
+            hint="at an air-gapped site, set a directory of git mirrors: --mirror DIR, "
+            "or dlperf_source_mirror in the inventory",
         )
     return path
 
@@ -323,8 +329,11 @@ def _has_commit(path: Path, commit: str) -> bool:
 
 
 def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run git on a repository. It never asks for a password, and reads repositories of other
-    users, as shared mirrors are: only objects are read, no hook and no configuration runs."""
+    """Run git on a repository. It never asks for a password.
+
+    It also reads repositories of other users, such as shared mirrors. This is safe, because it
+    reads only objects and runs no hooks and no configured commands.
+    """
     environment = {
         **{name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY},
         "GIT_TERMINAL_PROMPT": "0",
@@ -340,7 +349,7 @@ def _git(path: Path, *arguments: str, stdin: bytes = b"") -> subprocess.Complete
 
 
 def _reason(stderr: bytes) -> str:
-    """The line in which git says what is wrong: the first fatal one, else the last."""
+    """The line of git's output with the cause: the first fatal line, or else the last line."""
     lines = stderr.decode(errors="replace").strip().splitlines()
     return next((line for line in lines if line.startswith("fatal:")), lines[-1] if lines else "")
 
@@ -357,7 +366,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _cached(path: Path) -> str | None:
-    """The sha256 of a tar that was made before and is whole; None otherwise."""
+    """The sha256 of an existing, complete tar. None if there is no such tar."""
     try:
         recorded = path.with_suffix(".sha256").read_text().strip()
         return recorded if _sha256(path.read_bytes()) == recorded else None
@@ -374,7 +383,7 @@ def _write_tar(path: Path, files: Sequence[File]) -> str:
 
 
 def make_tar(files: Sequence[File]) -> bytes:
-    """The same files always give the same bytes: sorted, of no time and no owner."""
+    """Make a tar. The same files always give the same bytes: sorted, without times and owners."""
     buffer = io.BytesIO()
     directories = {
         str(parent)

@@ -33,8 +33,8 @@ def test_several_inventories_and_a_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.yml", "nodes: [\n", "bad.yml:2:1: Ansible cannot read this inventory: While parsing"),
-        ("bad.ini", "[nodes\n", "bad.ini: Ansible cannot read this inventory: "),
+        ("bad.yml", "nodes: [\n", "bad.yml:2:1: Ansible cannot read the inventory: While parsing"),
+        ("bad.ini", "[nodes\n", "bad.ini: Ansible cannot read the inventory: "),
     ],
 )
 def test_what_ansible_cannot_read_is_an_error(

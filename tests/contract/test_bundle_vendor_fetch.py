@@ -414,7 +414,7 @@ def command(*options: str) -> subprocess.CompletedProcess[str]:
     [
         (("--stack", "v100-cuda10.2", "--checksum", "unknown=1"), "--checksum"),
         (("--stack", "v100-cuda10.2", "--file", "nccl_archive"), "expected NAME=VALUE"),
-        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "this stack takes nothing from vendors"),
+        (("--stack", "cpu", "--vendor-mirror", "/mirror"), "the stack needs no files from vendors"),
     ],
 )
 def test_bad_options_are_exit_status_2(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

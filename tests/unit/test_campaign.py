@@ -94,7 +94,7 @@ def test_a_campaign_is_not_overwritten(tmp_path: Path) -> None:
         create(tmp_path / "c")
     assert "--resume" in str(caught.value)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="this is no place for a new campaign"):
+    with pytest.raises(UserError, match="cannot create a campaign here"):
         create(tmp_path / "file")
 
 
@@ -116,11 +116,14 @@ def test_names_of_new_campaigns_are_not_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{"runs": [\n', "plan.json:2: this is not JSON: "),
-        (b"[]", "plan.json: this is no JSON object (found list)"),
-        (b'{"runs": 3}', "plan.json: this is no plan (expected runs, each with an id)"),
-        (b'{"runs": [{"id": 1}]}', "plan.json: this is no plan"),
-        (b"\xff", "plan.json: this is not UTF-8 (found byte 0)"),
+        (b'{"runs": [\n', "plan.json:2: invalid JSON: "),
+        (b"[]", "plan.json: the file does not contain a JSON object (found list)"),
+        (
+            b'{"runs": 3}',
+            "plan.json: invalid plan file (expected a list `runs` whose entries have id, case,",
+        ),
+        (b'{"runs": [{"id": 1}]}', "plan.json: invalid plan file"),
+        (b"\xff", "plan.json: the file is not UTF-8 (found an invalid byte at 0)"),
     ],
 )
 def test_a_damaged_plan_is_told(tmp_path: Path, content: bytes, message: str) -> None:
@@ -132,7 +135,7 @@ def test_a_damaged_plan_is_told(tmp_path: Path, content: bytes, message: str) ->
 
 
 def test_what_is_no_campaign_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="this is no campaign"):
+    with pytest.raises(UserError, match="not a campaign directory"):
         campaign.read_plan(tmp_path)
 
 

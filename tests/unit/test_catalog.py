@@ -80,14 +80,14 @@ def test_values_are_frozen() -> None:
             "workloads/mxnet-resnet50v1b.yml",
             "    repeats: 5",
             "    repeats: five",
-            ".yml:{line}: matrices.published.repeats: this value does not fit"
+            ".yml:{line}: matrices.published.repeats: invalid value"
             " (expected a valid integer, found 'five')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "    topologies: [1n1g, 1n2g, 2n2g]",
             "    topologies: [1n1g, 12g, 2n2g]",
-            ".yml:{line}: matrices.smoke.topologies.1: this is no topology"
+            ".yml:{line}: matrices.smoke.topologies.1: invalid topology"
             " (expected nodes and devices, like 2n8g, found '12g')",
         ),
         (
@@ -101,26 +101,26 @@ def test_values_are_frozen() -> None:
             "workloads/mxnet-resnet50v1b.yml",
             '      - "{total_steps}"',
             '      - "{total_steps!r}"',
-            "sources.builtin.argv.8: '{{total_steps!r}}' holds a placeholder that is no plain",
+            "sources.builtin.argv.8: '{{total_steps!r}}' has a placeholder that is not a plain",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "rule: {total_steps: 12, warmup_steps: 4}",
             "rule: {total_steps: 12, warmup_steps: 12}",
-            ".yml:{line}: matrices.smoke.rule: no step is left to measure",
+            ".yml:{line}: matrices.smoke.rule: no steps remain to be measured",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "    parameters: {image_size: 64, data_nthreads: 1}",
             "    parameters: {imagesize: 64}",
-            ".yml:{line}: matrices.smoke.parameters.imagesize: this parameter has no default"
+            ".yml:{line}: matrices.smoke.parameters.imagesize: the parameter has no default"
             " (expected one of the workload's parameters: image_size, classes,",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "precision: fp16, batch_size_per_device: 256",
             "precision: fp8, batch_size_per_device: 256",
-            ".yml:{line}: matrices.published.batches.1.precision: this precision has no dtype"
+            ".yml:{line}: matrices.published.batches.1.precision: the precision has no dtype"
             " (expected one of fp32, fp16, found 'fp8')",
         ),
         (
@@ -134,26 +134,26 @@ def test_values_are_frozen() -> None:
             "workloads/mxnet-resnet50v1b.yml",
             "name: mxnet-resnet50v1b",
             "name: mxnet-resnet50",
-            ".yml:{line}: name: the entry's name and its file's name differ"
+            ".yml:{line}: name: the name of the entry differs from the name of its file"
             " (expected mxnet-resnet50v1b, found mxnet-resnet50)",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "launcher: mpirun",
             "launcher: mpirun\nlauncher: mpirun",
-            ": the key 'launcher' stands here twice",
+            ": duplicate key 'launcher'",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "families: [resnet50]",
             "families: [resnet50",
-            "workloads/mxnet-resnet50v1b.yml:{next}: this is not YAML:",
+            "workloads/mxnet-resnet50v1b.yml:{next}: invalid YAML:",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
             "[dlperf_runner/workloads/mxnet_resnet50.py,",
             "[../elsewhere.py,",
-            ".yml:{line}: sources.builtin.files.0: this path leads out of its tree",
+            ".yml:{line}: sources.builtin.files.0: the path leads outside its directory",
         ),
         (
             "workloads/paddle-arcface.yml",
@@ -186,7 +186,7 @@ def test_values_are_frozen() -> None:
             "stacks/v100.yml",
             "accelerator: gpu",
             "accelerator: [gpu]",
-            "stacks/v100.yml:3: accelerator: this value does not fit (expected 'cpu' or 'gpu',"
+            "stacks/v100.yml:3: accelerator: invalid value (expected 'cpu' or 'gpu',"
             " found ['gpu'])",
         ),
     ],
@@ -206,10 +206,10 @@ def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, messa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfe", "this is not UTF-8 (found byte 0)"),
-        (b"- a\n- b\n", "this is no catalogue entry (expected keys and values, found ['a', 'b'])"),
-        (b"", "this is no catalogue entry (expected keys and values, found None)"),
-        (b"name: !!python/object:os.system x\n", "this is not YAML: could not determine"),
+        (b"\xff\xfe", "the file is not UTF-8 (found an invalid byte at 0)"),
+        (b"- a\n- b\n", "invalid catalogue entry (expected keys and values, found ['a', 'b'])"),
+        (b"", "invalid catalogue entry (expected keys and values, found None)"),
+        (b"name: !!python/object:os.system x\n", "invalid YAML: could not determine"),
     ],
 )
 def test_what_is_no_entry_is_told(tmp_path: Path, content: bytes, message: str) -> None:
@@ -224,7 +224,7 @@ def test_what_is_no_entry_is_told(tmp_path: Path, content: bytes, message: str) 
 def test_several_mistakes_are_counted(tmp_path: Path) -> None:
     root = write_catalog(tmp_path)
     (root / "stacks" / "bad.yml").write_text("name: bad\ntitle: 1\naccelerator: 2\n")
-    with pytest.raises(UserError, match="and 1 more in this file"):
+    with pytest.raises(UserError, match="1 more in this file"):
         load_catalog(root)
 
 

@@ -149,11 +149,11 @@ def test_parameters() -> None:
     [
         (["plan", "--model", "vgg"], "error: --model: unknown model 'vgg' (expected one of "),
         (["plan", "--nodes", "9"], "9n2g needs 9 nodes with 2 devices"),
-        (["plan", "--nodes", "x"], "error: --nodes: this is no such number"),
-        (["plan", "--resume", "nowhere"], "error: nowhere: this is no campaign"),
+        (["plan", "--nodes", "x"], "error: --nodes: invalid number"),
+        (["plan", "--resume", "nowhere"], "error: nowhere: not a campaign directory"),
         (["run", "--model", "vgg"], "error: --model: unknown model 'vgg'"),
-        (["run", "--resume", "nowhere"], "nowhere: this is no campaign"),
-        (["status", "nowhere"], "error: nowhere: this is no campaign"),
+        (["run", "--resume", "nowhere"], "nowhere: not a campaign directory"),
+        (["status", "nowhere"], "error: nowhere: not a campaign directory"),
         (["source", "--workload", "x"], "error: --workload: unknown workload 'x'"),
         (["bundle", "--stack", "x"], "error: --stack: unknown stack 'x'"),
         (["bundle", "--framework", "mxnet,x"], "error: --framework: unknown framework 'x'"),
@@ -264,7 +264,7 @@ def test_run_plans_once_and_has_the_plan_carried_out(
     assert asked == [(directory, [str(tmp_path / "inv")], "")]
 
     result = call("run", *arguments, "--campaign", "results/one", status=2)
-    assert "results/one: this is no place for a new campaign" in result.err
+    assert "results/one: cannot create a campaign here" in result.err
     call("run", "--resume", "results/one", "--wait", "30m", status=status)
     again = [] if outcome == "done" else [(directory, [], "30m")]
     assert asked[1:] == again
@@ -306,7 +306,8 @@ def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: 
         where = str(tmp_path / command)
         found = call(command, "--nodes", "1", "--wait", "soon", "--campaign", where, status=2)
         assert (
-            "--wait: this is no time to wait (expected 90s, 30m or 2h, found 'soon')" in found.err
+            "--wait: invalid duration (expected a duration like 90s, 30m or 2h, found 'soon')"
+            in found.err
         )
         assert not (tmp_path / command).exists()
     arguments = ["plan", "--nodes", "1", "--json", "--campaign", str(tmp_path / "c")]

@@ -217,7 +217,7 @@ def test_junit_file(tmp_path: Path) -> None:
     assert message.startswith("slower by more than 3.0%: -10.0% (")
     result = run(a, b, "--junit", tmp_path / "a" / "campaign.json" / "x.xml")
     assert result.exit_code == 2
-    assert "the result cannot be written" in result.stderr
+    assert "cannot write the result" in result.stderr
 
 
 def test_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stderr.count("expected one of main")) == (2, 1)
     # Without a directory it is the latest campaign.
     (tmp_path / "results" / "latest").symlink_to("a")
-    assert as_json()["compared"] == "results/latest and what was published"
+    assert as_json()["compared"] == "results/latest and published results"
 
 
 # ---- publications, and bad input
@@ -253,20 +253,20 @@ def test_publications_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a", "b", "c"), "these do not go together"),
-        (("--baseline", "x"), "these do not go together"),
-        (("--baseline", "x", "--save-baseline", "y", "a"), "these do not go together"),
-        (("--published", "a"), "these do not go together"),
-        (("--published", "--save-baseline", "x"), "these do not go together"),
-        (("--published", "--fail-if-slower", "3%"), "means nothing with --published"),
-        (("a", "--model", "x"), "--model: this option means nothing with one campaign"),
-        (("a", "b", "--condition", "data=real"), "means nothing with two campaigns"),
-        (("a", "--baseline", "x", "--all"), "means nothing with two campaigns"),
-        (("a", "--save-baseline", "x", "--json"), "means nothing with --save-baseline"),
-        (("a", "--replace"), "it with --save-baseline"),
-        (("a", "--fail-if-slower", "3"), "this is no limit"),
-        (("a", "--fail-if-slower", "100%"), "this is no limit"),
-        (("a", "--fail-if-slower", "-3%"), "this is no limit"),
+        (("a", "b", "c"), "these arguments cannot be combined"),
+        (("--baseline", "x"), "these arguments cannot be combined"),
+        (("--baseline", "x", "--save-baseline", "y", "a"), "these arguments cannot be combined"),
+        (("--published", "a"), "these arguments cannot be combined"),
+        (("--published", "--save-baseline", "x"), "these arguments cannot be combined"),
+        (("--published", "--fail-if-slower", "3%"), "has no effect with --published"),
+        (("a", "--model", "x"), "--model: this option has no effect with one campaign"),
+        (("a", "b", "--condition", "data=real"), "has no effect with two campaigns"),
+        (("a", "--baseline", "x", "--all"), "has no effect with two campaigns"),
+        (("a", "--save-baseline", "x", "--json"), "has no effect with --save-baseline"),
+        (("a", "--replace"), "this option only with --save-baseline"),
+        (("a", "--fail-if-slower", "3"), "invalid limit"),
+        (("a", "--fail-if-slower", "100%"), "invalid limit"),
+        (("a", "--fail-if-slower", "-3%"), "invalid limit"),
         (("nowhere",), "there is no such directory"),
     ],
 )

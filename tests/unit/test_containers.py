@@ -156,9 +156,16 @@ def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
 @pytest.mark.parametrize(
     ("images", "said"),
     [
-        ({}, ("host node1: dlperf_container_images", "is not run by its tag", f"{NGC}: sha256:")),
-        ({NGC: "20.12-tf1-py3"}, ("no digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
-        ({NGC: DIGEST[:-1]}, ("no digest",)),
+        (
+            {},
+            (
+                "host node1: dlperf_container_images",
+                "a tag alone is not accepted",
+                f"{NGC}: sha256:",
+            ),
+        ),
+        ({NGC: "20.12-tf1-py3"}, ("invalid digest", "64 hexadecimal digits", "'20.12-tf1-py3'")),
+        ({NGC: DIGEST[:-1]}, ("invalid digest",)),
         ({NGC.split(":")[0]: DIGEST}, ("found nvcr.io/nvidia/tensorflow)",)),
     ],
 )
@@ -174,7 +181,9 @@ def test_an_image_without_a_digest_is_not_run(
 def test_nodes_with_different_images_are_refused() -> None:
     first, second, *_ = v100_nodes()
     other = replace(second, container_images={NGC: "sha256:" + "60" * 32})
-    with pytest.raises(UserError, match=r"host node2: dlperf_container_images: nodes of one run"):
+    with pytest.raises(
+        UserError, match=r"host node2: dlperf_container_images: the nodes of one run"
+    ):
         planned((first, other), nodes=(2,), gpus_per_node=(8,))
 
 
@@ -188,7 +197,7 @@ def test_the_image_of_a_sites_own_registry(registry: str) -> None:
 
 def test_nodes_with_different_registries_are_refused() -> None:
     first, second, *_ = v100_nodes()
-    with pytest.raises(UserError, match=r"dlperf_registry: nodes of one run.*none, other:5000"):
+    with pytest.raises(UserError, match=r"dlperf_registry: the nodes of one run.*none, other:5000"):
         planned((first, replace(second, registry="other:5000")), nodes=(2,), gpus_per_node=(8,))
 
 

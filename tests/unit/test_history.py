@@ -1,5 +1,5 @@
 """The history: campaigns in and out of one file, several writers, files that are none, the command,
-and whether what is recorded is what the logs say."""
+and whether the recorded results match the logs."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     (line, below) = (out.splitlines()[1], out.splitlines()[2])
     assert line.split()[0] == IDS[0]
     assert below.startswith("  -9.6 % since ")
-    assert call("history", "--framework", "tensorflow").startswith("No campaign")
+    assert call("history", "--framework", "tensorflow").startswith("The history has no")
     assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
 
 
@@ -257,7 +257,9 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
     document = json.loads(call("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
     assert json.loads(call("history", "--since", "2027-01-01", "--json")) == {"cases": []}
-    assert "is as new" in call("history", "--case", IDS[0], "--since", "2027-01-01", status=2)
+    assert "no campaign since" in call(
+        "history", "--case", IDS[0], "--since", "2027-01-01", status=2
+    )
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -294,11 +296,11 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--case", "mxnet"], "more than one case begins so"),
-        (["--case", "x"], "there is no such case"),
-        (["--plot", "x.svg"], "a plot is of one case"),
-        (["--case", IDS[0], "--plot", "x.pdf"], "no kind of picture"),
-        (["--since", "yesterday"], "this is no date"),
+        (["--case", "mxnet"], "several cases begin with this name"),
+        (["--case", "x"], "case not found"),
+        (["--plot", "x.svg"], "a plot shows one case"),
+        (["--case", IDS[0], "--plot", "x.pdf"], "unsupported image format"),
+        (["--since", "yesterday"], "invalid date"),
         (["--file", "none.sqlite"], "no history found"),
     ],
 )
@@ -333,14 +335,14 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     place = campaign(Path("results/one"))
     call("summarize", place)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert call("summarize", "--verify", place) == "what is recorded is what the logs say\n"
-    assert call("summarize", "--verify", tmp_path / place).startswith("what is recorded is")
+    assert call("summarize", "--verify", place) == "the recorded results match the logs\n"
+    assert call("summarize", "--verify", tmp_path / place).startswith("the recorded results match")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
     write(log, gluoncv(379.0))
     out = call("summarize", "--verify", place, status=1)
-    assert "samples_per_second_median is 381.0, the logs say 380.0" in out
+    assert "samples_per_second_median is 381.0, but 380.0 in the logs" in out
     for name in ("measurements.csv", "history.sqlite"):
         lines = [line for line in out.splitlines() if line.startswith(f"{name}: ")]
         assert any("value is" in line and "383.5" in line and "379.0" in line for line in lines)
@@ -360,10 +362,10 @@ def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
     found = verify(place, known=KNOWN).differences
     assert len(found) == 2
-    assert found[0].endswith("is recorded, but not in the logs")
-    assert found[1].endswith("is in the logs, but not recorded")
+    assert found[0].endswith("recorded, but not in the logs")
+    assert found[1].endswith("in the logs, but not recorded")
     path.unlink()
-    with pytest.raises(UserError, match="this file is missing"):
+    with pytest.raises(UserError, match="file not found"):
         verify(place, known=KNOWN)
 
 
@@ -394,5 +396,5 @@ def test_verify_of_what_has_no_record(tmp_path: Path, place: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("text")
     for path in (tmp_path / place, tmp_path / place / "below"):
-        with pytest.raises(UserError, match="nothing is recorded here that could be compared"):
+        with pytest.raises(UserError, match="no recorded results to compare"):
             verify(path)

@@ -529,7 +529,7 @@ def test_a_log_that_cannot_be_believed_is_a_problem_and_told(tmp_path: Path) -> 
 def test_a_report_cannot_be_written_where_a_file_is(tmp_path: Path) -> None:
     campaign_run(tmp_path / "c", "1n1g", 1, gluoncv(384.0))
     (tmp_path / "c" / "report").write_text("mine")
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot write the result"):
         make_report([tmp_path / "c"])
     assert (tmp_path / "c" / "report").read_text() == "mine"
 

@@ -91,7 +91,7 @@ def test_a_plain_reference_is_followed() -> None:
 @pytest.mark.parametrize("template", ["{{ ansible_host | upper }}", "{{ nowhere }}", "{{ loop }}"])
 def test_what_only_a_playbook_can_compute_is_refused(template: str) -> None:
     variables = {**GOOD, "dlperf_address": template, "loop": "{{ loop }}"}
-    with pytest.raises(UserError, match="this template cannot be read"):
+    with pytest.raises(UserError, match="this template can only be evaluated in a playbook"):
         nodes_of(listing(a=variables))
 
 
@@ -120,37 +120,37 @@ def test_a_missing_variable_is_named(variable: str) -> None:
 def test_a_misspelt_variable_is_found() -> None:
     variables = {**GOOD, "dlperf_device_per_node": GOOD["dlperf_devices_per_node"]}
     del variables["dlperf_devices_per_node"]
-    with pytest.raises(UserError, match="found a variable dlperf_device_per_node"):
+    with pytest.raises(UserError, match="found the variable dlperf_device_per_node"):
         nodes_of(listing(a=variables))
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("dlperf_devices_per_node", 0, "a whole number of at least 1"),
-        ("dlperf_devices_per_node", True, "a whole number of at least 1"),
-        ("dlperf_devices_per_node", 2.5, "a whole number of at least 1"),
-        ("dlperf_devices_per_node", "two", "a whole number of at least 1"),
+        ("dlperf_devices_per_node", 0, "an integer of at least 1"),
+        ("dlperf_devices_per_node", True, "an integer of at least 1"),
+        ("dlperf_devices_per_node", 2.5, "an integer of at least 1"),
+        ("dlperf_devices_per_node", "two", "an integer of at least 1"),
         ("dlperf_accelerator", "", "cpu, or the accelerator's name"),
         ("dlperf_stack", ["cpu"], "the name of a stack"),
         ("dlperf_interface", "--version", "the name of a network interface"),
         ("dlperf_interface", "eth0,eth1", "the name of a network interface"),
         ("dlperf_address", "-oProxyCommand=x", "an address or a host name"),
         ("dlperf_frameworks", "mxnet", "a list of frameworks"),
-        ("dlperf_env", ["A=1"], "variable names, each with a text or a number"),
-        ("dlperf_env", {"A-B": "1"}, "variable names, each with a text or a number"),
-        ("dlperf_env", {"A": True}, "variable names, each with a text or a number"),
-        ("dlperf_env", {"A": "x\ny"}, "variable names, each with a text or a number"),
+        ("dlperf_env", ["A=1"], "variable names with strings or numbers"),
+        ("dlperf_env", {"A-B": "1"}, "variable names with strings or numbers"),
+        ("dlperf_env", {"A": True}, "variable names with strings or numbers"),
+        ("dlperf_env", {"A": "x\ny"}, "variable names with strings or numbers"),
         ("dlperf_mpirun", "mpirun", "an absolute path"),
         ("dlperf_mpirun_args", "--oversubscribe", "a list of arguments"),
-        ("dlperf_user", None, "a user's name"),
+        ("dlperf_user", None, "a user name"),
     ],
 )
 def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> None:
     with pytest.raises(UserError) as caught:
         nodes_of(listing(a=GOOD, b={**GOOD, variable: value}))
     assert str(caught.value) == (
-        f"host b: {variable}: this value does not fit (expected {expected}, found {value!r})"
+        f"host b: {variable}: invalid value (expected {expected}, found {value!r})"
     )
 
 
@@ -161,5 +161,5 @@ def test_no_node_says_what_to_do() -> None:
 
 
 def test_a_path_that_is_not_there_is_told_without_asking_ansible(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="there is no such inventory"):
+    with pytest.raises(UserError, match="inventory not found"):
         read_inventory([str(tmp_path / "none")])

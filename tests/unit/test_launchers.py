@@ -99,7 +99,7 @@ def test_mpirun_as_the_operator_has_it() -> None:
 @pytest.mark.parametrize("change", [{"interface": "eth1"}, {"env": {"A": "1"}}])
 def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, object]) -> None:
     first, second = gpu_nodes(2)
-    with pytest.raises(UserError, match=r"host node2: dlperf_\w+: mpirun takes one dlperf_"):
+    with pytest.raises(UserError, match=r"host node2: dlperf_\w+: mpirun needs the same dlperf_"):
         launch("mpirun", program(), (first, replace(second, **change)))
 
 
@@ -124,7 +124,7 @@ def test_single_process_on_cpu_has_the_variable_empty() -> None:
 
 
 def test_single_process_cannot_span_nodes() -> None:
-    with pytest.raises(UserError, match="one process cannot span nodes"):
+    with pytest.raises(UserError, match="one process cannot use several nodes"):
         launch("single_process", program(), gpu_nodes(2))
 
 
@@ -167,7 +167,7 @@ def test_paddle_1_8_on_cpu_is_one_process() -> None:
     script = "/opt/dlperf/src/w-builtin/train.py"
     assert command.argv == (PYTHON, "-u", script, "--batch-size", "128")
     for two, hosts in ((one, lab_nodes(2)), (replace(one, gpus_per_node=2), lab_nodes(1))):
-        with pytest.raises(UserError, match="has no collective on the CPU"):
+        with pytest.raises(UserError, match="has no collective operations on the CPU"):
             launch("paddle_launch_1", two, hosts)
 
 

@@ -281,13 +281,13 @@ def refusal(choice: Choice, catalog: Catalog, nodes: tuple[object, ...]) -> str:
 
 def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None:
     assert refusal(choose(matrix="published"), catalog, lab_nodes()) == (
-        "the plan asks for more than the inventory has:\n"
+        "the plan needs more than the inventory has:\n"
         "  1n4g needs 1 node with 4 devices\n"
         "  1n8g needs 1 node with 8 devices\n"
         "  2n8g needs 2 nodes with 8 devices\n"
         "  4n8g needs 4 nodes with 8 devices\n"
         "  the inventory has 4 nodes node1..node4 with 2 devices each\n"
-        "  narrow it with --nodes, --gpus-per-node or --matrix"
+        "  reduce the plan with --nodes, --gpus-per-node or --matrix"
     )
     assert "5n2g needs 5 nodes with 2 devices\n" in refusal(choose(nodes=5), catalog, lab_nodes())
 
@@ -308,8 +308,7 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
         (
             {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
-            "--precision: unknown precision 'fp8' of mxnet-resnet50v1b"
-            " (expected one of fp32, fp16)",
+            "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
         ),
         (
             {"workload": "mxnet-resnet50v1b", "matrix": "huge"},
@@ -317,11 +316,12 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         ),
         (
             {"model": "resnet50v1b", "framework": "paddle"},
-            "--model resnet50v1b: this leaves no workload (expected one that fits paddle-arcface)",
+            "--model resnet50v1b: no workload matches"
+            " (expected a value that matches paddle-arcface)",
         ),
         (
             {"workload": "mxnet-arcface", "nodes": 2},
-            "--nodes 2: this leaves no case (expected mxnet-arcface runs on at most 1 nodes)",
+            "--nodes 2: no workload runs on so many nodes (expected at most 1 for mxnet-arcface)",
         ),
         (
             {"workload": "mxnet-arcface", "source": "upstream"},
@@ -329,12 +329,12 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         ),
         (
             {"workload": "mxnet-resnet50v1b", "warmup": 120},
-            "--warmup: no step is left to measure (expected fewer than the 120 iterations,"
+            "--warmup: no steps remain to be measured (expected fewer than the 120 iterations,"
             " found 120)",
         ),
         (
             {"framework": "oneflow", "iterations": 39, "warmup": 20},
-            "--iterations: the log has a line every 20 steps, and none is left to measure"
+            "--iterations: the log has one line per 20 steps, and none remains to be measured"
             " (expected at least 40, found 39)",
         ),
     ],
@@ -350,7 +350,7 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
     *same, last = gpu_nodes()
     nodes = (*same, replace(last, **{key: "other"}))
     message = refusal(choose(workload="mxnet-resnet50v1b"), everything, nodes)
-    assert message.startswith(f"host node4: dlperf_{key}: nodes that differ cannot stand in one")
+    assert message.startswith(f"host node4: dlperf_{key}: the nodes of one plan must be")
     assert "as on node1, found other" in message
     # A plan that does not use the odd one is all right.
     assert make_plan(choose(workload="mxnet-resnet50v1b", nodes="1,2"), everything, nodes)
@@ -366,23 +366,23 @@ def test_the_stack_must_be_known_and_fit(catalog: Catalog) -> None:
     assert "unknown stack 'v100' (expected one of a100-cuda11.8" in refusal(Choice(), catalog, odd)
     odd = tuple(replace(node, accelerator="A100") for node in lab_nodes())
     message = refusal(Choice(), catalog, odd)
-    assert "the accelerator does not fit the stack (expected cpu, as the stack cpu has" in message
+    assert "the accelerator does not match the stack (expected cpu, as in the stack cpu" in message
 
 
 def test_default_matrices_that_differ_are_told(catalog: Catalog) -> None:
     first, second = lab_nodes(2)
     nodes = (first, replace(second, matrix="published"))
-    assert refusal(Choice(), catalog, nodes).startswith("host node2: dlperf_matrix: the nodes name")
+    assert refusal(Choice(), catalog, nodes).startswith("host node2: dlperf_matrix: the nodes have")
     assert make_plan(choose(matrix="smoke"), catalog, nodes)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image_size", "--parameter: this is no parameter (expected name=value"),
-        ("image_size=big", "--parameter image_size: this value does not fit (expected a whole"),
+        ("image_size", "--parameter: invalid parameter (expected name=value"),
+        ("image_size=big", "--parameter image_size: invalid value (expected an integer"),
         ("size=3", "--parameter: unknown parameter 'size' (expected one of image_size, classes,"),
-        ("image_size=1\n2", "--parameter: this is no parameter"),
+        ("image_size=1\n2", "--parameter: invalid parameter"),
     ],
 )
 def test_a_wrong_parameter_is_told(catalog: Catalog, text: str, message: str) -> None:
@@ -499,8 +499,8 @@ def test_the_catalogue_of_the_tests_is_separate(tmp_path: Path) -> None:
     [
         ({"modle": "resnet50v1b"}, r"unknown option modle .*did you mean model\?"),
         ({"image_size": 64}, "unknown option image_size"),
-        ({"parameters": "image_size=64"}, "the parameters are not an object"),
-        ({"nodes": "two"}, "--nodes: this is no such number"),
+        ({"parameters": "image_size=64"}, "parameters must be an object"),
+        ({"nodes": "two"}, "--nodes: invalid number"),
     ],
 )
 def test_variables_of_bench_that_are_wrong(variables: dict[str, object], message: str) -> None:

@@ -188,13 +188,13 @@ def test_a_report_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "more", "message"),
     [
-        ("-1", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
-        ("'384'", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
-        (".nan", "", "some.yml:12: tables.0.rows.1n1g: this value does not fit"),
-        ("1", "    runs: {2n8g: [1.0]}\n", "some.yml:13: tables.0.runs: there is no row of this"),
+        ("-1", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
+        ("'384'", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
+        (".nan", "", "some.yml:12: tables.0.rows.1n1g: invalid value"),
+        ("1", "    runs: {2n8g: [1.0]}\n", "some.yml:13: tables.0.runs: no row has this"),
         ("1", "    colour: red\n", "some.yml:13: tables.0.colour: unknown key"),
         ("1", "    conditions: {xla: maybe}\n", "some.yml:13: tables.0.conditions.xla"),
-        ("1", "workload: a b\n", "some.yml:13: workload: this value does not fit"),
+        ("1", "workload: a b\n", "some.yml:13: workload: invalid value"),
     ],
 )
 def test_mistakes_are_told_with_file_line_and_key(
@@ -210,12 +210,12 @@ def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
         header = (PUBLISHED / name).read_text(encoding="utf-8").splitlines()[0]
         (tmp_path / name).write_text(header + "\n", encoding="utf-8")
         assert list(csv.DictReader([header])) == []
-    with pytest.raises(UserError, match=r"no line of published.csv is of the report other\.md"):
+    with pytest.raises(UserError, match=r"published.csv has no rows for the report other\.md"):
         load_published(write(tmp_path, more="rows_of: other.md\n"))
 
 
 def test_a_name_that_is_not_the_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="its file's name differ"):
+    with pytest.raises(UserError, match="differs from the name of its file"):
         load_published(write(tmp_path, name="other"))
 
 

@@ -183,7 +183,7 @@ def test_another_patch_is_another_tar(tmp_path: Path, repository: tuple[Path, st
     [
         (
             "{file: scripts/train/train.py, pattern: 'epoch', replacement: e, reason: R, count: 2}",
-            "workload paddle-toy: patch of scripts/train/train.py (R): the pattern does not fit"
+            "workload paddle-toy: patch of scripts/train/train.py (R): the pattern does not match"
             " owner/toy at {commit} (expected 2 matches of 'epoch', found 1)",
         ),
         (
@@ -192,12 +192,12 @@ def test_another_patch_is_another_tar(tmp_path: Path, repository: tuple[Path, st
         ),
         (
             "{file: scripts/train/none.py, pattern: 'x', replacement: e, reason: R}",
-            "there is no such file to patch (expected a file below scripts/train, library at"
+            "the file to patch does not exist (expected a file in scripts/train, library at"
             " {commit}, found scripts/train/none.py)",
         ),
         (
             "{file: scripts/train/train.py, pattern: 'epoch', replacement: '\\2', reason: R}",
-            "(R): the replacement cannot be made: invalid group reference 2",
+            "(R): invalid patch: invalid group reference 2",
         ),
     ],
 )
@@ -217,8 +217,9 @@ def test_a_mirror_without_the_repository_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError) as caught:
         prepare_source(catalog, "paddle-toy", "upstream", str(tmp_path / "empty"), tmp_path)
-    assert "the source mirror holds no owner/toy (expected one of owner/toy, owner/toy.git," in str(
-        caught.value
+    assert (
+        "owner/toy not found in the source mirror (expected one of owner/toy, owner/toy.git,"
+        in str(caught.value)
     )
 
 
@@ -242,7 +243,7 @@ def test_a_snapshot_that_lacks_only_other_files_is_enough(
     lose(bare, git(bare, "rev-parse", f"{repository[1]}:scripts/other/big.bin"))
     assert prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "cache")
     lose(bare, git(bare, "rev-parse", f"{repository[1]}:library/part.py"))
-    with pytest.raises(UserError, match=r"does not hold library/part\.py at"):
+    with pytest.raises(UserError, match=r"lacks library/part\.py at"):
         prepare_source(catalog, "paddle-toy", "upstream", str(mirror), tmp_path / "other")
 
 

@@ -174,7 +174,7 @@ def test_ten_nodes_missing_repeats_and_no_one_device_run(tmp_path: Path) -> None
     # 102 / 103 = 0.990, of the 16 devices of 2n8g: 0.99 * 16 / 80 = 19.8 %
     assert "| 10 | 80 | 102.00 | 101.00-105.00 | 0.99 | 20 % | 3 |" in text
     assert "no 1-device run: speed-up and efficiency are relative to 2n8g, 16 devices" in text
-    assert "mxnet-resnet50v1b fp32 b128: no repeat 3, 4 of 5 for 10n8g" in text
+    assert "mxnet-resnet50v1b fp32 b128: missing repeat 3, 4 of 5 for 10n8g" in text
     found = json.loads((tmp_path / "bz128_result.json").read_text())
     assert list(found["rn50"]) == ["2n8g", "10n8g"]
     assert found["rn50"]["10n8g"]["speedup"] is None
@@ -203,7 +203,7 @@ def test_a_failed_run_of_which_little_is_known_is_no_case_of_its_own(tmp_path: P
     campaign_run(tmp_path, "1n1g", 4, None, outcome=failed)
     text = " ".join(summarize(tmp_path).text.split())
     assert "1n1g r4: failed: no route to host" in text
-    assert re.findall(r"b128: (no repeat [^-]*) -", text) == ["no repeat 4 of 5 for 1n4g"]
+    assert re.findall(r"b128: (missing repeat [^-]*) -", text) == ["missing repeat 4 of 5 for 1n4g"]
 
 
 def test_same_log_twice_is_said(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_flat_folder(tmp_path: Path) -> None:
     assert found["rn50"]["1n1g"]["median_speed"] == 414.73
     text = " ".join(result.text.split())
     assert "4n8g final_value" in text
-    assert "8 devices each" in text
+    assert "assuming 8 devices per node" in text
 
 
 def test_flat_name_whose_nodes_cannot_be_told(tmp_path: Path) -> None:
@@ -551,7 +551,7 @@ def test_nothing_to_summarise(tmp_path: Path, what: str) -> None:
 
 def test_output_directory_that_cannot_be_made(tmp_path: Path) -> None:
     write(log_of(tmp_path), GOOD)
-    with pytest.raises(UserError, match="the result cannot be written"):
+    with pytest.raises(UserError, match="cannot write the result"):
         summarize(tmp_path, log_of(tmp_path) / "out")
 
 

@@ -351,7 +351,7 @@ def test_rules_that_cannot_be_used_are_a_problem(
     gpu_run(tmp_path)
     fix(tmp_path, **rules)
     (problem,) = load(tmp_path).problems
-    assert problem.problem == "the campaign's rules of validity cannot be used"
+    assert problem.problem == "invalid validity rules in the campaign"
     assert where in str(problem.where)
 
 
