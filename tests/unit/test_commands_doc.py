@@ -24,7 +24,7 @@ def test_every_command_and_option_is_there_and_has_a_help_text() -> None:
         section = section.partition("\n## ")[0]
         assert command.help
         for parameter in command.params:
-            if parameter.name == "help":
+            if parameter.name == "help" or getattr(parameter, "hidden", False):
                 continue
             assert parameter.help, f"{name} {parameter.name} says nothing of itself"
             if parameter.param_type_name == "option":
