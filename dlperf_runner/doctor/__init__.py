@@ -1,1 +1,1 @@
-"""Findings about nodes, GPUs and the fabric."""
+"""Findings about the nodes, GPUs and fabric of a cluster."""

@@ -1,4 +1,4 @@
-"""What a node's network should be like: facts of fabric_info in, findings out."""
+"""Check a node's network: facts from fabric_info in, findings out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .findings import Facts, Finding, as_declared, judged
 
 
 def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
-    """The checks of one node's interface, and of its InfiniBand where the stack declares one."""
+    """Check one node's interface, and its InfiniBand if the stack declares it."""
     if node.interface:
         yield from _interface(node, facts["interfaces"].get(node.interface))
     declared = stack.infiniband
@@ -30,29 +30,29 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
             loaded,
             f"{module} is loaded",
             "loaded" if loaded else "not loaded",
-            f"modprobe {module}; after any change of OFED or driver it has to be built anew",
+            f"modprobe {module}; rebuild it after any change of OFED or the driver",
         )
     unlimited = facts["memlock_unlimited"]
     limit = facts["memlock_kib"]
     found = "unlimited" if unlimited else None if limit is None else f"{limit} KiB"
-    hint = f"{again} --tags node_base; InfiniBand locks memory of the user {node.user}"
+    hint = f"{again} --tags node_base; InfiniBand must lock memory as user {node.user}"
     yield judged(node.name, "locked memory", unlimited, "unlimited", found, hint)
 
 
 def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
     name, interface = node.name, node.interface
     if told is None:
-        hint = "correct dlperf_interface, or bring the interface up (ip link on the node)"
-        yield Finding(name, "interface", "failed", interface, "there is none", hint)
+        hint = f"correct dlperf_interface, or bring the interface up (ip link set {interface} up)"
+        yield Finding(name, "interface", "failed", interface, "no such interface", hint)
         return
-    # A loopback says unknown.
+    # A loopback interface reports unknown.
     yield judged(
         name,
         "interface",
         None if told["state"] is None else told["state"] in ("up", "unknown"),
         f"{interface} is up",
         told["state"],
-        f"bring it up: ip link set {interface} up; look at cable and switch",
+        f"bring it up: ip link set {interface} up; check the cable and the switch",
     )
     addresses = told["addresses"]
     if addresses is not None and None not in addresses and node.address[:1].isdigit():
@@ -62,7 +62,7 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
             node.address in [address.partition("/")[0] for address in addresses],
             f"{node.address} on {interface}",
             ", ".join(addresses) or "none",
-            "correct dlperf_address and dlperf_interface, or give the interface its address",
+            "correct dlperf_address and dlperf_interface, or assign the address to the interface",
         )
 
 
@@ -70,9 +70,7 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     name = node.name
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
     if not ports:
-        hint = (
-            "load the card's driver (lspci, modprobe mlx5_ib); install InfiniBand by provision.yml"
-        )
+        hint = "load the card's driver (lspci, modprobe mlx5_ib); run provision.yml"
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
     used = [item for item in ports if item[1]["in_use"]]
@@ -97,13 +95,15 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
             None if rate is None else rate >= full,
             f"{full} Gb/s",
             None if rate is None else f"{_name(item)} {rate} Gb/s {item[1]['speed'] or ''}".strip(),
-            "the link has trained below its rate: reseat or replace the cable, look at the switch",
+            "the link trained below its rate: reseat or replace the cable, check the switch",
         )
     for item in used:
         port = item[1]
         if port["link_layer"] == "Ethernet" and not port["fault"]:
             kinds = sorted({str(gid["type"]) for gid in port["gids"]})
-            hint = "give the interface an address; NCCL_IB_GID_INDEX then names its RoCE v2 GID"
+            hint = (
+                "assign an address to the interface; NCCL_IB_GID_INDEX then selects its RoCE v2 GID"
+            )
             found = ", ".join(kinds) or "no GID"
             good = "RoCE v2" in kinds
             yield judged(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
@@ -111,9 +111,11 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     for device, port in used:
         said = told.get(device, {}).get(str(port["port"]))
         if said and said["rate_gbps"] is not None and said["rate_gbps"] != port["rate_gbps"]:
-            found = f"{said['rate_gbps']} Gb/s by ibstat, {port['rate_gbps']} Gb/s by the kernel"
-            hint = "look again: the link changes its rate"
-            yield Finding(name, "ibstat", "warning", "as the kernel says", found, hint)
+            found = (
+                f"{said['rate_gbps']} Gb/s from ibstat, {port['rate_gbps']} Gb/s from the kernel"
+            )
+            hint = "run the check again: the link is changing its rate"
+            yield Finding(name, "ibstat", "warning", "same as the kernel", found, hint)
 
 
 def _name(item: tuple[str, Any]) -> str:
@@ -121,4 +123,4 @@ def _name(item: tuple[str, Any]) -> str:
 
 
 def _state(port: Facts) -> str:
-    return f"{port['state'] or 'not known'}, {port['physical_state'] or 'not known'}"
+    return f"{port['state'] or 'unknown'}, {port['physical_state'] or 'unknown'}"

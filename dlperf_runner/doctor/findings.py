@@ -1,4 +1,4 @@
-"""What a doctor finds: one line per check of a node, or of the nodes compared."""
+"""The result of one check of a node, or of a comparison between nodes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """`node` is empty where nodes were compared; `hint` says what to do, and is empty where all
-    is well."""
+    """`node` is empty for a comparison between nodes; `hint` says what to do, and is empty if
+    the check passed."""
 
     node: str
     check: str
@@ -32,8 +32,8 @@ def judged(
     hint: str,
     otherwise: Status = "failed",
 ) -> Finding:
-    """ok where it is good, `otherwise` where it is not; what is not known is a warning."""
-    text = "not known" if found is None else str(found)
+    """ok if the check passed, `otherwise` if it failed, a warning if the result is unknown."""
+    text = "unknown" if found is None else str(found)
     if is_good is None:
         return Finding(node, check, "warning", expected, text, hint)
     if is_good:
@@ -42,6 +42,6 @@ def judged(
 
 
 def as_declared(node: str, check: str, declared: str, found: str | None, hint: str) -> Finding:
-    """A version against the stack's: 7.6.5 is what 7.6.5.32 names, as far as it goes."""
+    """Compare a version with the stack's. A shorter version matches: 7.6.5 matches 7.6.5.32."""
     is_good = found is not None and (found == declared or declared.startswith(f"{found}."))
     return judged(node, check, is_good, declared, found or "none", hint)

@@ -1,4 +1,4 @@
-"""What a node's GPUs should be like before their speed is believed: facts of gpu_info in, findings
+"""Check a node's GPUs before their speed is trusted: facts from gpu_info in, findings
 out."""
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from ..catalog.stack import Stack
 from ..core.node import Node
 from .findings import Facts, Finding, as_declared, judged
 
-# What nvidia-smi's silence means, and the way out.
+# Why nvidia-smi gives no answer -> what to do.
 SILENCE = {
     "no_nvidia_smi": "install the driver: ansible-playbook provision.yml --tags nvidia_driver",
-    "no_driver": "the driver is not loaded: dkms status, modprobe nvidia, or a reboot",
-    "version_mismatch": "the driver was changed under a running one: reboot the node",
-    "gpu_lost": "reboot the node; if it is lost again, reseat or replace the GPU",
-    "no_devices": "look for the GPUs on the bus (lspci) and at the kernel's log",
-    "timeout": "the driver hangs: look at the kernel's log, and reboot the node",
-    "no_permission": "let the user that Ansible becomes open /dev/nvidia*",
+    "no_driver": "the driver is not loaded: check dkms status, modprobe nvidia, or reboot",
+    "version_mismatch": "the installed driver is not the loaded one: reboot the node",
+    "gpu_lost": "reboot the node; if the GPU is lost again, reseat or replace it",
+    "no_devices": "look for the GPUs on the bus (lspci) and check the kernel log",
+    "timeout": "the driver hangs: check the kernel log, then reboot the node",
+    "no_permission": "give Ansible's become user access to /dev/nvidia*",
 }
-# Of the hardware or the driver; other numbers mostly tell of the program that ran.
+# Faults of the hardware or the driver; most other numbers are caused by the program that ran.
 # https://docs.nvidia.com/deploy/xid-errors/
 FATAL_XID = frozenset({48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 119, 120, 122, 123, 136, 140})
-# Reasons for which a GPU is slower than it should be, through no choice of anybody.
+# Reasons that make a GPU slower than it should be and that nobody chose.
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 CHOSEN = ("sw_power_cap", "sync_boost", "applications_clocks_setting", "display_clocks_setting")
 
 
 def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
-    """The checks of one node with GPUs."""
+    """Check one node that has GPUs."""
     name, gpus, error = node.name, facts["gpus"], facts["error"]
     if error:
-        hint = SILENCE.get(error["kind"], "run nvidia-smi on the node")
+        hint = SILENCE.get(error["kind"], "run nvidia-smi on the node and read its message")
         found = f"{error['kind']}: {error['message']}"
-        yield Finding(name, "nvidia-smi", "failed", "it tells", found, hint)
+        yield Finding(name, "nvidia-smi", "failed", "it answers", found, hint)
     yield from _versions(node, stack, facts)
     if not gpus:
         return
@@ -45,8 +45,8 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         count >= node.devices_per_node,
         f"{node.devices_per_node} (dlperf_devices_per_node)",
         count,
-        "a GPU is missing: look for it with lspci and in the kernel's log; or say the number that"
-        " there is in the inventory",
+        "a GPU is missing: look for it with lspci and in the kernel log; or set the actual number"
+        " in the inventory",
     )
     if facts["pci"] is not None and len(facts["pci"]) != count:
         known = {gpu["bus_id"] for gpu in gpus}
@@ -55,9 +55,9 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
             name,
             "gpus on the bus",
             "failed",
-            f"{len(facts['pci'])}, as on the bus",
-            f"{count}; the driver lacks {missing}",
-            "look for these addresses in the kernel's log; reseat or replace the GPU",
+            f"{len(facts['pci'])}, the number on the bus",
+            f"{count}; the driver does not see {missing}",
+            "look for these addresses in the kernel log; reseat or replace the GPU",
         )
     models = sorted({str(gpu["model"]) for gpu in gpus})
     wanted = stack.gpu.models if stack.gpu else ()
@@ -67,7 +67,7 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         models == [node.accelerator] or (len(models) == 1 and models[0] in wanted),
         " or ".join(dict.fromkeys([node.accelerator, *wanted])),
         ", ".join(models),
-        "change dlperf_accelerator or dlperf_stack of this node, or leave the node out",
+        "change dlperf_accelerator or dlperf_stack of this node, or exclude the node",
     )
     yield from _health(name, gpus)
     yield from _speed(name, gpus)
@@ -80,7 +80,7 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         yield as_declared(node.name, "driver", stack.driver.version, facts["driver"], again)
         running = facts["driver_running"]
         if facts["driver"] and running and running != facts["driver"]:
-            hint = "reboot the node: a driver was installed over the running one"
+            hint = "reboot the node: the installed driver is not the loaded one"
             yield Finding(node.name, "loaded driver", "failed", facts["driver"], running, hint)
     declared = {"cuda": stack.cuda, "cudnn": stack.cudnn, "nccl": stack.nccl}
     for check, release in declared.items():
@@ -92,7 +92,7 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 
 
 def _of(gpus: list[Any], problem: Any) -> str:
-    """`GPU 3: 2 uncorrected; GPU 5: ...` of what `problem` says of each; empty where it is none."""
+    """`GPU 3: 2 uncorrected; GPU 5: ...` from `problem` of each GPU; empty if there is none."""
     told = ((gpu["index"], problem(gpu)) for gpu in gpus)
     return "; ".join(
         f"GPU {'?' if index is None else index}: {text}" for index, text in told if text
@@ -103,15 +103,17 @@ def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
     unread = _of(gpus, lambda gpu: ", ".join(f"{k} {v}" for k, v in sorted(gpu["errors"].items())))
     yield judged(
         name, "gpu answers", not unread, "values", unread or "values",
-        "reboot the node; if it stays, replace the GPU",
+        "reboot the node; if the error persists, replace the GPU",
     )  # fmt: skip
     failed = _of(gpus, _broken_memory)
     worn = _of(gpus, _worn_memory)
     if failed:
-        hint = "reset the GPU or reboot the node, so that the memory is repaired; else replace it"
+        hint = (
+            "reset the GPU or reboot the node to repair the memory; if that fails, replace the GPU"
+        )
         yield Finding(name, "ecc", "failed", "no uncorrected error", failed, hint)
     elif worn:
-        hint = "errors of earlier boots, or an ECC mode that was changed: watch it"
+        hint = "errors from earlier boots, or a changed ECC mode: keep watching this GPU"
         yield Finding(name, "ecc", "warning", "no uncorrected error", worn, hint)
     else:
         known = any(gpu["ecc"]["enabled"] is not None for gpu in gpus)
@@ -119,25 +121,25 @@ def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
         yield Finding(name, "ecc", "ok", "no uncorrected error", found)
     mig = _of(gpus, lambda gpu: "MIG is on" if gpu["mig"] else "")
     if mig:
-        hint = "nvidia-smi -mig 0: a part of a GPU is no GPU of the published tests"
+        hint = "nvidia-smi -mig 0: the published tests used whole GPUs"
         yield Finding(name, "mig", "failed", "off", mig, hint)
 
 
 def _broken_memory(gpu: Any) -> str:
     volatile, pages, rows = gpu["ecc"]["volatile"], gpu["retired_pages"], gpu["remapped_rows"] or {}
     told = [f"{volatile['uncorrected']} uncorrected since boot" if volatile["uncorrected"] else ""]
-    told.append("pages wait to be retired" if pages["pending"] else "")
-    told.append("rows could not be remapped" if rows.get("failure") else "")
-    told.append("rows wait to be remapped" if rows.get("pending") else "")
+    told.append("pages pending retirement" if pages["pending"] else "")
+    told.append("row remapping failed" if rows.get("failure") else "")
+    told.append("rows pending remapping" if rows.get("pending") else "")
     return ", ".join(filter(None, told))
 
 
 def _worn_memory(gpu: Any) -> str:
     ecc, count = gpu["ecc"], gpu["ecc"]["aggregate"]["uncorrected"]
-    told = [f"{count} uncorrected in its life" if count else ""]
+    told = [f"{count} uncorrected over its lifetime" if count else ""]
     told.append("ECC is off" if ecc["enabled"] is False else "")
     is_changing = None not in (ecc["enabled"], ecc["pending"]) and ecc["enabled"] != ecc["pending"]
-    told.append("ECC changes with the next boot" if is_changing else "")
+    told.append("ECC mode changes at the next boot" if is_changing else "")
     return ", ".join(filter(None, told))
 
 
@@ -148,20 +150,20 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     slowed = _of(gpus, lambda gpu: reasons(gpu, SLOWED))
     chosen = _of(gpus, lambda gpu: reasons(gpu, CHOSEN))
     known = any(gpu["throttle_reasons"] is not None for gpu in gpus)
-    hint = "see to cooling and power: what runs now is measured too slow"
+    hint = "check cooling and power: runs are slower than they should be until this is fixed"
     if slowed or not chosen:
         found = slowed or ("none" if known else None)
         yield judged(name, "throttling", not slowed if known else None, "none", found, hint)
     else:
-        hint = "something runs at its power or clock limit: nvidia-smi -q -d CLOCK,POWER"
+        hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
     capped = _of(gpus, _power_cap)
     if capped:
-        hint = "nvidia-smi -pl <default>, where this limit is nobody's choice"
+        hint = "run nvidia-smi -pl <default>, unless this limit was set on purpose"
         yield Finding(name, "power limit", "warning", "the default", capped, hint)
     off = _of(gpus, lambda gpu: "off" if gpu["persistence"] is False else "")
     if off:
-        hint = "systemctl enable --now nvidia-persistenced: the first run pays for its start"
+        hint = "systemctl enable --now nvidia-persistenced: without it the first run starts slowly"
         yield Finding(name, "persistence", "warning", "on", off, hint)
     unseen = all(gpu["processes"] is None for gpu in gpus)
     busy = _of(gpus, lambda gpu: ", ".join(map(_process, gpu["processes"] or ())))
@@ -191,15 +193,15 @@ def _power_cap(gpu: Any) -> str:
 
 def _xid(name: str, errors: list[Any] | None) -> Finding:
     if errors is None:
-        hint = "look for Xid in dmesg as root: its log could not be read"
-        return Finding(name, "xid errors", "warning", "none since boot", "not known", hint)
+        hint = "the kernel log could not be read: look for Xid in dmesg as root"
+        return Finding(name, "xid errors", "warning", "none since boot", "unknown", hint)
     told = "; ".join(
         f"{e['bus_id']} Xid {e['xid']} ({e['count']} times) {e['message']}" for e in errors
     )
     if any(error["xid"] in FATAL_XID for error in errors):
-        hint = "an error of the GPU or its links: reboot the node; if it comes again, replace it"
+        hint = "a fault of the GPU or its links: reboot the node; if it recurs, replace the GPU"
         return Finding(name, "xid errors", "failed", "none since boot", told, hint)
-    hint = "mostly of a program that went wrong; a reboot gives a clean record"
+    hint = "usually caused by a faulty program; a reboot clears the record"
     return judged(
         name, "xid errors", not errors, "none since boot", told or "none", hint, "warning"
     )

@@ -1,4 +1,4 @@
-"""Whether nodes are fit for the benchmarks: facts of the nodes in, findings out; reads nothing."""
+"""Check whether nodes are ready for the benchmarks: facts in, findings out, no I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, judged
 from .gpu import gpu_findings
 
-# ansible-core -> oldest and newest Python that it runs its modules in; 2.7 beside it where true.
+# ansible-core -> oldest and newest Python 3 that runs its modules; True if 2.7 runs them too.
 # https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html
 TARGETS = {
     (2, 15): ((3, 5), (3, 11), True),
@@ -33,16 +33,16 @@ PROVISION = "ansible-playbook provision.yml"
 def diagnose(
     nodes: Sequence[Node], stacks: Mapping[str, Stack], document: Mapping[str, Any]
 ) -> list[Finding]:
-    """The findings of each node in the inventory's order, then those of the nodes compared.
+    """The findings of each node in inventory order, then those of the comparison between nodes.
 
-    `document` is what preflight.yml writes: `ansible_core`, and by node its facts, each null or
-    with a `failed` where it could not be had.
+    `document` is what preflight.yml writes: `ansible_core`, and the facts by node, each null or
+    with a `failed` message if it could not be gathered.
     """
     findings: list[Finding] = []
     told = document["nodes"]
     reached = sum(not facts.get("unreachable") for facts in told.values())
     for node in nodes:
-        facts = told.get(node.name) or {"unreachable": "nobody asked it"}
+        facts = told.get(node.name) or {"unreachable": "it was not asked"}
         stack, core = stacks[node.stack], document["ansible_core"]
         findings += _of_node(node, stack, facts, core, reached - (node.name in told))
     findings += _of_cluster(nodes, told)
@@ -50,7 +50,7 @@ def diagnose(
 
 
 def status_of(findings: Sequence[Finding]) -> Status:
-    """The worst of them."""
+    """The worst status of the findings."""
     found = {finding.status for finding in findings}
     return "failed" if "failed" in found else "warning" if "warning" in found else "ok"
 
@@ -61,7 +61,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> Iterator[Finding]:
     if facts.get("unreachable"):
-        hint = "look at its name, its address, its sshd, and your key (ssh NODE true)"
+        hint = "check the node's name, address and sshd, and your key (ssh NODE true)"
         yield Finding(node.name, "reached", "failed", "by SSH", facts["unreachable"], hint)
         return
     yield Finding(node.name, "reached", "ok", "by SSH", "yes")
@@ -78,12 +78,13 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         if not own or own.get("failed"):
             found = (own or {}).get("failed") or "nothing"
             hint = (
-                "become root on the node (--ask-become-pass, or NOPASSWD in sudoers), and a Python"
+                "check the node's Python, and that you can become root (--ask-become-pass,"
+                " or NOPASSWD in sudoers)"
             )
             yield Finding(node.name, f"{part} facts", "failed", "facts", found, hint)
         else:
             yield from check(node, stack, own)
-    # Needs the node's time and the controller's, before and after.
+    # Compares the node's time with the controller's before and after.
     health = facts.get("health")
     if health and not health.get("failed"):
         yield _clock(node.name, health["time"], facts.get("asked"), facts.get("answered"))
@@ -103,22 +104,22 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
 
 
 def _reached(called: int | None, others: int) -> str:
-    """What is asked of the mesh: in a large one, a node calls some of the others only."""
+    """What the mesh check expects: in a large mesh, a node calls only some of the others."""
     some = called is not None and called < others
     return f"reaches {called} of {others} other nodes" if some else "reaches every other node"
 
 
 def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) -> Finding:
-    """The interpreter that modules ran in; where none ran, those that the node has."""
+    """Check the interpreter that ran the modules; if none ran, those that the node has."""
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
     known = next((TARGETS[key] for key in TARGETS if key == numbers(core)[:2]), None)
     if known is None:
-        expected = f"one that ansible-core {core} runs modules in"
-        # What ran is proof enough.
+        expected = f"one that ansible-core {core} supports on nodes"
+        # An interpreter that ran a module is supported.
         return judged(
             name, "python", True if ran else None, expected, ", ".join(found) or "none",
-            "this core is newer than this check; look at its own list of targets",
+            "this ansible-core is newer than this check; see its list of supported targets",
         )  # fmt: skip
     fits = [version for version in found if _fits(core, version)]
     oldest, newest, has_2 = known
@@ -148,18 +149,20 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     name = node.name
     wanted = [SYSTEMS[suite] for suite in stack.suites if suite in SYSTEMS]
     if wanted:
-        hint = f"the stack {stack.name} is not for it: choose another (dlperf_stack), or reinstall"
+        hint = (
+            f"stack {stack.name} does not support it: choose another (dlperf_stack), or reinstall"
+        )
         good = None if facts["system"] is None else facts["system"] in wanted
         yield judged(name, "system", good, " or ".join(wanted), facts["system"], hint)
     least = FREE_MIB[stack.accelerator]
     for path, disk in sorted(facts["disks"].items()):
         if disk is None:
-            yield judged(name, f"disk {path}", None, "free space", None, "look at it: df -h")
+            yield judged(name, f"disk {path}", None, "free space", None, "check it: df -h")
             continue
         free = f"{disk['free_mib'] / 1024:.1f} GiB free"
         good = disk["free_mib"] >= least and not disk["read_only"]
         found = f"read-only, {free}" if disk["read_only"] else free
-        hint = "make room (df -h; apt-get clean), or mount it for writing"
+        hint = "free some space (df -h; apt-get clean), or mount it read-write"
         yield judged(name, f"disk {path}", good, f"{least / 1024:.0f} GiB free", found, hint)
     dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
     if facts["addresses"]:
@@ -169,7 +172,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
             not dead,
             "all answer",
             "; ".join(dead) or f"{len(facts['addresses'])} answer",
-            "look at the mirror, the proxy and the route, or set dlperf_mirror",
+            "check the mirror, the proxy and the route, or set dlperf_mirror",
         )
     against = facts.get("signatures")
     if against is not None:
@@ -177,9 +180,9 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
             name,
             "package signatures",
             not against,
-            "apt takes every signed list",
+            "apt accepts every signed list",
             "; ".join(against) or "it does",
-            "run provision.yml for the stack's own keys; a mirror that signs anew has another",
+            "run provision.yml to install the current keys; a new mirror signs with a new key",
         )
     declared = stack.openmpi.version if stack.openmpi else None
     openmpi = facts["openmpi"]
@@ -188,7 +191,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
 
 
 def _clock(name: str, time: float, asked: float | None, answered: float | None) -> Finding:
-    """By how much the clock is wrong for certain: it was read between two times of here."""
+    """The least error of the clock: it was read between two times on this machine."""
     expected = f"within {MAX_SKEW_S:g} s of this machine's"
     hint = "start a time service on the node (chrony, systemd-timesyncd)"
     if asked is None or answered is None:
@@ -199,7 +202,7 @@ def _clock(name: str, time: float, asked: float | None, answered: float | None) 
 
 
 def _each(facts: Facts, *path: str) -> Any:
-    """One value where all GPUs of a node have the same, however many; all of them where not."""
+    """One value if all GPUs of a node agree, else the list of all values."""
     values = [reduce(getitem, path, gpu) for gpu in facts["gpu"]["gpus"]]
     return values[0] if values and all(value == values[0] for value in values) else values
 
@@ -208,7 +211,7 @@ def _links(facts: Facts) -> Any:
     topology = facts["gpu"]["topology"]
     if topology is None:
         return None
-    # Cards have other names elsewhere; what is compared are the links between GPUs.
+    # Network cards are named differently on each node; only links between GPUs are compared.
     links = topology["links"]
     return {
         a: {b: links[a][b] for b in links[a] if b[:3] == "GPU"} for a in links if a[:3] == "GPU"
@@ -219,7 +222,7 @@ def _ports(facts: Facts, key: str) -> Any:
     return sorted(str(p[key]) for device in facts["fabric"]["devices"] for p in device["ports"])
 
 
-# What has to be the same on every node: check, how bad it is where it is not, and where it stands.
+# What must be the same on every node: check, status if it differs, and where to read it.
 ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
     ("system", "failed", lambda facts: facts["health"]["system"]),
     ("kernel", "warning", lambda facts: facts["health"]["kernel"]),
@@ -248,7 +251,7 @@ ALIKE: tuple[tuple[str, Status, Callable[[Facts], Any]], ...] = (
 
 
 def _of_cluster(nodes: Sequence[Node], told: Mapping[str, Any]) -> Iterator[Finding]:
-    """What differs among nodes of the same stack; nodes without that fact are told above."""
+    """What differs among nodes of one stack. Missing facts have their own findings."""
     for stack in dict.fromkeys(node.stack for node in nodes):
         names = [node.name for node in nodes if node.stack == stack]
         for check, otherwise, where in ALIKE:
@@ -276,7 +279,7 @@ def _alike(
         try:
             value = where(told[name])
         except (KeyError, TypeError, IndexError):
-            continue  # this part of its facts could not be had
+            continue  # this part of its facts could not be gathered
         if value not in (None, [], {}):
             values[name] = str(value)
     if len(values) < 2:
@@ -292,13 +295,15 @@ def _alike(
         for value, _ in by_value[1:]
     )
     rest = ", ".join(n for n in values if values[n] == usual)
-    hint = "results of unlike nodes are not comparable: make them alike, or leave these out"
+    hint = (
+        "results of different nodes are not comparable: make the nodes the same, or exclude these"
+    )
     found = f"{odd}; {rest}: {_short(usual, by_value[1][0])}"
     yield Finding("", check, otherwise, "the same on every node", found, hint)
 
 
 def _short(value: str, other: str) -> str:
-    """A long value from a little before where it begins to differ."""
+    """A long value, cut to start shortly before the first difference."""
     if len(value) <= 80:
         return value
     pairs = enumerate(zip(value, other, strict=False))

@@ -165,7 +165,7 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (lambda facts: facts["health"].update(time=1061.0), "clock", "failed", "at least 60.0 s"),
     (lambda facts: facts["health"].update(time=939.5), "clock", "failed", "at least 60.5 s"),
     (of("health", system="ubuntu22.04"), "system", "failed", "ubuntu22.04"),
-    (of("health", system=None), "system", "warning", "not known"),
+    (of("health", system=None), "system", "warning", "unknown"),
     (
         of("health", disks={"/": {"free_mib": 512, "total_mib": 9000, "read_only": False}}),
         *("disk /", "failed", "0.5 GiB free"),
@@ -201,10 +201,20 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     ),
     (
         of_gpu(lambda gpu: gpu["ecc"]["aggregate"].update(uncorrected=5)),
-        *("ecc", "warning", "GPU 3: 5 uncorrected in its life"),
+        *("ecc", "warning", "GPU 3: 5 uncorrected over its lifetime"),
     ),
-    (of_gpu(lambda gpu: gpu["retired_pages"].update(pending=True)), "ecc", "failed", "retired"),
-    (of_gpu(lambda gpu: gpu.update(remapped_rows={"failure": True})), "ecc", "failed", "remapped"),
+    (
+        of_gpu(lambda gpu: gpu["retired_pages"].update(pending=True)),
+        "ecc",
+        "failed",
+        "pages pending retirement",
+    ),
+    (
+        of_gpu(lambda gpu: gpu.update(remapped_rows={"failure": True})),
+        "ecc",
+        "failed",
+        "row remapping failed",
+    ),
     (of_gpu(lambda gpu: gpu["ecc"].update(enabled=False)), "ecc", "warning", "ECC is off"),
     (of_gpu(lambda gpu: gpu.update(mig=True)), "mig", "failed", "GPU 3: MIG is on"),
     (
@@ -230,8 +240,8 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         of("gpu", xid=[{"bus_id": "0000:1d:00", "xid": 13, "message": "Graphics", "count": 4}]),
         *("xid errors", "warning", "Xid 13 (4 times)"),
     ),
-    (of("gpu", xid=None), "xid errors", "warning", "not known"),
-    (of("fabric", interfaces={"ib0": None}), "interface", "failed", "there is none"),
+    (of("gpu", xid=None), "xid errors", "warning", "unknown"),
+    (of("fabric", interfaces={"ib0": None}), "interface", "failed", "no such interface"),
     (
         lambda facts: facts["fabric"]["interfaces"]["ib0"].update(state="down"),
         *("interface", "failed", "down"),
@@ -247,12 +257,12 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
         *("link state", "failed", "Polling"),
     ),
     (of_port(rate_gbps=40, speed="QDR"), "link rate", "failed", "40 Gb/s QDR"),
-    (of_port(rate_gbps=None), "link rate", "warning", "not known"),
+    (of_port(rate_gbps=None), "link rate", "warning", "unknown"),
     (of_port(link_layer="Ethernet"), "roce", "warning", "no GID"),
     (of("fabric", ofed=None), "ofed", "failed", "none"),
     (of("fabric", peer_memory=[]), "peer memory", "failed", "not loaded"),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
-    (of("fabric", memlock_unlimited=None), "locked memory", "warning", "not known"),
+    (of("fabric", memlock_unlimited=None), "locked memory", "warning", "unknown"),
     (of("ssh_mesh", failed="node3: Host key verification failed."), "ssh mesh", "failed", "Host"),
 ]
 
@@ -320,7 +330,7 @@ def test_nodes_that_cannot_be_reached_or_were_not_asked() -> None:
     found = {one.node: one for one in trouble(told)}
     assert set(found) == {"node1", "node4"}
     assert (found["node1"].check, found["node1"].found) == ("reached", "Connection refused")
-    assert found["node4"].found == "nobody asked it"
+    assert found["node4"].found == "it was not asked"
 
 
 @pytest.mark.parametrize(("kind", "hint"), SILENCE.items())
