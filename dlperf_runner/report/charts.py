@@ -212,7 +212,7 @@ def _layers(
     if "series" in kinds:
         yield _line("series", dashes)
         said = {
-            "calculate": "datum.line+', '+datum.x+': '+format(datum.y,datum.y<10?'.4g':',.2f')",
+            "calculate": "datum.line+', '+datum.x+': '+format(datum.y,datum.y<10?'.3g':',.2f')",
             "as": "hint",
         }
         unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}

@@ -11,7 +11,7 @@ from decimal import Decimal
 from functools import cache
 
 PUBLISHED = 2  # decimals of rates and speed-ups in the published tables
-SIGNIFICANT = 4  # digits of the smallest rate of a table
+SIGNIFICANT = 3  # digits of the smallest rate of a table
 _MOST = 12
 
 
@@ -19,7 +19,7 @@ def decimals(
     values: Iterable[float | None], least: int = PUBLISHED, significant: int = SIGNIFICANT
 ) -> int:
     """The decimals for a column of values: `least`, or more if the smallest one would have fewer
-    significant digits. 384.19 and 0.1550, not 0.15. Zero and missing values do not count."""
+    significant digits. 384.19 and 0.155, not 0.15. Zero and missing values do not count."""
     sizes = [abs(v) for v in values if v is not None and math.isfinite(v) and v]
     if not sizes:
         return least
