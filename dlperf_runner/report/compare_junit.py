@@ -65,6 +65,8 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
     verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
     if verdict == "failed":
         return "failure", f"slower by more than {case['limit']:.1%}: {_measured(case)}"
+    if verdict == "too few runs":
+        return "error", str(why)
     if verdict == "undecided":
         return ("skipped" if allow_undecided else "error"), str(why)
     compared = case["verdict"] not in NOT_COMPARED

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..compare.verdicts import together
 from ..stats.groups import GROUP, records, title
 from .layout import table_lines
 from .numbers import exact_decimals, percent, rate_decimals, ratio
@@ -54,9 +55,8 @@ def render_published(
         f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval.",
         width,
     )
-    if any(row["repeats"] == 1 for row in rows):
-        text = "One run has no interval: its verdict is that of the ratio alone."
-        lines += wrapped(text, width)
+    if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
+        lines += wrapped("Fewer than 3 runs have no interval and are undecided.", width)
     return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
 
 
@@ -84,11 +84,21 @@ def render_campaigns(
     lines += wrapped(f"{_counts([row['verdict'] for row in rows])}.", width)
     if len(compared) > 1:
         text = (
-            f"{len(compared)} cases are compared, so that one in twenty would differ by chance:"
-            " faster and slower are what is left after Holm's adjustment, perhaps is what is not."
+            f"The intervals of all {len(compared)} cases are right together in 95 % of comparisons."
+            " Perhaps faster or slower holds for a case alone, but not among so many."
         )
         lines += wrapped(text, width)
+        lines += _together(rows, width)
     return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+
+
+def _together(rows: Sequence[Record], width: int) -> list[str]:
+    found = together(rows)
+    if found is None:
+        return []
+    interval = f"{percent(found.relative_low)} to {percent(found.relative_high)}"
+    text = f"Mean of {found.cases} cases: {interval}, {found.verdict}. Single cases may differ."
+    return wrapped(text, width)
 
 
 def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
