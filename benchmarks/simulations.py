@@ -117,10 +117,10 @@ def family_wise(random: Random, trials: int) -> Iterator[Row]:
     for cv, sizes in ((0.005, (4, 5)), (0.01, (4, 5, 6)), (0.015, (5, 8, 10, 12))):
         for size in sizes:
             draw = normal(cv)
-            failed = [not _passes(random, draw, size) for _ in range(trials)]
+            failed = [not _passes(random, draw, size) for _ in range(2 * trials)]
             # The cases of a campaign are independent, and one that does not pass is enough.
             p = float(np.mean(failed))
-            shares = [(1 - (1 - p) ** cases, trials // cases) for cases in CASES]
+            shares = [(1 - (1 - p) ** cases, 2 * trials // cases) for cases in CASES]
             yield f"CV {100 * cv:g} %, {size} and {size} runs", shares
 
 
@@ -148,7 +148,7 @@ def verdicts(random: Random, trials: int) -> Iterator[Row]:
             for cases in CASES:
                 families = [
                     [_difference(random, draw, size, cases) for _ in range(cases)]
-                    for _ in range(trials // 2)
+                    for _ in range(trials // 4)
                 ]
                 wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
                 shares.append(share(wrong))

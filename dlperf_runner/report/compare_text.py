@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..stats.groups import GROUP, records, title
+from ..core.identity import GROUP, label
+from ..stats.groups import by_group, records, title
 from .layout import table_lines
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Form, cell
@@ -31,10 +32,10 @@ def render_published(
     width = max(width, 40)
     rows = records(table)
     lines: list[str] = []
-    for key, group in _grouped(rows, GROUP).items():
-        lines += [*wrapped(title(dict(zip(GROUP, key, strict=True))), width), ""]
+    for heading, group in by_group(rows).items():
+        lines += [*wrapped(heading, width), ""]
         lines += [*_fitting([_published_grid(group, n, limit) for n in range(3)], width), ""]
-        for label, column in (
+        for text, column in (
             ("not comparable because of ", "factors"),
             ("also differs or is not known: ", "noted"),
             ("not stated by the publication: ", "unknown"),
@@ -44,7 +45,7 @@ def render_published(
             if column == "factors":
                 lines += _said("not published: ", _unpublished(found), column, group, width)
                 found = [row for row in found if row["report"] is not None]
-            lines += _said(label, found, column, group, width)
+            lines += _said(text, found, column, group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         lines += _cited(group, width)
         lines.append("")
@@ -74,9 +75,9 @@ def render_campaigns(
     for key, group in _grouped(rows, setting).items():
         lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
         lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
-        lines += _said(
-            "ran on others: ", _having(group, "environment"), "environment", group, width
-        )
+        lines += _said("differs in ", _having(group, "environment"), "environment", group, width)
+        apart = "not paired, because the nearest case of the other side differs in "
+        lines += _said(apart, _having(group, "apart"), "apart", group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         if lines[-1]:
             lines.append("")
@@ -103,7 +104,6 @@ def _together(rows: Sequence[Record], width: int) -> list[str]:
 
 def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..compare.conditions import label
     from ..compare.publications import values_of
 
     width = max(width, 40)
@@ -172,9 +172,9 @@ def _published_grid(rows: Sequence[Record], left_out: int, limit: float | None) 
 
 
 def _campaign_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without p-value and effect size, then without the interval."""
+    """The whole table, then without bound, p-value and effect size, then without the interval."""
     header = ["topology", "a", "n", "b", "n", "difference"]
-    tests = ["p", "p (Holm)", "effect"] if left_out < 1 else []
+    tests = ["at worst", "p", "effect"] if left_out < 1 else []
     gate = [f"limit {limit:.1%}"] if limit is not None else []
     grid: Grid = [(*header, *tests, "verdict", *gate)]
     for row in rows:
@@ -186,8 +186,8 @@ def _campaign_grid(rows: Sequence[Record], left_out: int, limit: float | None) -
             *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
             *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
         )
-        statistics = [_or_dash(row[name], ".2g") for name in ("p_value", "p_adjusted")]
-        statistics.append(_or_dash(row["effect_size"], "+.2f"))
+        forms: dict[str, Form] = {"at_worst": percent, "p_value": ".2g", "effect_size": "+.2f"}
+        statistics = [_or_dash(row[name], form) for name, form in forms.items()]
         limits = [row["limit_verdict"] or "-"] if limit is not None else []
         cells = (*sides, change, *(statistics if tests else []), row["verdict"], *limits)
         grid.append((_topology(row), *cells))
