@@ -31,7 +31,7 @@ class LogRatio:
         if math.isnan(self.error):
             return UNKNOWN
         reach = _student(self.freedom, level) * self.error if self.error else 0.0
-        return Interval(math.expm1(self.value - reach), math.expm1(self.value + reach), level)
+        return Interval(_exp(self.value - reach) - 1, _exp(self.value + reach) - 1, level)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def published_interval(
         error = math.sqrt(own * (_of_median(size) + _of_median(repeats or 1)))
     reach = _student(freedom, level) * error if error else 0.0
     ratio = median(values) / published
-    return Interval(ratio * math.exp(-reach), ratio * math.exp(reach), level)
+    return Interval(ratio * _exp(-reach), ratio * _exp(reach), level)
 
 
 def _between(ordered: Sequence[float], n_a: int, n_b: int, level: float) -> Interval | None:
@@ -145,6 +145,11 @@ def _student(freedom: float, level: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
+
+
+def _exp(value: float) -> float:
+    """Infinite where the exponential is too large for a number, as of two runs far apart."""
+    return math.exp(value) if value < 700 else math.inf
 
 
 def _of_median(size: int) -> float:
