@@ -148,8 +148,8 @@ def _student(freedom: float, level: float) -> float:
 
 
 def _exp(value: float) -> float:
-    """Infinite where the exponential is too large for a number, as of two runs far apart."""
-    return math.exp(value) if value < 700 else math.inf
+    """Never infinite, which JSON cannot hold: two runs far apart have a very wide interval."""
+    return math.exp(min(value, 700.0))
 
 
 def _of_median(size: int) -> float:

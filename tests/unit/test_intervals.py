@@ -305,7 +305,8 @@ def test_one_run_each_is_compared_without_pretending() -> None:
 
 
 def test_two_runs_each_that_are_far_apart_say_nothing() -> None:
-    found = relative_difference([0.01, 1e9], [0.01, 1e9], cases=12)
-    assert (found.interval.low, found.interval.high) == (-1, math.inf)
+    found = relative_difference([0.01, 1e9], [1.0, 1.0], cases=12)
+    assert found.interval.low == -1
+    assert 1e300 < found.interval.high < math.inf
     with pytest.raises(ValueError, match="empty sample"):
         compare_samples([], [1.0])
