@@ -6,7 +6,7 @@ are told of each other. A gate needs the same RELATED columns and the same accel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,15 +109,31 @@ def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
         )
 
 
-def unknown_on_both(compared: Sequence[Pair]) -> list[str]:
-    """The columns that a gate needs to be equal and that neither side of a pair knows."""
-    cases = [named(pair.a) for pair in compared if pair.a and pair.b]
-    others = [named(pair.b) for pair in compared if pair.a and pair.b]
+def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
+    """Raise UserError for a name that is neither a column which may be allowed nor a parameter."""
+    known = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
+    for key in cases:
+        known |= dict.fromkeys(read_parameters(named(key)["parameters"]))
+    for name in allowed:
+        if name not in known:
+            raise UserError(
+                "unknown condition",
+                where="--allow-different",
+                expected=f"one of {', '.join(known)}",
+                found=name,
+            )
+
+
+def unrecorded(pair: Pair) -> list[str]:
+    """What neither side of a pair knows, so that nobody can tell whether it is the same."""
+    if pair.a is None or pair.b is None:
+        return []
+    a, b = named(pair.a), named(pair.b)
+    of_gpus = ("node_gpus", "driver") if a["accelerator"] == "cpu" else ()
     return [
         name
-        for name in (*_SAME_IN_A_GATE, *ENVIRONMENT)
-        if name != "directory"
-        and any(a[name] is None and b[name] is None for a, b in zip(cases, others, strict=True))
+        for name in ("source", "parameters", *ENVIRONMENT)
+        if name not in of_gpus and a[name] is None and b[name] is None
     ]
 
 

@@ -77,6 +77,9 @@ def render_campaigns(
         lines += _said("differs in ", _having(group, "environment"), "environment", group, width)
         apart = "not paired, because the nearest case of the other side differs in "
         lines += _said(apart, _having(group, "apart"), "apart", group, width)
+        if limit is not None:
+            unknown = "not recorded on either side, so it may differ: "
+            lines += _said(unknown, _having(group, "unrecorded"), "unrecorded", group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         if lines[-1]:
             lines.append("")
