@@ -44,10 +44,10 @@ def compare_campaigns(
     (Hodges and Lehmann); `relative` is the same as a fraction of a, with its interval and the
     coverage of that. `p_value` is from the `test`, p_adjusted has Holm's adjustment over all cases.
     effect_size is Cliff's delta. `environment` names the differences in environment, and in what is
-    `allowed` to differ. `unrecorded` names what neither side knows. `apart` names what keeps a case
-    of one side from the nearest of the other. With a `limit` (0.03 for 3 %), `limit_verdict` is
-    failed if the whole interval is below -limit, passed if the whole interval is above it, else
-    undecided with the reason `why`.
+    `allowed` to differ. `unrecorded` names what neither side knows. `apart` says what keeps a case
+    from the nearest one of the other side. With a `limit` (0.03 for 3 %), `limit_verdict` is failed
+    if the whole interval is below -limit, passed if the whole interval is above it, else undecided
+    with the reason `why`.
 
     Raises UserError if a limit is given and the sides differ in what a gate needs to be equal.
     """
@@ -66,11 +66,10 @@ def compare_campaigns(
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
-        told = ", ".join(map(str, pair.differing)) or None
         if pair.a is None or pair.b is None:
-            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=told)
+            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
             continue
-        row["environment"] = told
+        row["environment"] = ", ".join(map(str, pair.differing)) or None
         row["unrecorded"] = ", ".join(map(label, unrecorded(pair))) or None
         result = compare_samples(values_a, values_b)
         compared.append((row, result))

@@ -41,18 +41,26 @@ class Differing:
 @dataclass(frozen=True)
 class Pair:
     """A case of the first campaign, of the second, or of both. `differing` is what the two differ
-    in; for a case without a partner, what it and `related`, the nearest case of the other side,
-    differ in."""
+    in; for a case without a partner, what it and the nearest case of the other side differ in."""
 
     a: CaseKey | None
     b: CaseKey | None
     differing: tuple[Differing, ...] = ()
-    related: CaseKey | None = None
 
     @property
     def case(self) -> dict[str, Any]:
         """The columns of the case, those of the first campaign where both have it."""
         return named(self.a or self.b or ())
+
+    @property
+    def apart(self) -> str | None:
+        """Why a case with a near case on the other side has no partner."""
+        if not self.differing:
+            return None
+        texts = ", ".join(map(str, self.differing))
+        if any(item.column in IDENTITY for item in self.differing):
+            return f"the nearest case of the other side differs in {texts}"
+        return f"several cases could be its partner; the nearest differs in {texts}"
 
 
 def named(key: CaseKey) -> dict[str, Any]:
@@ -160,9 +168,7 @@ def _alone(pair: Pair, others: Sequence[CaseKey]) -> Pair:
     if not near:
         return pair
     sides = [(key, other) if pair.a else (other, key) for other in near]
-    nearest = min((differences(*side) for side in sides), key=len)
-    related = near[[differences(*side) for side in sides].index(nearest)]
-    return Pair(pair.a, pair.b, nearest, related)
+    return Pair(pair.a, pair.b, min((differences(*side) for side in sides), key=len))
 
 
 def _unrelated(key: CaseKey) -> CaseKey:

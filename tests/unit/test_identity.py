@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from dlperf_runner.core.identity import (
     parameters_text,
     read_parameters,
 )
-from dlperf_runner.history.store import points
+from dlperf_runner.history.store import Point, points
 from dlperf_runner.stats.groups import records
 
 V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
@@ -84,6 +85,7 @@ def test_each_column_is_declared_once() -> None:
     assert not set(IDENTITY) & set(ENVIRONMENT)
     rest = {"global_batch_size", "repeat", "metric", "value", "unit", "estimator"}
     assert set(COLUMNS) == {*CASE, *rest, "log_sha256", "valid", "why_invalid"}
+    assert set(CASE) <= {field.name for field in fields(Point)}
     assert set(BaselineCase.model_fields) == {*CASE, "estimator", "samples_per_second"}
 
 
