@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..catalog.validity import ValidityRules, rules_of
-from ..core.case import Topology
+from ..core.case import SCHEMA, Topology
 from ..core.errors import UserError
 from ..core.files import read_json
-from ..plan.make import SCHEMA
 from .log_file import Log
 from .run_record import FoundRun, Known, planned_run
 

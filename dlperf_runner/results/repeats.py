@@ -18,6 +18,7 @@ from .run_log import Reading
 from .run_record import FoundRun
 
 Parts = tuple[str, ...]
+_SHOWN = 5  # the most logs that a note names
 
 
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
@@ -33,6 +34,26 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
         else reading
         for reading in grouped
     ]
+
+
+def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
+    """Notes on logs that exist several times."""
+    same: dict[str, list[FoundRun]] = {}
+    for reading in readings:
+        if reading.run and reading.log_sha256:
+            same.setdefault(reading.log_sha256, []).append(reading.run)
+    for runs in same.values():
+        counted = [str(run.path) for run in runs if run.copy_of is None]
+        copies = [str(run.path) for run in runs if run.copy_of is not None]
+        if copies:
+            yield f"copies of {counted[0]} (same SHA-256), which is counted once: {_listed(copies)}"
+        if len(counted) > 1:
+            yield f"the same log is counted for several cases (same SHA-256): {_listed(counted)}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + more
 
 
 def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:

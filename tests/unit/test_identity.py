@@ -243,9 +243,17 @@ def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
     # A copy makes no group: it is no other run.
     assert result.table["directory"].isna().all()
     assert result.table["repeats"].tolist() == [1]
-    told = f"a copy of {first.relative_to(tmp_path)} (same SHA-256)"
-    assert words(result).count("a copy of") == 2
+    told = f"copies of {first} (same SHA-256), which is counted once: {tmp_path}"
     assert told in words(result)
+
+
+def test_a_log_that_is_named_as_two_cases_is_told(tmp_path: Path) -> None:
+    paths = [tmp_path / topology / "rn50_b128_fp32_1.log" for topology in ("1n1g", "1n2g")]
+    for path in paths:
+        write(path, gluoncv(380.0))
+    result = summarize(tmp_path)
+    told = "the same log is counted for several cases (same SHA-256): "
+    assert told + ", ".join(map(str, paths)) in json.loads(result.document)["notes"]
 
 
 # ---- compare
