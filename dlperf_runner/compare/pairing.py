@@ -18,7 +18,7 @@ from ..core.identity import (
     CaseKey,
     label,
     read_parameters,
-    shown,
+    value_text,
 )
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
@@ -35,7 +35,7 @@ class Differing:
     b: object
 
     def __str__(self) -> str:
-        return f"{label(self.name)} ({shown(self.a)}, {shown(self.b)})"
+        return f"{label(self.name)} ({value_text(self.a)}, {value_text(self.b)})"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from ..core.identity import ENVIRONMENT, label, shown
+from ..core.identity import ENVIRONMENT, label, value_text
 from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
@@ -76,7 +76,7 @@ def _between(before: Sequence[Point], after: Sequence[Point]) -> dict[str, Any]:
     for name in ENVIRONMENT:
         sides = [dict.fromkeys(getattr(point, name) for point in side) for side in (before, after)]
         if {*sides[0]} != {*sides[1]}:
-            differs[name] = tuple(" or ".join(map(shown, side)) for side in sides)
+            differs[name] = tuple(" or ".join(map(value_text, side)) for side in sides)
         elif [*sides[0]] == [None] and not (cpu and name in ("driver", "node_gpus")):
             unrecorded.append(name)
     return {"differs": differs, "unrecorded": tuple(unrecorded)}
