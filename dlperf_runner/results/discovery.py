@@ -190,7 +190,7 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
             f" of {FLAT_DEVICES_PER_NODE}",
             found=devices,
         )
-    directories = [name for name in ancestors if _is_topology(name)]
+    directories = [name for name in ancestors if is_topology(name)]
     named = parts.get("topology")
     if named and directories and Topology.parse(named) != Topology.parse(directories[0]):
         raise UserError(
@@ -212,7 +212,7 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
         raise UserError(str(error), where=str(path)) from None
 
 
-def _is_topology(name: str) -> bool:
+def is_topology(name: str) -> bool:
     try:
         Topology.parse(name)
     except ValueError:
