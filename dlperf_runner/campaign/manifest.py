@@ -143,7 +143,7 @@ def read(place: Path) -> Manifest | None:
     """The manifest of a directory; None if it has none."""
     try:
         return parse((place / FILE).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         found = error.strerror or str(error)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..core.errors import UserError
 from .options import AsJson, print_json
 
 LATEST = Path("results/latest")
@@ -69,6 +70,8 @@ def summarize(
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table."""
     path = None if no_history else history or history_of(directory)
+    if (sign is not None and verify) or (allowed_signers is not None and not verify):
+        raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     if verify:
         _verify(directory, output_dir, path, allowed_signers, as_json)
         return
