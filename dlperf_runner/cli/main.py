@@ -308,8 +308,8 @@ def container_command() -> None:
 
 @app.command(hidden=True)
 def seal(
-    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.")],
-    run: Annotated[str, typer.Argument(help="The ID of the run.")],
+    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
+    run: Annotated[str, typer.Argument(help="The ID of the run.", metavar="ID")],
 ) -> None:
     """Add the files of a run that has ended to the campaign's manifest, for bench.yml."""
     from ..campaign.manifest import seal_run
