@@ -80,10 +80,9 @@ def make_report(
             charts = {name: chart for figure in english for name, chart in figure.charts}
             pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
             notes = (t("png_language"),)
-        files = _data(document, language, conditions)
-        names = (*files, "results.xlsx")
-        files["report.html"] = html.render(document, svgs, script.result(), names).encode()
-        files["results.xlsx"] = workbook.result()
+        data = _data(document, language, conditions)
+        page = html.render(document, svgs, script.result(), (*data, "results.xlsx"))
+        files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
     files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
     former = _former_plots(output_dir)
