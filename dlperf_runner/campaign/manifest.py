@@ -11,6 +11,7 @@ write all files can also write a new manifest; only a signature shows that (see 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -99,7 +100,7 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
     path = place / FILE
     try:
         with path.open("ab+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
+            _lock(file.fileno())
             file.seek(0)
             content = file.read()
             last = parse(content)
@@ -120,6 +121,16 @@ def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
         raise UserError(
             "cannot write the manifest", where=str(path), found=error.strerror or str(error)
         ) from None
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for other processes that append. Closing the file releases the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        # Lustre may be mounted without locks.
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
 
 
 def digest(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -21,6 +22,7 @@ from plan_examples import lab_nodes
 from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
@@ -302,6 +304,33 @@ def test_an_interrupted_write_is_kept_and_followed(campaign: Path) -> None:
     (campaign / FILE).write_bytes(b"".join(text))
     printed = call("summarize", "--verify", campaign, status=1)
     assert f"{FILE}:9: the chain is broken" in printed
+
+
+def test_the_output_of_the_playbook_is_recorded(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(_: str, __: object, ___: object, state: execute.Playbook) -> None:
+        state.log.write_text("PLAY\n")
+        state.status = "successful"
+
+    monkeypatch.setattr(execute, "run_playbook", play)
+    assert execute.execute(campaign, []) == []
+    call("summarize", "--verify", campaign)
+    (campaign / "ansible.log").write_text("PLAY [again]\n")
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert "ansible.log: changed since" in printed
+
+
+def test_a_file_system_without_locks_has_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("dlperf_runner.campaign.manifest.fcntl.flock", flock)
+    append(tmp_path, "a", {"a": "0"})
+    manifest = read(tmp_path)
+    assert manifest and list(manifest.files) == ["a"]
 
 
 def _append(arguments: tuple[Path, int]) -> None:
