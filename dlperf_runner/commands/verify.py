@@ -54,14 +54,13 @@ def verify(
     place = output_dir or directory
     found: list[str] = []
     notes: list[str] = []
-    for each in dict.fromkeys((home(directory), home(place))):
-        if each == home(place) or (each / "campaign.json").is_file():
-            for differs, sentence in check_manifest(each, allowed_signers):
-                (found if differs else notes).append(sentence)
     problems: list[UserError] = []
     try:
-        if (directory / "plan.json").is_file():
-            found += against_plan(directory)
+        for each in dict.fromkeys((home(directory), home(place))):
+            if each == home(place) or (each / "campaign.json").is_file():
+                for differs, sentence in check_manifest(each, allowed_signers):
+                    (found if differs else notes).append(sentence)
+        found += against_plan(directory)
         if (place / "summary.json").exists() or not (home(place) / FILE).exists():
             found += _against_logs(directory, place, history, known, progress, problems, notes)
         else:
@@ -108,7 +107,11 @@ def _against_logs(
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in told})
-    yield from against_report(directory, known)
+    for differs, sentence in against_report(directory, known):
+        if differs:
+            yield sentence
+        else:
+            notes.append(sentence)
     if history is not None:
         yield from _against_history(directory, place, history, cases, runs, notes)
 

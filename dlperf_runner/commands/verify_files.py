@@ -32,6 +32,8 @@ def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[
 
 def against_plan(directory: Path) -> Iterator[str]:
     """The differences between plan.json, each run.json and the digest of its log."""
+    if not (directory / "plan.json").is_file():
+        return
     planned = {run_directory(directory, run): run for run in read_plan(directory)["runs"]}
     for path in sorted(directory.glob("runs/*/*/run.json")):
         name = path.relative_to(directory).as_posix()
@@ -62,8 +64,8 @@ def against_content(place: Path, computed: Mapping[str, str | bytes]) -> Iterato
             yield f"{name}: {error.strerror}"
 
 
-def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[str]:
-    """The files of the campaign's own report that are the same each time it is written."""
+def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[tuple[bool, str]]:
+    """Compare the files of the campaign's own report that are the same each time it is written."""
     from .report import data_files
 
     place = home(directory) / "report"
@@ -74,9 +76,9 @@ def against_report(directory: Path, known: Sequence[Known] | None) -> Iterator[s
         conditions = [str(condition) for condition in made["conditions"]]
         computed = data_files([directory], str(made["lang"]), known, conditions)
     except (OSError, ValueError, KeyError, TypeError):
-        yield "report/results.json: does not say with which options the report was made"
+        # Reports of older versions do not.
+        yield False, "report/results.json: does not say with which options the report was made"
     except UserError as error:
-        yield f"report/results.json: {error.problem}"
+        yield True, f"report/results.json: {error.problem}"
     else:
-        for sentence in against_content(place, computed):
-            yield f"report/{sentence}"
+        yield from ((True, f"report/{told}") for told in against_content(place, computed))

@@ -3,75 +3,28 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import multiprocessing
 import re
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from make_logs import ROOT, gluoncv, write
-from plan_examples import lab_nodes
-from typer.testing import CliRunner
+from make_logs import ROOT
+from recorded_campaign import LOG, RUN, call, finished_campaign, replace
 
-from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
-from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.report import make_report
-from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.make import make_plan
-
-RUN = "runs/mxnet-resnet50v1b-builtin_fp32_b2_1n1g/r1"
-LOG = f"{RUN}/rn50_b2_fp32_1.log"
-
-
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result.output
-
-
-def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
-    """What the role and bench.yml leave of a run."""
-    place = campaigns.run_directory(campaign, run)
-    steps, warmup = run["total_steps"], run["warmup_steps"]
-    write(
-        place / run["log_name"],
-        gluoncv(rate, batch=2, world=run["world_size"], steps=steps, warmup=warmup),
-    )
-    (place / "telemetry-node1.csv").write_text("time,memory\n1.0,512\n")
-    record = campaigns.read_record(campaign, run)
-    record["outcome"] |= {
-        "status": "done",
-        "exit_status": 0,
-        "log_sha256": hashlib.sha256((place / run["log_name"]).read_bytes()).hexdigest(),
-        "hosts": {"node1": {"hostname": "node1"}},
-    }
-    campaigns.write_json(place / "run.json", record)
-    call("seal", campaign, run["id"])
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`results` with a campaign of two cases and two repeats, its history and its report."""
-    results = tmp_path_factory.mktemp("made") / "results"
-    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    runs = make_plan(choice, load_catalog(), lab_nodes())
-    plan = campaigns.create_campaign(results / "one", choice, lab_nodes(), runs)
-    for number, run in enumerate(json.loads(json.dumps(plan["runs"]))):
-        end(results / "one", run, 10.0 + number)
-    call("summarize", results / "one")
-    make_report([results / "one"])
-    return results
+    return finished_campaign(tmp_path_factory.mktemp("made") / "results")
 
 
 @pytest.fixture
@@ -92,15 +45,6 @@ def in_history(statement: str) -> Callable[[Path], object]:
         with sqlite3.connect(campaign.parent / "history.sqlite") as database:
             assert database.execute(statement).rowcount
         database.close()
-
-    return alter
-
-
-def replace(name: str, old: str, new: str) -> Callable[[Path], object]:
-    def alter(campaign: Path) -> None:
-        text = (campaign / name).read_text()
-        assert old in text
-        (campaign / name).write_text(text.replace(old, new, 1))
 
     return alter
 
@@ -249,7 +193,9 @@ def test_what_was_not_altered_is_not_reported(campaign: Path) -> None:
 
 def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
     (campaign / FILE).unlink()
+    in_json(campaign / "report/results.json", lambda d: d.pop("made_with"))
     printed = call("summarize", "--verify", campaign)
+    assert "results.json: does not say with which options the report was made" in printed
     assert "no manifest: only logs, results, runs and plan were compared" in printed
     in_json(campaign / RUN / "run.json", lambda d: d["commands"][0]["argv"].append("-x"))
     printed = call("summarize", "--verify", campaign, status=1)
@@ -375,80 +321,3 @@ def test_bench_records_each_run_when_it_ends() -> None:
     assert argv == [
         *("-m", "dlperf_runner", "seal", "{{ bench_plan.campaign }}", "{{ bench_run.id }}")
     ]
-
-
-# ---- signatures
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keys of alice and mallory, and a file that allows only alice."""
-    place = tmp_path_factory.mktemp("keys")
-    for name in ("alice", "mallory"):
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / name], check=True
-        )
-    public = (place / "alice.pub").read_text()
-    (place / "allowed").write_text(f'alice@example.org namespaces="dlperf_runner" {public}')
-    return place
-
-
-def test_a_signature_shows_a_manifest_that_was_written_anew(campaign: Path, keys: Path) -> None:
-    verify = ("summarize", "--verify", campaign, "--allowed-signers", keys / "allowed")
-    assert "manifest.jsonl.sig: the manifest is not signed" in call(*verify, status=1)
-    call("summarize", campaign, "--sign", keys / "alice")
-    assert 'Good "dlperf_runner" signature for alice@example.org' in call(*verify)
-    assert "--allowed-signers FILE checks whose key" in call("summarize", "--verify", campaign)
-
-    make_report([campaign], language="zh")
-    assert "signs only the first 9 of 10 lines" in call(*verify, status=1)
-    call("summarize", campaign, "--sign", keys / "alice")
-    call(*verify)
-
-    # Somebody changes a run, and makes a chain in which that is right.
-    replace(f"{RUN}/telemetry-node1.csv", "512", "64")(campaign)
-    entries = [json.loads(line) for line in (campaign / FILE).read_text().splitlines()]
-    (campaign / FILE).unlink()
-    for entry in entries:
-        digests = entry["files"]
-        for name in digests:
-            if (campaign / name).is_file() and "sqlite" not in name:
-                digests[name] = hashlib.sha256((campaign / name).read_bytes()).hexdigest()
-        append(campaign, entry["subject"], digests)
-    printed = call(*verify, status=1)
-    assert "signs only the first 1 of" in printed or "bad signature" in printed
-    call("summarize", campaign, "--sign", keys / "mallory")
-    assert "bad signature: its key is not in" in call(*verify, status=1)
-    (campaign / "manifest.jsonl.sig").unlink()
-    assert "the manifest is not signed" in call(*verify, status=1)
-    # Without a signature it passes: docs/history.md says so.
-    call("summarize", "--verify", campaign)
-
-
-def test_a_signature_needs_a_key(campaign: Path, keys: Path, tmp_path: Path) -> None:
-    message = call("summarize", campaign, "--sign", tmp_path / "none", status=2)
-    assert "cannot sign the manifest" in message
-    printed = call("summarize", "--verify", campaign, "--allowed-signers", "/none", status=1)
-    assert "the manifest is not signed" in printed
-    call("summarize", campaign, "--sign", keys / "alice")
-    assert "cannot read" in call(
-        "summarize", "--verify", campaign, "--allowed-signers", "/none", status=2
-    )
-    for arguments in (["--verify", "--sign", "x"], ["--allowed-signers", "x"]):
-        assert "--verify" in call("summarize", campaign, *arguments, status=2)
-
-
-def test_a_passphrase_is_asked_on_the_terminal_only(campaign: Path, tmp_path: Path) -> None:
-    """Without a terminal and an agent, a key with a passphrase signs nothing."""
-    key = tmp_path / "key"
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", key], check=True
-    )
-    argv = [sys.executable, "-m", "dlperf_runner", "summarize", campaign, "--sign", key]
-    done = subprocess.run(
-        argv, cwd=ROOT, capture_output=True, text=True, start_new_session=True,
-        stdin=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin"}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "cannot sign the manifest" in done.stderr
-    assert not (campaign / "manifest.jsonl.sig").exists()
