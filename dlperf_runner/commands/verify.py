@@ -56,10 +56,9 @@ def verify(
     notes: list[str] = []
     problems: list[UserError] = []
     try:
-        for each in dict.fromkeys((home(directory), home(place))):
-            if each == home(place) or (each / "campaign.json").is_file():
-                for differs, sentence in check_manifest(each, allowed_signers):
-                    (found if differs else notes).append(sentence)
+        for each, name in _manifests(home(directory), home(place)).items():
+            for differs, sentence in check_manifest(each, allowed_signers):
+                (found if differs else notes).append(f"{name}{sentence}")
         found += against_plan(directory)
         if (place / "summary.json").exists() or not (home(place) / FILE).exists():
             found += _against_logs(directory, place, history, known, progress, problems, notes)
@@ -70,6 +69,18 @@ def verify(
             raise
         problems.append(error)
     return Verification(list(dict.fromkeys(found)), problems, list(dict.fromkeys(notes)))
+
+
+def _manifests(source: Path, results: Path) -> dict[Path, str]:
+    """The directories whose manifests are checked, with the prefix of their files' names.
+
+    Without a campaign, a report has a manifest of its own.
+    """
+    found = {results: ""}
+    if (source / "campaign.json").is_file():
+        found[source] = ""
+    reports = (place / "report" for place in (results, source))
+    return found | {place: "report/" for place in reports if (place / FILE).is_file()}
 
 
 def _against_logs(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from make_logs import ROOT
+from make_logs import ROOT, gluoncv, write
 from recorded_campaign import LOG, RUN, call, finished_campaign, replace
 
 from dlperf_runner.campaign import execute
@@ -220,6 +220,24 @@ def test_results_in_another_directory_have_their_own_manifest(
     printed = call(*arguments, status=1)
     assert "summary.md: deleted since" in printed
     assert "telemetry-node1.csv: deleted since" in printed
+
+
+def test_results_of_other_logs_have_a_manifest(tmp_path: Path, monkeypatch: Any) -> None:
+    """One of them is damaged: what is said of it is the same from everywhere."""
+    for repeat in (1, 2):
+        log = tmp_path / "logs" / "bz128" / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
+        write(log, gluoncv(380.0 + repeat, batch=128 * repeat))
+    monkeypatch.chdir(tmp_path)
+    call("summarize", "logs", "--output-dir", "out", status=2)
+    make_report([Path("logs")], Path("out/report"))
+    place = tmp_path / "logs"
+    arguments = ("summarize", "--verify", place, "--output-dir", tmp_path / "out")
+    assert "difference" not in call(*arguments, status=2)
+    (tmp_path / "out/report/report.html").write_text("faster")
+    (tmp_path / "out/measurements.csv").unlink()
+    printed = call(*arguments, status=1)
+    assert "report/report.html: changed since manifest.jsonl:1 recorded it" in printed
+    assert "measurements.csv: deleted since manifest.jsonl:1 recorded it" in printed
 
 
 def test_a_campaign_without_results_is_verified(finished: Path, tmp_path: Path) -> None:
