@@ -33,7 +33,7 @@ from .options import (
     option,
     print_errors,
     print_json,
-    terminal_width,
+    screen,
 )
 from .report import report
 from .results import history_of, print_summary, status, summarize
@@ -133,7 +133,7 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+        option("--version", "Print the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     pass
@@ -210,7 +210,7 @@ def list_catalogue(
     if as_json:
         print_json(listing.document(load_catalog(), what))
     else:
-        print(listing.render(load_catalog(), what, terminal_width()), end="")
+        print(listing.render(load_catalog(), what, screen().prose), end="")
 
 
 @app.command("source")

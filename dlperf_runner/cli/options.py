@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-import shutil
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from ..core.files import json_text
 from .completion import completes
+
+if TYPE_CHECKING:
+    from ..report.terminal import Screen
 
 # Options whose values shells can complete.
 _NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
@@ -111,6 +113,8 @@ def print_errors(problems: Iterable[object]) -> None:
         print(f"error: {problem}", file=sys.stderr)
 
 
-def terminal_width(without: int = 80) -> int:
-    """The width of the terminal in columns, or `without` where there is none."""
-    return shutil.get_terminal_size((without, 24)).columns
+def screen() -> Screen:
+    """The terminal or pipe that standard output is."""
+    from ..report.terminal import Screen
+
+    return Screen.of(sys.stdout)

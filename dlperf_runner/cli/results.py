@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson, print_json
+from .options import AsJson, option, print_errors, print_json, screen
 
 if TYPE_CHECKING:
     from ..commands.summarize import SummaryResult
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
 LATEST = Path("results/latest")
 _History = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--history",
-        help="Record the results in this file; default for campaigns in results/:"
+        "Record the results in this file; default for campaigns in results/:"
         " results/history.sqlite; for other logs: none.",
-        metavar="FILE",
+        "FILE",
     ),
 ]
 
@@ -37,17 +36,17 @@ def summarize(
     ] = LATEST,
     output_dir: Annotated[
         Path | None,
-        typer.Option("--output-dir", help="Output directory; default: DIR.", metavar="DIR"),
+        option("--output-dir", "Output directory; default: DIR.", "DIR"),
     ] = None,
     history: _History = None,
     no_history: Annotated[
-        bool, typer.Option("--no-history", help="Do not record the results in the history.")
+        bool, option("--no-history", "Do not record the results in the history.")
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option(
+        option(
             "--verify",
-            help="Write nothing; exit with status 1 if recorded results differ from the logs.",
+            "Write nothing; exit with status 1 if recorded results differ from the logs.",
         ),
     ] = False,
     as_json: AsJson = False,
@@ -83,8 +82,7 @@ def print_summary(
         for path in result.paths:
             here = path.is_absolute() and path.is_relative_to(Path.cwd())
             print(path.relative_to(Path.cwd()) if here else path)
-    for problem in result.problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(result.problems)
     if history is not None:
         _record(directory, history, result)
     return not result.problems
@@ -99,7 +97,7 @@ def _record(directory: Path, history: Path, result: SummaryResult) -> None:
 def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_json: bool) -> None:
     from ..commands.progress import reading_logs
     from ..commands.verify import verify
-    from ..report.text import counted
+    from ..report.terminal import counted
 
     result = verify(directory, output_dir, history, progress=reading_logs)
     found = result.differences
@@ -112,8 +110,7 @@ def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_j
             print(sentence)
         end = counted(len(found), "difference")
         print(end if found else "the recorded results match the logs")
-    for problem in result.problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(result.problems)
     if found or result.problems:
         raise typer.Exit(1 if found else 2)
 
@@ -125,37 +122,21 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the unfinished runs of a campaign. The exit status is 1 if there are any."""
-    from ..campaign import directory as campaigns
-    from ..report.terminal import coloured
+    from ..commands.campaigns import status_of
+    from ..report.tables import Cell, Column
+    from ..report.terminal import table
 
-    records = campaigns.read_records(directory)
-    for record in records:
-        if campaigns.is_cut_off(record["outcome"]):
-            record["outcome"] |= {"status": "cut off", "message": "its controller ended"}
-    left = [record for record in records if not campaigns.is_done(directory, record)]
-    done = len(records) - len(left)
+    document = status_of(directory)
+    left = [run for run in document["runs"] if not run["done"]]
     if as_json:
-        unfinished = {record["id"] for record in left}
-        document = {
-            "runs": [
-                {
-                    "id": record["id"],
-                    "done": record["id"] not in unfinished,
-                    "status": record["outcome"].get("status"),
-                    "message": record["outcome"].get("message"),
-                }
-                for record in records
-            ],
-            "done": done,
-            "total": len(records),
-        }
         print_json(document)
     else:
-        for record in left:
-            outcome = record["outcome"]
-            message = f": {outcome['message']}" if outcome.get("message") else ""
-            colour = "red" if outcome["status"] == "failed" else "yellow"
-            print(f"{record['id']}  {coloured(outcome['status'], colour, sys.stdout)}{message}")
-        print(f"{done} of {len(records)} runs done")
+        columns = (Column("run"), Column("status"), Column("message", wraps=True))
+        rows = (
+            (run["id"], Cell(run["status"], run["status"], run["status"]), run["message"] or "")
+            for run in left
+        )
+        print(table(columns, rows, screen()) if left else "", end="")
+        print(f"{document['done']} of {document['total']} runs done")
     if left:
         raise typer.Exit(1)

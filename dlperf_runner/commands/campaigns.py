@@ -1,4 +1,4 @@
-"""Plans campaigns and runs them."""
+"""Plans campaigns, runs them, and says which runs are done."""
 
 from __future__ import annotations
 
@@ -76,3 +76,16 @@ def run(
 
 def unfinished(directory: Path) -> bool:
     return bool(campaigns.remaining_plan(directory)["runs"])
+
+
+def status_of(directory: Path) -> dict[str, Any]:
+    """The runs of a campaign with their status, and how many of them are done."""
+    runs = []
+    for record in campaigns.read_records(directory):
+        outcome = record["outcome"]
+        if campaigns.is_cut_off(outcome):
+            outcome = {"status": "cut off", "message": "its controller ended"}
+        done = campaigns.is_done(directory, record)
+        told = {name: outcome.get(name) for name in ("status", "message")}
+        runs.append({"id": record["id"], "done": done, **told})
+    return {"runs": runs, "done": sum(run["done"] for run in runs), "total": len(runs)}

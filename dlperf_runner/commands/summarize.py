@@ -7,7 +7,7 @@ one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in th
 
 from __future__ import annotations
 
-import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +27,24 @@ if TYPE_CHECKING:
 class SummaryResult:
     """The result of `summarize`.
 
-    `text`: the table to print. `problems`: logs that failed validation. `paths`: the files written.
+    `notes`: on the table. `problems`: logs that failed validation. `paths`: the files written.
     `frame` and `table`: the computed values. `document`: the content of summary.json.
     """
 
-    text: str
+    notes: list[str]
     problems: list[UserError]
     paths: list[Path]
     frame: pd.DataFrame
     table: pd.DataFrame
     document: str
+
+    @property
+    def text(self) -> str:
+        """The table and its notes, for standard output."""
+        from ..report.layout import render
+        from ..report.terminal import Screen
+
+        return render(self.table, self.notes, Screen.of(sys.stdout))
 
 
 def summarize(
@@ -53,7 +61,8 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    from ..report import data, markdown, text
+    from ..report import data, markdown
+    from ..report.terminal import counted
     from ..stats.notes import remarks
     from ..stats.summary import summarize as statistics
 
@@ -75,16 +84,8 @@ def summarize(
     place = output_dir or directory
     paths = [write_result(place / name, content) for name, content in files.items()]
     if problems:
-        notes.append(f"{text.counted(len(problems), 'log')} failed validation; see the errors")
-    width = shutil.get_terminal_size((80, 24)).columns
-    return SummaryResult(
-        text.render(table, notes, width),
-        results.problems,
-        paths,
-        frame,
-        table,
-        files["summary.json"],
-    )
+        notes.append(f"{counted(len(problems), 'log')} failed validation; see the errors")
+    return SummaryResult(notes, results.problems, paths, frame, table, files["summary.json"])
 
 
 # ---- notes on the table

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..stats.groups import GROUP, records, title
 from ..stats.summary import digits
-from .layout import table_lines
-from .terminal import Column, columns
-from .text import counted, wrapped
+from .tables import Cell, Column
+from .terminal import PIPE, Screen, counted, table, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,102 +17,103 @@ if TYPE_CHECKING:
     from ..compare.publications import SideBySide
 
 Record = Mapping[str, Any]
-Grid = list[tuple[str, ...]]
+_NOTES = {
+    "factors": "not comparable because of ",
+    "noted": "also differs or is not known: ",
+    "unknown": "not stated by the publication: ",
+    "assumed": "not recorded, and taken as published: ",
+    "environment": "ran on others: ",
+    "why": "undecided: ",
+}
+_INTERVAL = Column("interval", True, stacks=True)
+_N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
+_VERDICT = Column("verdict", wraps=True)
 
 
 def render_published(
-    table: pd.DataFrame, tolerance: float, width: int = 80, limit: float | None = None
+    compared: pd.DataFrame,
+    tolerance: float,
+    screen: Screen = PIPE,
+    limit: float | None = None,
+    *,
+    every: bool = False,
 ) -> str:
     """A table per workload and settings with the verdicts, and below each where the numbers stand
-    and what differs; then the verdicts counted."""
-    width = max(width, 40)
-    rows = records(table)
-    lines: list[str] = []
-    for key, group in _grouped(rows, GROUP).items():
-        lines += [*wrapped(title(dict(zip(GROUP, key, strict=True))), width), ""]
-        lines += [*_fitting([_published_grid(group, n, limit) for n in range(3)], width), ""]
-        for label, column in (
-            ("not comparable because of ", "factors"),
-            ("also differs or is not known: ", "noted"),
-            ("not stated by the publication: ", "unknown"),
-            ("not recorded, and taken as published: ", "assumed"),
-        ):
-            found = [row for row in group if row[column]]
-            if column == "factors":
-                lines += _said("not published: ", _unpublished(found), column, group, width)
-                found = [row for row in found if row["report"] is not None]
-            lines += _said(label, found, column, group, width)
-        lines += _said("undecided: ", _having(group, "why"), "why", group, width)
-        lines += _cited(group, width)
-        lines.append("")
+    and what differs; then the verdicts counted. With `every`, as cases have several publications,
+    each row names its own."""
+    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
-    lines += wrapped(
+    lines: list[str] = []
+    for key, group in _grouped(rows, GROUP).items():
+        lines += [*wrapped(title(dict(zip(GROUP, key, strict=True))), screen.prose), ""]
+        lines += [_published_table(group, screen, limit, every)]
+        names = ["publication"] if every else []
+        for text in (*_notes(group, names), *_cited(group, every)):
+            lines += wrapped(text, screen.prose, first="- ", rest="  ")
+        lines.append("")
+    end = [
         f"{_counts([row['verdict'] for row in rows])}. Reproduced is a ratio within "
-        f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval.",
-        width,
-    )
+        f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval."
+    ]
     if any(row["repeats"] == 1 for row in rows):
-        text = "One run has no interval: its verdict is that of the ratio alone."
-        lines += wrapped(text, width)
-    return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+        end.append("One run has no interval: its verdict is that of the ratio alone.")
+    return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
 def render_campaigns(
-    table: pd.DataFrame, names: tuple[str, str], limit: float | None, width: int = 80
+    compared: pd.DataFrame, names: tuple[str, str], limit: float | None, screen: Screen = PIPE
 ) -> str:
     """A table per workload and settings, then what the two ran on where that differs, what is in
     one of them only, and what the limit says."""
-    width = max(width, 40)
-    rows = records(table)
+    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
-    lines = [*wrapped(f"a: {names[0]}", width), *wrapped(f"b: {names[1]}", width), ""]
+    lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]
     setting = ("workload", "model", "source", "precision", "batch_size_per_device")
     for key, group in _grouped(rows, setting).items():
-        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
-        lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
-        lines += _said(
-            "ran on others: ", _having(group, "environment"), "environment", group, width
-        )
-        lines += _said("undecided: ", _having(group, "why"), "why", group, width)
-        if lines[-1]:
-            lines.append("")
-    compared = [row for row in rows if row["p_value"] is not None]
-    lines += wrapped(f"{_counts([row['verdict'] for row in rows])}.", width)
-    if len(compared) > 1:
-        text = (
-            f"{len(compared)} cases are compared, so that one in twenty would differ by chance:"
+        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), screen.prose), ""]
+        lines += [_campaign_table(group, screen, limit)]
+        for text in (notes := _notes(group)):
+            lines += wrapped(text, screen.prose, first="- ", rest="  ")
+        lines += [""] if notes else []
+    cases = [row for row in rows if row["p_value"] is not None]
+    end = [f"{_counts([row['verdict'] for row in rows])}."]
+    if len(cases) > 1:
+        end.append(
+            f"{len(cases)} cases are compared, so that one in twenty would differ by chance:"
             " faster and slower are what is left after Holm's adjustment, perhaps is what is not."
         )
-        lines += wrapped(text, width)
-    return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+    return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
-def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
+def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..compare.conditions import label
-    from ..compare.publications import values_of
+    from ..compare.publications import named_values
 
-    width = max(width, 40)
     if not groups:
         return "No publications seem to contradict each other.\n"
+    columns = (
+        Column("samples/s", True),
+        Column("publication"),
+        Column("conditions", stacks=True, wraps=True),
+    )
     lines: list[str] = []
     for group in groups:
         numbers = group.numbers
         heading = f"{group.framework} {group.model} {group.precision}, {group.topology}"
         if len(numbers) > 1:
             heading += f": {counted(len(numbers), 'number')}, {group.spread:.0%} apart"
-        lines += wrapped(heading, width)
         shown = digits(number.samples_per_second for number in numbers)
-        wide = max(len(f"{number.samples_per_second:.{shown}f}") for number in numbers)
-        for number in numbers:
-            values = values_of(number, group.factors)
-            text = f"{number.samples_per_second:{wide}.{shown}f}  {number.title}, {number.date}"
-            lines += wrapped(text, width, first="  ", rest=" " * (wide + 4))
-            named = ", ".join(f"{label(name)} {v}" for name, v in values.items())
-            lines += wrapped(named, width, first=" " * (wide + 4), rest=" " * (wide + 4))
-        lines.append("")
+        rows = [
+            (
+                f"{number.samples_per_second:.{shown}f}",
+                f"{number.title}, {number.date}",
+                named_values(number, group.factors),
+            )
+            for number in numbers
+        ]
+        lines += [*wrapped(heading, screen.prose), "", table(columns, rows, screen)]
     return "\n".join(lines)
 
 
@@ -127,105 +127,125 @@ def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, 
     return groups
 
 
-def _fitting(grids: Sequence[Grid], width: int) -> list[str]:
-    """The first of the tables that is not wider than the terminal; else the last without its
-    lines, its verdicts in several lines, or each row as a block of lines."""
-    for grid in grids:
-        lines = table_lines(grid)
-        if len(lines[0]) <= width:
-            return lines
-    header, *rows = grids[-1]
-    named = [Column(name, wraps=name == "verdict") for name in header]
-    return columns(named, rows, width).splitlines()
-
-
-def _published_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without the intervals of mine, then without any."""
+def _published_table(
+    rows: Sequence[Record], screen: Screen, limit: float | None, every: bool
+) -> str:
     shown = digits(row["mine"] for row in rows)
-    gate = [f"limit {limit:.1%}"] if limit is not None else []
-    header = ("topology", "samples/s", "n", "published", "n", "ratio", "verdict")
-    grid: Grid = [(*header, *gate)]
-    for row in rows:
-        mine, ratio = f"{row['mine']:.{shown}f}", _or_dash(row["ratio"], ".3f")
-        if left_out < 1:
-            mine += _interval(row["mine_low"], row["mine_high"], f".{shown}f")
-        if left_out < 2:
-            ratio += _interval(row["ratio_low"], row["ratio_high"], ".3f")
-        numbers = (mine, str(row["repeats"]), _or_dash(row["published"], "g", long=True))
-        repeats = _or_dash(row["published_repeats"], ".0f", absent="?")
-        if row["published"] is None:
-            repeats = "-"
-        limits = [row["limit_verdict"] or "-"] if gate else []
-        grid.append((_topology(row), *numbers, repeats, ratio, row["verdict"], *limits))
-    return grid
+    columns = [
+        Column("topology"),
+        *([Column("publication", stacks=True, wraps=True)] if every else []),
+        *(Column("samples/s", True), _INTERVAL, _N),
+        *(Column("published", True), _STACKED_N),
+        *(Column("ratio", True), _INTERVAL),
+        *_judged(limit),
+    ]
+    cells = [
+        (
+            _topology(row),
+            *([row["publication"] or "-"] if every else []),
+            f"{row['mine']:.{shown}f}",
+            _interval(row["mine_low"], row["mine_high"], f".{shown}f", "-"),
+            str(row["repeats"]),
+            _or_dash(row["published"], "g", long=True),
+            "-" if row["published"] is None else _or_dash(row["published_repeats"], ".0f", "?"),
+            _or_dash(row["ratio"], ".3f"),
+            _interval(row["ratio_low"], row["ratio_high"], ".3f", "-"),
+            *_judgement(row, limit),
+        )
+        for row in rows
+    ]
+    return table(columns, cells, screen)
 
 
-def _campaign_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without p-value and effect size, then without the interval."""
-    header = ["topology", "a", "n", "b", "n", "difference"]
-    tests = ["p", "p (Holm)", "effect"] if left_out < 1 else []
-    gate = [f"limit {limit:.1%}"] if limit is not None else []
-    grid: Grid = [(*header, *tests, "verdict", *gate)]
+def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
+    columns = [
+        *(Column("topology"), Column("a", True), _STACKED_N),
+        *(Column("b", True), _STACKED_N),
+        *(Column("difference", True), _INTERVAL),
+        *(Column("p", True), Column("p (Holm)", True, stacks=True)),
+        Column("effect", True, stacks=True),
+        *_judged(limit),
+    ]
+    cells: list[tuple[str | Cell, ...]] = []
     for row in rows:
         shown = digits(v for v in (row["a"], row["b"]) if v is not None)
-        change = _or_dash(row["relative"], "+.1%")
-        if left_out < 2:
-            change += _interval(row["relative_low"], row["relative_high"], "+.1%")
-        sides = (
-            *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
-            *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
+        cells.append(
+            (
+                _topology(row),
+                *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
+                *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
+                _or_dash(row["relative"], "+.1%"),
+                _interval(row["relative_low"], row["relative_high"], "+.1%", " to "),
+                *(_or_dash(row[name], ".2g") for name in ("p_value", "p_adjusted")),
+                _or_dash(row["effect_size"], "+.2f"),
+                *_judgement(row, limit),
+            )
         )
-        statistics = [_or_dash(row[name], ".2g") for name in ("p_value", "p_adjusted")]
-        statistics.append(_or_dash(row["effect_size"], "+.2f"))
-        limits = [row["limit_verdict"] or "-"] if limit is not None else []
-        cells = (*sides, change, *(statistics if tests else []), row["verdict"], *limits)
-        grid.append((_topology(row), *cells))
-    return grid
+    return table(columns, cells, screen)
+
+
+def _judged(limit: float | None) -> list[Column]:
+    gate = [Column(f"limit {limit:.1%}", stacks=True)] if limit is not None else []
+    return [_VERDICT, *gate]
+
+
+def _judgement(row: Record, limit: float | None) -> list[Cell]:
+    texts = [row["verdict"], *([row["limit_verdict"] or "-"] if limit is not None else [])]
+    return [Cell(text, text, mark=text) for text in texts]
 
 
 def _topology(row: Record) -> str:
     return f"{row['nodes']}n{row['gpus_per_node']}g"
 
 
-def _or_dash(value: float | None, form: str, *, absent: str = "-", long: bool = False) -> str:
+def _or_dash(value: float | None, form: str, absent: str = "-", *, long: bool = False) -> str:
     if value is None:
         return absent
     return f"{value:.{digits([value])}f}" if long else f"{value:{form}}"
 
 
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
+def _interval(low: float | None, high: float | None, form: str, between: str) -> str:
+    return "-" if low is None or high is None else f"{low:{form}}{between}{high:{form}}"
 
 
-def _having(rows: Sequence[Record], column: str) -> list[Record]:
-    return [row for row in rows if row[column]]
+def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
+    """Each note once, with the rows that it applies to unless it applies to all. Rows are told by
+    their topology, and by the columns `names`."""
+    notes = []
+    for column, label in _NOTES.items():
+        texts: dict[str, list[Record]] = {}
+        for row in group:
+            if row.get(column):
+                published = column != "factors" or row["report"] is not None
+                text = f"{label if published else 'not published: '}{row[column]}"
+                texts.setdefault(text, []).append(row)
+        for text, rows in texts.items():
+            where = "" if len(rows) == len(group) else f"{_where(rows, group, names)}: "
+            notes.append(where + text)
+    return notes
 
 
-def _unpublished(rows: Sequence[Record]) -> list[Record]:
-    return [row for row in rows if row["report"] is None]
+def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]) -> str:
+    """`1n1g, 1n2g`, with the names before: `report-a; report-b 1n1g, 1n2g`."""
+    every = _grouped(group, names)
+    places = []
+    for key, own in _grouped(rows, names).items():
+        words = [word for word in key if word]
+        if not words or len(own) < len(every[key]):
+            words.append(", ".join(map(_topology, own)))
+        places.append(" ".join(words))
+    return "; ".join(places)
 
 
-def _said(
-    label: str, rows: Sequence[Record], column: str, group: Sequence[Record], width: int
-) -> list[str]:
-    """The texts of a column, each once, with the topologies it is of unless it is of all."""
-    texts: dict[str, list[str]] = {}
-    for row in rows:
-        texts.setdefault(row[column], []).append(_topology(row))
-    lines = []
-    for text, topologies in texts.items():
-        where = "" if len(topologies) == len(group) else f"{', '.join(topologies)}: "
-        lines += wrapped(f"{where}{label}{text}", width, first="- ", rest="  ")
-    return lines
-
-
-def _cited(group: Sequence[Record], width: int) -> list[str]:
-    sources = dict.fromkeys(
-        f"published: {row['published_title']}, {row['published_date']} ({row['published_source']})"
-        for row in group
-        if row["report"] is not None
+def _cited(group: Sequence[Record], every: bool) -> list[str]:
+    return list(
+        dict.fromkeys(
+            f"{row['report'] if every else 'published'}: {row['published_title']},"
+            f" {row['published_date']} ({row['published_source']})"
+            for row in group
+            if row["report"] is not None
+        )
     )
-    return [line for text in sources for line in wrapped(text, width, first="- ", rest="  ")]
 
 
 def _setting(row: Record) -> str:
@@ -233,11 +253,16 @@ def _setting(row: Record) -> str:
     return title(key)
 
 
-def _gate(rows: Sequence[Record], limit: float | None, width: int) -> list[str]:
+def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
     if limit is None:
         return []
     verdicts = [row["limit_verdict"] for row in rows if row["limit_verdict"]]
-    return wrapped(f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}.", width)
+    return [f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}."]
+
+
+def _ended(lines: Sequence[str], end: Sequence[str], screen: Screen) -> str:
+    paragraphs = (line for text in end for line in wrapped(text, screen.prose))
+    return "\n".join([*lines, *paragraphs]) + "\n"
 
 
 def _counts(verdicts: Sequence[str]) -> str:

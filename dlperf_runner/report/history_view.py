@@ -13,8 +13,8 @@ from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
-from .terminal import Column, columns
-from .text import wrapped
+from .tables import Column
+from .terminal import PIPE, Screen, table
 
 # What may explain a change, because a case goes on when it changes.
 VARIES = ("framework_version", "driver", "container")
@@ -62,44 +62,23 @@ def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
 def cases_table(
     cases: Mapping[str, Sequence[Point]],
     changes: Mapping[str, Sequence[ChangePoint]],
-    width: int,
+    screen: Screen = PIPE,
 ) -> str:
-    """A row for each case: its latest median, and where it changed, below it where there is no
-    room beside it. Names are never cut: `--case` takes them."""
+    """A row for each case: where it changed, and its latest median."""
     rows = []
     for name, points in cases.items():
-        last = points[-1]
-        change = changes[name][-1] if changes[name] else None
-        changed = ""
-        if change:
+        last, changed = points[-1], ""
+        if changes[name]:
+            change = changes[name][-1]
             place = points[change.index]
             changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
-        rows.append(
-            (
-                name,
-                str(len(points)),
-                last.created[:10],
-                f"{last.samples_per_second_median:.2f}",
-                changed,
-            )
-        )
-    header = (
-        Column("case"),
-        Column("n", right=True),
-        Column("latest"),
-        Column("samples/s", right=True),
-        Column("changed", wraps=True),
+        rate = f"{last.samples_per_second_median:.2f}"
+        rows.append((name, changed, str(len(points)), last.created[:10], rate))
+    columns = (
+        *(Column("case"), Column("changed", stacks=True, wraps=True)),
+        *(Column("n", True), Column("latest"), Column("samples/s", True, stacks=True)),
     )
-    table = columns(header, rows, width).splitlines()
-    if len(table) == len(rows) + 1:
-        return "\n".join(table) + "\n"
-    short = columns(header[:-1], [row[:-1] for row in rows], width).splitlines()
-    if len(short) != len(rows) + 1:
-        return "\n".join(table) + "\n"
-    lines = short[:1]
-    for line, row in zip(short[1:], rows, strict=True):
-        lines += [line, *wrapped(row[-1], width, first="  ", rest="  ")]
-    return "\n".join(lines) + "\n"
+    return table(columns, rows, screen)
 
 
 def since(
@@ -115,7 +94,9 @@ def since(
     return shown, kept
 
 
-def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: int) -> str:
+def case_table(
+    points: Sequence[Point], changes: Sequence[ChangePoint], screen: Screen = PIPE
+) -> str:
     """A row for each campaign of one case; the first of a new level is marked."""
     marked = {change.index: change for change in changes}
     rows = []
@@ -138,15 +119,12 @@ def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: i
                 "; ".join(words),
             )
         )
-    header = (
-        Column("created"),
-        Column("campaign", shrinks=True),
-        Column("samples/s", right=True),
-        Column("interval"),
-        Column("n", right=True),
+    columns = (
+        *(Column("created"), Column("campaign", stacks=True), Column("samples/s", True)),
+        *(Column("interval", True, stacks=True), Column("n", True)),
         Column("what changed", wraps=True),
     )
-    return columns(header, rows, width)
+    return table(columns, rows, screen)
 
 
 def _change(change: ChangePoint) -> str:

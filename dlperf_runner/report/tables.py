@@ -11,12 +11,15 @@ Value = str | int | float | None
 @dataclass(frozen=True)
 class Column:
     """`number` columns stand to the right; `format` is a spreadsheet's number format, `hint` says
-    more of the column than its label."""
+    more of the column than its label. On a narrow terminal, the texts of a column that `wraps` take
+    several lines, and a column that `stacks` stands below the one on its left."""
 
     label: str
     number: bool = False
     format: str = "General"
     hint: str = ""
+    stacks: bool = False
+    wraps: bool = False
 
 
 @dataclass(frozen=True)
