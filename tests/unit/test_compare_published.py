@@ -344,7 +344,7 @@ def test_two_numbers_of_ngc_tensorflow_stand_side_by_side() -> None:
     pair = [n for n in group.numbers if n.samples_per_second in (362.44, 414.73)]
     (two,) = side_by_side(pair)
     assert two.spread == pytest.approx(414.73 / 362.44 - 1)
-    text = render_publications([two], Screen(100))
+    text = render_publications([two])
     assert "tensorflow resnet50v1.5 fp32, 1n1g: 2 numbers, 14% apart\n" in text
     words = " ".join(text.split())
     assert "accelerator V100-SXM2-16GB, batch size per device 128" in words

@@ -92,7 +92,7 @@ def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> Non
     table = summarize(make_frame(rows))
     named = {
         *("node_num", "gpu_num", "samples/s", "interval", "speedup", "efficiency", "n"),
-        *("11549.451", "11548.451-11550.451", "97", "12565"),
+        *("11549.451", "11548.451-11550.451", "98", "12565"),
     }
     for width in (40, 60, 72, 80, 100, 120):
         document = layout.render(table, [], Screen(width))
