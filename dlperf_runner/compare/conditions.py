@@ -21,7 +21,8 @@ from ..core.errors import UserError
 from ..results.run_record import FoundRun
 from ..stats.summary import CASE
 
-PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # verdicts on a limit
+# Verdicts on a limit.
+PASSED, FAILED, UNDECIDED, TOO_FEW = "passed", "failed", "undecided", "too few runs"
 BARE = "none"  # a run without a container
 CaseKey = tuple[Any, ...]
 Values = Mapping[str, object]

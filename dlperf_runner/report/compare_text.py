@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..compare.verdicts import together
 from ..stats.groups import GROUP, records, title
-from ..stats.summary import digits
-from .tables import Cell, Column
+from .numbers import exact_decimals, percent, rate_decimals, ratio
+from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, counted, table, wrapped
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def render_published(
         f"{_counts([row['verdict'] for row in rows])}. Reproduced is a ratio within "
         f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval."
     ]
-    if any(row["repeats"] == 1 for row in rows):
-        end.append("One run has no interval: its verdict is that of the ratio alone.")
+    if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
+        end.append("Fewer than 3 runs have no interval and are undecided.")
     return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
@@ -81,9 +82,13 @@ def render_campaigns(
     end = [f"{_counts([row['verdict'] for row in rows])}."]
     if len(cases) > 1:
         end.append(
-            f"{len(cases)} cases are compared, so that one in twenty would differ by chance:"
-            " faster and slower are what is left after Holm's adjustment, perhaps is what is not."
+            f"The intervals of all {len(cases)} cases are right together in 95 % of comparisons."
+            " Perhaps faster or slower holds for a case alone, but not among so many."
         )
+        if pooled := together(rows):
+            interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text
+            mean = f"Mean of {pooled.cases} cases: {interval}, {pooled.verdict}."
+            end.append(f"{mean} Single cases may differ.")
     return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
@@ -104,7 +109,7 @@ def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> 
         heading = f"{group.framework} {group.model} {group.precision}, {group.topology}"
         if len(numbers) > 1:
             heading += f": {counted(len(numbers), 'number')}, {group.spread:.0%} apart"
-        shown = digits(number.samples_per_second for number in numbers)
+        shown = exact_decimals(number.samples_per_second for number in numbers)
         rows = [
             (
                 f"{number.samples_per_second:.{shown}f}",
@@ -130,7 +135,8 @@ def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, 
 def _published_table(
     rows: Sequence[Record], screen: Screen, limit: float | None, every: bool
 ) -> str:
-    shown = digits(row["mine"] for row in rows)
+    decimals = rate_decimals(rows[0]["workload"], [row["mine"] for row in rows])
+    rate = f".{decimals}f"
     columns = [
         Column("topology"),
         *([Column("publication", stacks=True, wraps=True)] if every else []),
@@ -143,13 +149,13 @@ def _published_table(
         (
             _topology(row),
             *([row["publication"] or "-"] if every else []),
-            f"{row['mine']:.{shown}f}",
-            _interval(row["mine_low"], row["mine_high"], f".{shown}f", "-"),
-            str(row["repeats"]),
-            _or_dash(row["published"], "g", long=True),
-            "-" if row["published"] is None else _or_dash(row["published_repeats"], ".0f", "?"),
-            _or_dash(row["ratio"], ".3f"),
-            _interval(row["ratio_low"], row["ratio_high"], ".3f", "-"),
+            cell(row["mine"], rate),
+            span(row["mine_low"], row["mine_high"], rate, "-"),
+            cell(row["repeats"]),
+            cell(row["published"], _as_published),
+            "-" if row["published"] is None else cell(row["published_repeats"], ".0f", "?"),
+            cell(row["ratio"], ratio),
+            span(row["ratio_low"], row["ratio_high"], ratio, "-"),
             *_judgement(row, limit),
         )
         for row in rows
@@ -168,16 +174,15 @@ def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None)
     ]
     cells: list[tuple[str | Cell, ...]] = []
     for row in rows:
-        shown = digits(v for v in (row["a"], row["b"]) if v is not None)
+        rate = f".{rate_decimals(row['workload'], (row['a'], row['b']))}f"
         cells.append(
             (
                 _topology(row),
-                *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
-                *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
-                _or_dash(row["relative"], "+.1%"),
-                _interval(row["relative_low"], row["relative_high"], "+.1%", " to "),
-                *(_or_dash(row[name], ".2g") for name in ("p_value", "p_adjusted")),
-                _or_dash(row["effect_size"], "+.2f"),
+                *(cell(row["a"], rate), cell(row["n_a"]), cell(row["b"], rate), cell(row["n_b"])),
+                cell(row["relative"], percent),
+                span(row["relative_low"], row["relative_high"], percent, " to "),
+                *(cell(row[name], ".2g") for name in ("p_value", "p_adjusted")),
+                cell(row["effect_size"], "+.2f"),
                 *_judgement(row, limit),
             )
         )
@@ -198,14 +203,8 @@ def _topology(row: Record) -> str:
     return f"{row['nodes']}n{row['gpus_per_node']}g"
 
 
-def _or_dash(value: float | None, form: str, absent: str = "-", *, long: bool = False) -> str:
-    if value is None:
-        return absent
-    return f"{value:.{digits([value])}f}" if long else f"{value:{form}}"
-
-
-def _interval(low: float | None, high: float | None, form: str, between: str) -> str:
-    return "-" if low is None or high is None else f"{low:{form}}{between}{high:{form}}"
+def _as_published(value: float) -> str:
+    return f"{value:.{exact_decimals([value])}f}"
 
 
 def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..stats.groups import GROUP, records, title
-from ..stats.summary import DIGITS, digits
-from .tables import Column
+from .numbers import rate_decimals, speedup
+from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ COLUMNS = (
 # Columns that a table has only if one of its cases has them.
 _OPTIONAL = {INTERVAL: "samples_per_second_ci_low", MEMORY: "gpu_memory_mib"}
 
-Grid = tuple[list[Column], list[tuple[str, ...]]]
+Grid = tuple[list[Column], list[tuple[Cell, ...]]]
 
 
 def render(summary: pd.DataFrame, notes: Sequence[str], screen: Screen = PIPE) -> str:
@@ -51,28 +51,27 @@ def groups(summary: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
 
 
 def _grid(rows: list[dict[str, Any]]) -> Grid:
-    shown = digits(row["samples_per_second_median"] for row in rows)
+    medians = [row["samples_per_second_median"] for row in rows]
+    rate = f".{rate_decimals(rows[0]['workload'], medians)}f"
     kept = [
         n
         for n, column in enumerate(COLUMNS)
         if (name := _OPTIONAL.get(column.label)) is None
         or any(row[name] is not None for row in rows)
     ]
-    texts = (cells(row, shown) for row in rows)
-    return [COLUMNS[n] for n in kept], [tuple(row[n] for n in kept) for row in texts]
+    made = (_cells(row, rate) for row in rows)
+    return [COLUMNS[n] for n in kept], [tuple(cells[n] for n in kept) for cells in made]
 
 
-def cells(row: dict[str, Any], shown: int = DIGITS) -> tuple[str, ...]:
-    """The texts of a case in COLUMNS, its rate with this number of digits; `-` is absent."""
-    low, high = row["samples_per_second_ci_low"], row["samples_per_second_ci_high"]
-    speedup, efficiency, memory = row["speedup"], row["scaling_efficiency"], row["gpu_memory_mib"]
+def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
+    """A case in COLUMNS."""
     return (
-        str(row["nodes"]),
-        str(row["world_size"]),
-        f"{row['samples_per_second_median']:.{shown}f}",
-        "-" if low is None else f"{low:.{shown}f}-{high:.{shown}f}",
-        "-" if speedup is None else f"{speedup:.2f}",
-        "-" if efficiency is None else f"{100 * efficiency:.0f} %",
-        str(row["repeats"]),
-        "-" if memory is None else f"{memory:.0f}",
+        cell(row["nodes"]),
+        cell(row["world_size"]),
+        cell(row["samples_per_second_median"], rate),
+        span(row["samples_per_second_ci_low"], row["samples_per_second_ci_high"], rate, "-"),
+        cell(row["speedup"], speedup),
+        cell(row["scaling_efficiency"], lambda share: f"{100 * share:.0f} %"),
+        cell(row["repeats"]),
+        cell(row["gpu_memory_mib"], ".0f"),
     )

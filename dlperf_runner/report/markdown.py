@@ -25,8 +25,8 @@ def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -
     """The whole document."""
     parts = ["# Results\n"]
     for title, (columns, rows) in groups(table):
-        header = tuple(column.label for column in columns)
-        parts.append(f"## {title}\n\n" + "\n".join(table_lines([header, *rows])) + "\n")
+        grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
+        parts.append(f"## {title}\n\n" + "\n".join(table_lines(grid)) + "\n")
     parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")
     for heading, texts in (("Notes", notes), ("Not counted", problems)):
         if texts:
@@ -35,10 +35,10 @@ def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -
     return "\n".join(parts)
 
 
-def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table in Markdown, its header first, as the published reports print it."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rule = tuple("-" * width for width in widths)
+    rule = ["-" * width for width in widths]
     return [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
         for row in (rows[0], rule, *rows[1:])
