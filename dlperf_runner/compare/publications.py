@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
 from ..core.errors import UserError
-from .conditions import FACTORS, differences, label, published_conditions, shown
+from ..core.identity import label
+from .conditions import FACTORS, differences, published_conditions, shown
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,16 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
+from ..core.identity import CASE, CaseKey, case_key, label
 from ..stats.intervals import Interval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
-from ..stats.summary import CASE
 from .conditions import (
     FACTORS,
     TOO_FEW,
     UNDECIDED,
-    CaseKey,
     Difference,
     Values,
-    case_key,
     differences,
-    label,
     limit_verdict,
     published_conditions,
 )
@@ -114,7 +111,6 @@ def compare_published(
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
-            "accelerator": None,  # "gpu" is not a product name
             "estimator": case["estimator"],
             **dict((conditions or {}).get(key, {})),
         }

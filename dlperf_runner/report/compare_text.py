@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..stats.groups import GROUP, records, title
+from ..core.identity import GROUP
+from ..stats.groups import by_group, records, title
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, counted, table, wrapped
@@ -23,7 +24,8 @@ _NOTES = {
     "noted": "also differs or is not known: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
-    "environment": "ran on others: ",
+    "environment": "differs in ",
+    "apart": "not paired, because the nearest case of the other side differs in ",
     "why": "undecided: ",
 }
 _INTERVAL = Column("interval", True, stacks=True)
@@ -46,8 +48,8 @@ def render_published(
     if not rows:
         return "No run could be counted.\n"
     lines: list[str] = []
-    for key, group in _grouped(rows, GROUP).items():
-        lines += [*wrapped(title(dict(zip(GROUP, key, strict=True))), screen.prose), ""]
+    for heading, group in by_group(rows).items():
+        lines += [*wrapped(heading, screen.prose), ""]
         lines += [_published_table(group, screen, limit, every)]
         names = ["publication"] if every else []
         for text in (*_notes(group, names), *_cited(group, every)):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from ..compare.conditions import CaseKey, case_key
 from ..compare.with_published import case_values
 from ..core.files import json_text
-from ..stats.groups import GROUP, records
+from ..core.identity import GROUP, CaseKey, case_key
+from ..stats.groups import records
 from .numbers import decimals, rate_decimals
 
 if TYPE_CHECKING:

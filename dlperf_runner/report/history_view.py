@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
+from ..core.identity import ENVIRONMENT, label, shown
 from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
@@ -16,9 +17,6 @@ from .charts import Point as Mark
 from .numbers import rate_decimals
 from .tables import Column
 from .terminal import PIPE, Screen, table
-
-# What may explain a change, because a case goes on when it changes.
-VARIES = ("framework_version", "driver", "container")
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -55,7 +53,7 @@ def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
     before, after = points[index - 1], points[index]
     return {
         name: [getattr(before, name), getattr(after, name)]
-        for name in VARIES
+        for name in ENVIRONMENT
         if getattr(before, name) != getattr(after, name)
     }
 
@@ -106,7 +104,7 @@ def case_table(
             change = marked[index]
             words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
         words += [
-            f"{name} {old or 'unknown'} -> {new or 'unknown'}"
+            f"{label(name)} {shown(old)} -> {shown(new)}"
             for name, (old, new) in varying(points, index).items()
         ]
         rows.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..stats.groups import GROUP, records, title
+from ..stats.groups import by_group, records
 from .numbers import rate_decimals, speedup
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
@@ -43,11 +43,8 @@ def render(summary: pd.DataFrame, notes: Sequence[str], screen: Screen = PIPE) -
 
 def groups(summary: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
     """Title, columns and cells of each table, in the order of the rows."""
-    by_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in records(summary):
-        by_group.setdefault(tuple(row[name] for name in GROUP), []).append(row)
-    for key, rows in by_group.items():
-        yield title(dict(zip(GROUP, key, strict=True))), _grid(rows)
+    for heading, rows in by_group(records(summary)).items():
+        yield heading, _grid(rows)
 
 
 def _grid(rows: list[dict[str, Any]]) -> Grid:
