@@ -69,14 +69,6 @@ def _requirements(path: str, wanted_by: str) -> tuple[str, ...]:
     return ("requirements", path, wanted_by, "a package index", "hashes in it")
 
 
-def as_text(rows: list[tuple[str, ...]]) -> str:
-    """A paragraph for each row: names and addresses are too long for columns."""
-    return "\n".join(
-        f"{kind} for {wanted_by}\n  {name}\n  from {source}\n  known by {known_by}\n"
-        for kind, name, wanted_by, source, known_by in rows
-    )
-
-
 def of_needs(needs: Needs) -> list[tuple[str, str, str]]:
     """(kind, name, wanted by) of what a stack without GPUs needs."""
     rows = [

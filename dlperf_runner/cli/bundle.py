@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson, print_json
+from .options import AsJson, option, print_json, screen
 
 if TYPE_CHECKING:
     from ..bundle.mirror import Outcome, WithVendors
@@ -19,110 +19,102 @@ if TYPE_CHECKING:
 
 
 def bundle(
-    stack: Annotated[
-        str, typer.Option("--stack", help="The stack of the nodes.", metavar="NAME")
-    ] = "cpu",
+    stack: Annotated[str, option("--stack", "The stack of the nodes.", "NAME")] = "cpu",
     suite: Annotated[
         str,
-        typer.Option(
+        option(
             "--suite",
-            help="Debian or Ubuntu release of the nodes; default: the first one of the stack.",
-            metavar="NAME",
-            show_default=False,
+            "Debian or Ubuntu release of the nodes; default: the first one of the stack.",
+            "NAME",
         ),
     ] = "",
     framework: Annotated[
         str,
-        typer.Option(
+        option(
             "--framework",
-            help="Only the environments of these frameworks; default: all of the stack.",
-            metavar="NAME[,NAME]",
-            show_default=False,
+            "Only the environments of these frameworks; default: all of the stack.",
+            "NAME[,NAME]",
         ),
     ] = "",
     python: Annotated[
         str,
-        typer.Option(
+        option(
             "--python",
-            help="Version of python_env_interpreter on the nodes; default: the version of the"
+            "Version of python_env_interpreter on the nodes; default: the version of the"
             " stack or of the release.",
-            metavar="X.Y",
-            show_default=False,
+            "X.Y",
         ),
     ] = "",
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--output",
-            help="Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
-            metavar="DIR",
+            "Output directory; default: .cache/mirror/<stack>-<suite> in the project.",
+            "DIR",
         ),
     ] = None,
     debian_mirror: Annotated[
         str,
-        typer.Option(
+        option(
             "--debian-mirror",
-            help="A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
+            "A mirror of Debian or Ubuntu; default: the archive that this machine uses if it"
             " runs the same distribution, otherwise the official archive.",
-            metavar="URL",
-            show_default=False,
+            "URL",
         ),
     ] = "",
     debian_security_mirror: Annotated[
         str,
-        typer.Option(
+        option(
             "--debian-security-mirror",
-            help="A mirror of the security updates; default: derived from --debian-mirror.",
-            metavar="URL",
-            show_default=False,
+            "A mirror of the security updates; default: derived from --debian-mirror.",
+            "URL",
         ),
     ] = "",
     package: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--package",
-            help="An additional package of the distribution, such as linux-headers-VERSION for the"
+            "An additional package of the distribution, such as linux-headers-VERSION for the"
             " kernel of the nodes; may be repeated.",
-            metavar="NAME",
+            "NAME",
         ),
     ] = None,
     vendor_mirror: Annotated[
         str,
-        typer.Option(
+        option(
             "--vendor-mirror",
-            help="A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
+            "A copy of the vendors' files, with https://<host>/<path> at <host>/<path>;"
             " default: the vendors' own servers.",
-            metavar="URL|DIR",
-            show_default=False,
+            "URL|DIR",
         ),
     ] = "",
     vendor_key: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--vendor-key",
-            help="Fingerprint of a repository that the mirror has re-signed; may be repeated.",
-            metavar="REPOSITORY=FINGERPRINT",
+            "Fingerprint of a repository that the mirror has re-signed; may be repeated.",
+            "REPOSITORY=FINGERPRINT",
         ),
     ] = None,
     checksum: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--checksum",
-            help="Checksum of a vendor's file, named by the role's variable; may be repeated.",
-            metavar="VARIABLE=SHA256",
+            "Checksum of a vendor's file, named by the role's variable; may be repeated.",
+            "VARIABLE=SHA256",
         ),
     ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--file",
-            help="A local copy of a vendor's file, named by the role's variable; may be repeated.",
-            metavar="VARIABLE=PATH",
+            "A local copy of a vendor's file, named by the role's variable; may be repeated.",
+            "VARIABLE=PATH",
         ),
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Check for newer packages.")] = False,
+    refresh: Annotated[bool, option("--refresh", "Check for newer packages.")] = False,
     list_only: Annotated[
-        bool, typer.Option("--list", help="Only list what the mirror would contain.")
+        bool, option("--list", "Only list what the mirror would contain.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +126,6 @@ def bundle(
     from ..bundle.vendor.release_tables import wanted
     from ..catalog.reader import load_catalog
     from ..plan.choice import parse_choice
-    from ..report.text import table
 
     further = tuple(package or ())
     catalog = load_catalog()
@@ -146,7 +137,7 @@ def bundle(
         _refuse({**given, "--vendor-mirror": vendor_mirror}, stack)
     elif list_only:
         entries = listing.of_stack(catalog, chosen, suite, further)
-        _print_listing(listing.COLUMNS, entries, listing.as_text(entries), as_json)
+        _print_listing(f"{stack} on {suite}", listing.COLUMNS, entries, as_json)
         return
     folder = output or mirror.default_output(stack, suite)
     frameworks = parse_choice({"framework": framework}).framework
@@ -167,8 +158,8 @@ def bundle(
         if both.missing:
             raise typer.Exit(1)
     elif list_only:
-        columns, names = ("kind", "name", "wanted by"), listing.of_needs(needs)
-        _print_listing(columns, names, table(f"{stack} on {suite}", columns, names), as_json)
+        names = listing.of_needs(needs)
+        _print_listing(f"{stack} on {suite}", listing.COLUMNS[:3], names, as_json)
     else:
         made = mirror.make(needs, settings, say=_say)
         if as_json:
@@ -200,10 +191,10 @@ def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
 
 
 def _refuse(given: Mapping[str, object], stack: str) -> None:
-    for option, value in given.items():
+    for name, value in given.items():
         if value:
             raise UserError(
-                "the stack needs no files from vendors", where=option, found=f"stack {stack}"
+                "the stack needs no files from vendors", where=name, found=f"stack {stack}"
             )
 
 
@@ -218,7 +209,7 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _sentence(folder: Path, made: Outcome | Vendors) -> str:
-    from ..report.text import counted
+    from ..report.terminal import counted
 
     text = f"{folder}: {counted(len(made.manifest.files), 'file')}, {len(made.fetched)} fetched"
     removed = getattr(made, "removed", None)
@@ -226,12 +217,15 @@ def _sentence(folder: Path, made: Outcome | Vendors) -> str:
 
 
 def _print_listing(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], text: str, as_json: bool
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], as_json: bool
 ) -> None:
+    from ..report.tables import Column
+    from ..report.terminal import table
+
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        print(text, end="")
+        print(f"{title}\n\n{table([Column(name) for name in columns], rows, screen())}", end="")
 
 
 def _say(text: str) -> None:

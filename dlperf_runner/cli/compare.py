@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +12,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from .options import AsJson, print_json
+from .options import AsJson, Conditions, option, print_errors, print_json, screen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,80 +33,65 @@ def compare(
     ] = None,
     baseline: Annotated[
         str,
-        typer.Option(
-            "--baseline", help="Use this saved baseline instead of the first DIR.", metavar="NAME"
-        ),
+        option("--baseline", "Use this saved baseline instead of the first DIR.", "NAME"),
     ] = "",
     save_baseline: Annotated[
         str,
-        typer.Option(
-            "--save-baseline", help="Save the speeds in DIR as this baseline.", metavar="NAME"
-        ),
+        option("--save-baseline", "Save the speeds in DIR as this baseline.", "NAME"),
     ] = "",
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace an existing baseline with this name.")
+        bool, option("--replace", "Replace an existing baseline with this name.")
     ] = False,
     published: Annotated[
         bool,
-        typer.Option("--published", help="Show publications with different results side by side."),
+        option("--published", "Show publications with different results side by side."),
     ] = False,
-    model: Annotated[
-        str, typer.Option("--model", help="With --published: only this model.", metavar="NAME")
-    ] = "",
+    model: Annotated[str, option("--model", "With --published: only this model.", "NAME")] = "",
     framework: Annotated[
         str,
-        typer.Option("--framework", help="With --published: only this framework.", metavar="NAME"),
+        option("--framework", "With --published: only this framework.", "NAME"),
     ] = "",
     precision: Annotated[
         str,
-        typer.Option("--precision", help="With --published: only this precision.", metavar="NAME"),
+        option("--precision", "With --published: only this precision.", "NAME"),
     ] = "",
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Show all publications of a case, not only the closest."),
+        option("--all", "Show all publications of a case, not only the closest."),
     ] = False,
-    condition: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--condition",
-            help="A condition not recorded in the logs, such as data=real; may be repeated.",
-            metavar="K=V",
-        ),
-    ] = None,
+    condition: Conditions = None,
     assume_published: Annotated[
         bool,
-        typer.Option(
+        option(
             "--assume-published",
-            help="Assume that conditions not recorded in the logs are as published.",
+            "Assume that conditions not recorded in the logs are as published.",
         ),
     ] = False,
     fail_if_slower: Annotated[
         str,
-        typer.Option(
+        option(
             "--fail-if-slower",
-            help="Exit with status 1 if a case is slower by more than this, or is undecided.",
-            metavar="PERCENT",
+            "Exit with status 1 if a case is slower by more than this, or is undecided.",
+            "PERCENT",
         ),
     ] = "",
     allow_different: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--allow-different",
-            help="Compare cases although they differ in this, such as accelerator, data or"
+            "Compare cases although they differ in this, such as accelerator, data or"
             " image_size; parameters means all of them. May be repeated.",
-            metavar="NAME",
+            "NAME",
         ),
     ] = None,
     allow_undecided: Annotated[
         bool,
-        typer.Option(
+        option(
             "--allow-undecided",
-            help="Do not exit with status 1 for undecided cases. Too few runs still do.",
+            "Do not exit with status 1 for undecided cases. Too few runs still do.",
         ),
     ] = False,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", help="Also write JUnit XML.", metavar="FILE")
-    ] = None,
+    junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign."""
@@ -219,14 +202,9 @@ def _load(directory: Path) -> Results:
 
 def _tell(problems: Sequence[UserError]) -> None:
     """Report logs that failed validation, and exit with status 2 if there are any."""
-    for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(problems)
     if problems:
         raise typer.Exit(2)
-
-
-def _width() -> int:
-    return shutil.get_terminal_size((80, 24)).columns
 
 
 def _publications(
@@ -238,7 +216,7 @@ def _publications(
 
     groups = side_by_side(model=model, framework=framework, precision=precision, every=everything)
     if not as_json:
-        print(render_publications(groups, _width()), end="")
+        print(render_publications(groups, screen()), end="")
         return
     document = [
         {
@@ -276,7 +254,7 @@ def _with_published(
     table = compare_published(results.frame, conditions, rule=rule, every=every, assume=assume)
     if limit is not None:
         table = with_limit(table, limit)
-    rendered = render_published(table, rule.tolerance, _width(), limit)
+    rendered = render_published(table, rule.tolerance, screen(), limit, every=every)
     return table, rendered, f"{results.directory} and published results"
 
 
@@ -294,7 +272,7 @@ def _two_campaigns(
         first, name = loaded[0].frame, str(loaded[0].directory)
     names = (name, str(loaded[-1].directory))
     table = compare_campaigns(first, loaded[-1].frame, limit, allowed)
-    return table, render_campaigns(table, names, limit, _width()), " and ".join(names)
+    return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
 
 
 def _finish(
@@ -309,7 +287,6 @@ def _finish(
     """Print or write the comparison. Returns the exit status."""
     from ..compare.verdicts import together
     from ..report.compare_junit import junit_cases, render
-    from ..report.terminal import with_verdicts
     from ..stats.groups import records
 
     cases = records(table)
@@ -330,5 +307,5 @@ def _finish(
         document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
         print_json({**document, "together": pooled and asdict(pooled)})
     else:
-        print(with_verdicts(rendered, sys.stdout), end="")
+        print(rendered, end="")
     return status

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, print_json
+from .options import AsJson, Inventories, Limit, option, print_json, screen
 
 
 def doctor(
@@ -16,13 +15,11 @@ def doctor(
     limit: Limit = "",
     facts: Annotated[
         Path | None,
-        typer.Option(
-            "--facts",
-            help="Use facts that preflight.yml saved, instead of gathering new ones.",
-            metavar="FILE",
+        option(
+            "--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also show passing checks.")] = False,
+    everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""
@@ -38,6 +35,6 @@ def doctor(
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}
         print_json(document)
     else:
-        print(render(findings, shutil.get_terminal_size((100, 24)).columns, everything), end="")
+        print(render(findings, screen().prose, everything), end="")
     if status == "failed":
         raise typer.Exit(1)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ..core.errors import UserError
-from .options import AsJson, print_json
+from .options import AsJson, option, print_json, screen
 
 if TYPE_CHECKING:
     from ..history.store import Point
@@ -19,30 +16,22 @@ if TYPE_CHECKING:
 
 
 def history(
-    framework: Annotated[
-        str, typer.Option("--framework", help="Show only this framework.", metavar="NAME")
-    ] = "",
-    workload: Annotated[
-        str, typer.Option("--workload", help="Show only this workload.", metavar="NAME")
-    ] = "",
-    model: Annotated[
-        str, typer.Option("--model", help="Show only this model.", metavar="NAME")
-    ] = "",
+    framework: Annotated[str, option("--framework", "Show only this framework.", "NAME")] = "",
+    workload: Annotated[str, option("--workload", "Show only this workload.", "NAME")] = "",
+    model: Annotated[str, option("--model", "Show only this model.", "NAME")] = "",
     since: Annotated[
         str,
-        typer.Option("--since", help="Show only campaigns created since DATE.", metavar="DATE"),
+        option("--since", "Show only campaigns created since DATE.", "DATE"),
     ] = "",
     case: Annotated[
         str,
-        typer.Option("--case", help="Show all campaigns of this case.", metavar="ID"),
+        option("--case", "Show all campaigns of this case.", "ID"),
     ] = "",
     plot: Annotated[
         Path | None,
-        typer.Option(
-            "--plot", help="With --case: also plot it to this .svg or .png file.", metavar="FILE"
-        ),
+        option("--plot", "With --case: also plot it to this .svg or .png file.", "FILE"),
     ] = None,
-    file: Annotated[Path, typer.Option("--file", help="The history file.", metavar="FILE")] = Path(
+    file: Annotated[Path, option("--file", "The history file.", "FILE")] = Path(
         "results/history.sqlite"
     ),
     as_json: AsJson = False,
@@ -81,15 +70,14 @@ def history(
     if plot is not None:
         (name,) = cases
         _draw(plot, name, cases[name], changes[name])
-    width = shutil.get_terminal_size((80, 24)).columns
     if as_json:
         document = {"cases": history_view.document(cases, changes)}
         print_json(document)
     elif case:
         (name,) = cases
-        print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], width)}", end="")
+        print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], screen())}", end="")
     elif cases:
-        print(history_view.cases_table(cases, changes, width), end="")
+        print(history_view.cases_table(cases, changes, screen()), end="")
     else:
         print("The history has no matching case.")
     if plot is not None and not as_json:

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from .options import option
+
 PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 _Options = Annotated[
     list[str] | None,
@@ -57,9 +59,7 @@ def init(
         Path,
         typer.Argument(help="The directory of the new inventory.", metavar="[DIR]"),
     ] = Path("inventory"),
-    example: Annotated[
-        str, typer.Option("--from", help="The example to copy.", metavar="NAME")
-    ] = "example",
+    example: Annotated[str, option("--from", "The example to copy.", "NAME")] = "example",
 ) -> None:
     """Create an inventory from an example, and print the next steps."""
     from ..commands.playbooks import init_inventory

@@ -28,8 +28,9 @@ bash, zsh and fish complete commands, options and names of the catalogue. This p
 | 2 | invalid input or usage; a message on standard error states the place, the expected and the actual value. Also if a log failed validation (all other logs are counted) |
 | 130, 143, 129 | interrupted by Ctrl-C, by TERM, by HUP; `run` has stopped its run on the nodes and prints how to resume |
 
-Tables are as wide as the terminal, or 80 columns without a terminal; `COLUMNS=200` sets another width. Colours and
-progress bars appear only on a terminal; `NO_COLOR` disables colours. `--json` prints the same data for programs.
+A table never hides or cuts a column. In a pipe or a file, each row is one line. On a narrow terminal, cells take several lines;
+`COLUMNS=60` sets another width. Colours and progress bars appear only on a terminal; `NO_COLOR` disables colours. `--json`
+prints the same data for programs.
 """  # noqa: E501
 
 

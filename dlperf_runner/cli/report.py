@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import AsJson, print_json
+from .options import AsJson, Conditions, option, print_errors, print_json
 
 
 def report(
@@ -18,21 +17,14 @@ def report(
     ],
     output_dir: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--output-dir",
-            help="Output directory; default: CAMPAIGN/report, or ./report for several campaigns.",
-            metavar="DIR",
+            "Output directory; default: CAMPAIGN/report, or ./report for several campaigns.",
+            "DIR",
         ),
     ] = None,
-    lang: Annotated[str, typer.Option("--lang", help="en or zh.", metavar="LANGUAGE")] = "en",
-    condition: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--condition",
-            help="A condition not recorded in the logs, such as data=real; may be repeated.",
-            metavar="K=V",
-        ),
-    ] = None,
+    lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
+    condition: Conditions = None,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 2 if a
@@ -51,7 +43,6 @@ def report(
     else:
         for text in (*made.answers, *made.notes, *map(str, made.paths)):
             print(text)
-    for problem in made.problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(made.problems)
     if made.problems:
         raise typer.Exit(2)

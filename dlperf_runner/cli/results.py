@@ -10,16 +10,16 @@ from typing import Annotated
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson, print_json
+from .options import AsJson, option, print_errors, print_json, screen
 
 LATEST = Path("results/latest")
 _History = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--history",
-        help="Record the results in this file; default for campaigns in results/:"
+        "Record the results in this file; default for campaigns in results/:"
         " results/history.sqlite; for other logs: none.",
-        metavar="FILE",
+        "FILE",
     ),
 ]
 
@@ -35,35 +35,33 @@ def summarize(
     ] = LATEST,
     output_dir: Annotated[
         Path | None,
-        typer.Option("--output-dir", help="Output directory; default: DIR.", metavar="DIR"),
+        option("--output-dir", "Output directory; default: DIR.", "DIR"),
     ] = None,
     history: _History = None,
     no_history: Annotated[
-        bool, typer.Option("--no-history", help="Do not record the results in the history.")
+        bool, option("--no-history", "Do not record the results in the history.")
     ] = False,
     verify: Annotated[
         bool,
-        typer.Option(
+        option(
             "--verify",
-            help="Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
+            "Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
             " recorded results differ from the logs.",
         ),
     ] = False,
     sign: Annotated[
         Path | None,
-        typer.Option(
-            "--sign",
-            help="Sign the manifest with this SSH key, when the results are written.",
-            metavar="KEY",
+        option(
+            "--sign", "Sign the manifest with this SSH key, when the results are written.", "KEY"
         ),
     ] = None,
     allowed_signers: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--allowed-signers",
-            help="With --verify: require a signature by one of the signers in this file"
+            "With --verify: require a signature by one of the signers in this file"
             " (see ssh-keygen(1)).",
-            metavar="FILE",
+            "FILE",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -108,8 +106,7 @@ def print_summary(
         for path in result.paths:
             here = path.is_absolute() and path.is_relative_to(Path.cwd())
             print(path.relative_to(Path.cwd()) if here else path)
-    for problem in result.problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(result.problems)
     if history is not None:
         from ..commands.summarize import record
 
@@ -126,7 +123,7 @@ def _verify(
 ) -> None:
     from ..commands.progress import reading_logs
     from ..commands.verify import verify
-    from ..report.text import counted
+    from ..report.terminal import counted
 
     result = verify(
         directory, output_dir, history, allowed_signers=allowed_signers, progress=reading_logs
@@ -141,8 +138,7 @@ def _verify(
             print(sentence)
         end = counted(len(found), "difference")
         print(end if found else "everything that was compared is as it was recorded")
-    for problem in result.problems:
-        print(f"error: {problem}", file=sys.stderr)
+    print_errors(result.problems)
     if found or result.problems:
         raise typer.Exit(1 if found else 2)
 
@@ -154,37 +150,21 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the unfinished runs of a campaign. The exit status is 1 if there are any."""
-    from ..campaign import directory as campaigns
-    from ..report.terminal import coloured
+    from ..commands.campaigns import status_of
+    from ..report.tables import Cell, Column
+    from ..report.terminal import table
 
-    records = campaigns.read_records(directory)
-    for record in records:
-        if campaigns.is_cut_off(record["outcome"]):
-            record["outcome"] |= {"status": "cut off", "message": "its controller ended"}
-    left = [record for record in records if not campaigns.is_done(directory, record)]
-    done = len(records) - len(left)
+    document = status_of(directory)
+    left = [run for run in document["runs"] if not run["done"]]
     if as_json:
-        unfinished = {record["id"] for record in left}
-        document = {
-            "runs": [
-                {
-                    "id": record["id"],
-                    "done": record["id"] not in unfinished,
-                    "status": record["outcome"].get("status"),
-                    "message": record["outcome"].get("message"),
-                }
-                for record in records
-            ],
-            "done": done,
-            "total": len(records),
-        }
         print_json(document)
     else:
-        for record in left:
-            outcome = record["outcome"]
-            message = f": {outcome['message']}" if outcome.get("message") else ""
-            colour = "red" if outcome["status"] == "failed" else "yellow"
-            print(f"{record['id']}  {coloured(outcome['status'], colour, sys.stdout)}{message}")
-        print(f"{done} of {len(records)} runs done")
+        columns = (Column("run"), Column("status"), Column("message", wraps=True))
+        rows = (
+            (run["id"], Cell(run["status"], run["status"], run["status"]), run["message"] or "")
+            for run in left
+        )
+        print(table(columns, rows, screen()) if left else "", end="")
+        print(f"{document['done']} of {document['total']} runs done")
     if left:
         raise typer.Exit(1)

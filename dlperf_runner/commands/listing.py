@@ -10,7 +10,7 @@ from ..catalog.published_numbers import PublishedNumber, as_record, load_publish
 from ..catalog.reader import Catalog
 from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
 from ..core.errors import UserError
-from ..report.text import counted, wrapped
+from ..report.terminal import counted, wrapped
 
 # A named value below an entry, such as ("log", "plsc").
 Detail = tuple[str, str]

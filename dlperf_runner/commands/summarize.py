@@ -8,7 +8,7 @@ one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in th
 from __future__ import annotations
 
 import os
-import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,16 +33,24 @@ _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
 class SummaryResult:
     """The result of `summarize`.
 
-    `text`: the table to print. `problems`: logs that failed validation. `paths`: the files written.
+    `notes`: on the table. `problems`: logs that failed validation. `paths`: the files written.
     `frame` and `table`: the computed values. `document`: the content of summary.json.
     """
 
-    text: str
+    notes: list[str]
     problems: list[UserError]
     paths: list[Path]
     frame: pd.DataFrame
     table: pd.DataFrame
     document: str
+
+    @property
+    def text(self) -> str:
+        """The table and its notes, for standard output."""
+        from ..report.layout import render
+        from ..report.terminal import Screen
+
+        return render(self.table, self.notes, Screen.of(sys.stdout))
 
 
 def summarize(
@@ -59,7 +67,7 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    from ..report import text
+    from ..report.terminal import counted
 
     known = list(catalogued()) if known is None else known
     results = load_results(directory, known, progress=progress)
@@ -68,16 +76,10 @@ def summarize(
     paths = [write_result(place / name, content) for name, content in files.items()]
     seal(place, "summary", paths)
     if results.problems:
-        count = text.counted(len(results.problems), "log")
+        count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")
-    width = shutil.get_terminal_size((80, 24)).columns
     return SummaryResult(
-        text.render(table, notes, width),
-        results.problems,
-        paths,
-        results.frame,
-        table,
-        files["summary.json"],
+        notes, results.problems, paths, results.frame, table, files["summary.json"]
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
 from ..core.errors import UserError
+from ..core.identity import label
 from .conditions import FACTORS, differences, published_conditions, shown
 
 
@@ -63,10 +64,18 @@ def _group(
 ) -> SideBySide:
     ordered = sorted(found, key=lambda number: (number.samples_per_second, number.date))
     low, high = ordered[0].samples_per_second, ordered[-1].samples_per_second
-    differing = {
+    factors = differing(ordered)
+    return SideBySide(
+        framework, model, precision, topology, tuple(ordered), factors, high / low - 1
+    )
+
+
+def differing(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
+    """The conditions in which at least two numbers of one topology are known to differ."""
+    found = {
         item.factor
-        for n, first in enumerate(ordered)
-        for second in ordered[n + 1 :]
+        for n, first in enumerate(numbers)
+        for second in numbers[n + 1 :]
         for item in differences(
             published_conditions(first),
             published_conditions(second),
@@ -74,10 +83,12 @@ def _group(
             between=True,
         )
     }
-    factors = tuple(name for name in FACTORS if name in differing)
-    return SideBySide(
-        framework, model, precision, topology, tuple(ordered), factors, high / low - 1
-    )
+    return tuple(name for name in FACTORS if name in found)
+
+
+def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:
+    """The values of these factors for the number: `precision fp16, XLA unknown`."""
+    return ", ".join(f"{label(name)} {v}" for name, v in values_of(number, factors).items())
 
 
 def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from .conditions import (
     limit_verdict,
     published_conditions,
 )
+from .publications import differing, named_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,7 @@ COLUMNS = (
     "unknown",
     "assumed",
     "report",
+    "publication",
     "published_title",
     "published_source",
     "published_date",
@@ -90,6 +92,9 @@ def compare_published(
     - `assumed`: conditions that are unknown for the user's own runs and were taken from the
       publication, only with `assume`.
 
+    `publication` is the report, with the settings of the number if the report has several numbers
+    for the case.
+
     Missing numbers are NaN, missing texts None. `conditions` are by case_key; missing ones are
     unknown. `table` is the result of `summarize` for the frame, if already computed.
     """
@@ -118,8 +123,10 @@ def compare_published(
         nearest = list(_nearest(own, mine, numbers, rule, assume))
         if not nearest:
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
+        of_case = [number for number, _ in nearest]
         for number, found in nearest if every else nearest[:1]:
-            rows.append({**own, **_comparison(values[key], number, found, rule, assume)})
+            compared = _comparison(values[key], number, found, rule, assume)
+            rows.append({**own, **compared, "publication": _name(number, of_case)})
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
@@ -269,6 +276,12 @@ def _nearest(
             found.append((order, number, differing))
     for _, number, differing in sorted(found, key=lambda item: item[0]):
         yield number, differing
+
+
+def _name(number: PublishedNumber, others: Sequence[PublishedNumber]) -> str:
+    same = [other for other in others if other.report == number.report]
+    settings = named_values(number, differing(same))
+    return f"{number.report} ({settings})" if settings else number.report
 
 
 def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> str:

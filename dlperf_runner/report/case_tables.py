@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core.identity import GROUP
 from .labels import Labels
-from .layout import MEMORY_HEADER
+from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, speedup
 from .tables import Cell, Column, Table, cell, span, without_empty
 
@@ -53,7 +53,7 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
         Column("n", True, "0", hint=t("n_hint")),
         Column("CV", True, "0.00%", hint=t("cv_hint")),
         Column(t("outliers"), True, "0", hint=t("outliers_hint")),
-        Column(t("gpu_memory"), True, "#,##0", hint=MEMORY_HEADER),
+        Column(t("gpu_memory"), True, "#,##0", hint=MEMORY),
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):

@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..core.identity import GROUP, label
+from ..core.identity import GROUP
 from ..stats.groups import by_group, records, title
-from .layout import table_lines
 from .numbers import exact_decimals, percent, rate_decimals, ratio
-from .tables import Form, cell
-from .terminal import Column, columns
-from .text import counted, wrapped
+from .tables import Cell, Column, cell, span
+from .terminal import PIPE, Screen, counted, table, wrapped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,112 +19,111 @@ if TYPE_CHECKING:
     from ..compare.publications import SideBySide
 
 Record = Mapping[str, Any]
-Grid = list[tuple[str, ...]]
+_NOTES = {
+    "factors": "not comparable because of ",
+    "noted": "also differs or is not known: ",
+    "unknown": "not stated by the publication: ",
+    "assumed": "not recorded, and taken as published: ",
+    "environment": "differs in ",
+    "apart": "not paired: ",
+    "unrecorded": "not recorded on either side, so it may differ: ",
+    "why": "undecided: ",
+}
+_INTERVAL = Column("interval", True, stacks=True)
+_N, _STACKED_N = Column("n", True), Column("n", True, stacks=True)
+_VERDICT = Column("verdict", wraps=True)
 
 
 def render_published(
-    table: pd.DataFrame, tolerance: float, width: int = 80, limit: float | None = None
+    compared: pd.DataFrame,
+    tolerance: float,
+    screen: Screen = PIPE,
+    limit: float | None = None,
+    *,
+    every: bool = False,
 ) -> str:
     """A table per workload and settings with the verdicts, and below each where the numbers stand
-    and what differs; then the verdicts counted."""
-    width = max(width, 40)
-    rows = records(table)
-    lines: list[str] = []
-    for heading, group in by_group(rows).items():
-        lines += [*wrapped(heading, width), ""]
-        lines += [*_fitting([_published_grid(group, n, limit) for n in range(3)], width), ""]
-        for text, column in (
-            ("not comparable because of ", "factors"),
-            ("also differs or is not known: ", "noted"),
-            ("not stated by the publication: ", "unknown"),
-            ("not recorded, and taken as published: ", "assumed"),
-        ):
-            found = [row for row in group if row[column]]
-            if column == "factors":
-                lines += _said("not published: ", _unpublished(found), column, group, width)
-                found = [row for row in found if row["report"] is not None]
-            lines += _said(text, found, column, group, width)
-        lines += _said("undecided: ", _having(group, "why"), "why", group, width)
-        lines += _cited(group, width)
-        lines.append("")
+    and what differs; then the verdicts counted. With `every`, as cases have several publications,
+    each row names its own."""
+    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
-    lines += wrapped(
+    lines: list[str] = []
+    for heading, group in by_group(rows).items():
+        lines += [*wrapped(heading, screen.prose), ""]
+        lines += [_published_table(group, screen, limit, every)]
+        names = ["publication"] if every else []
+        for text in (*_notes(group, names), *_cited(group, every)):
+            lines += wrapped(text, screen.prose, first="- ", rest="  ")
+        lines.append("")
+    end = [
         f"{_counts([row['verdict'] for row in rows])}. Reproduced is a ratio within "
-        f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval.",
-        width,
-    )
+        f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval."
+    ]
     if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
-        lines += wrapped("Fewer than 3 runs have no interval and are undecided.", width)
-    return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+        end.append("Fewer than 3 runs have no interval and are undecided.")
+    return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
 def render_campaigns(
-    table: pd.DataFrame, names: tuple[str, str], limit: float | None, width: int = 80
+    compared: pd.DataFrame, names: tuple[str, str], limit: float | None, screen: Screen = PIPE
 ) -> str:
     """A table per workload and settings, then what the two ran on where that differs, what is in
     one of them only, and what the limit says."""
-    width = max(width, 40)
-    rows = records(table)
+    rows = records(compared)
     if not rows:
         return "No run could be counted.\n"
-    lines = [*wrapped(f"a: {names[0]}", width), *wrapped(f"b: {names[1]}", width), ""]
+    lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]
     setting = ("workload", "model", "source", "precision", "batch_size_per_device")
     for key, group in _grouped(rows, setting).items():
-        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
-        lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
-        lines += _said("differs in ", _having(group, "environment"), "environment", group, width)
-        lines += _said("not paired: ", _having(group, "apart"), "apart", group, width)
-        if limit is not None:
-            unknown = "not recorded on either side, so it may differ: "
-            lines += _said(unknown, _having(group, "unrecorded"), "unrecorded", group, width)
-        lines += _said("undecided: ", _having(group, "why"), "why", group, width)
-        if lines[-1]:
-            lines.append("")
-    compared = [row for row in rows if row["p_value"] is not None]
-    lines += wrapped(f"{_counts([row['verdict'] for row in rows])}.", width)
-    if len(compared) > 1:
-        text = (
-            f"The intervals of all {len(compared)} cases are right together in 95 % of comparisons."
+        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), screen.prose), ""]
+        lines += [_campaign_table(group, screen, limit)]
+        # What neither side recorded matters to a gate only.
+        told = group if limit is not None else [{**row, "unrecorded": None} for row in group]
+        for text in (notes := _notes(told)):
+            lines += wrapped(text, screen.prose, first="- ", rest="  ")
+        lines += [""] if notes else []
+    cases = [row for row in rows if row["p_value"] is not None]
+    end = [f"{_counts([row['verdict'] for row in rows])}."]
+    if len(cases) > 1:
+        end.append(
+            f"The intervals of all {len(cases)} cases are right together in 95 % of comparisons."
             " Perhaps faster or slower holds for a case alone, but not among so many."
         )
-        lines += wrapped(text, width)
-        lines += _together(rows, width)
-    return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+        if pooled := together(rows):
+            interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text
+            mean = f"Mean of {pooled.cases} cases: {interval}, {pooled.verdict}."
+            end.append(f"{mean} Single cases may differ.")
+    return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 
-def _together(rows: Sequence[Record], width: int) -> list[str]:
-    found = together(rows)
-    if found is None:
-        return []
-    interval = f"{percent(found.relative_low)} to {percent(found.relative_high)}"
-    text = f"Mean of {found.cases} cases: {interval}, {found.verdict}. Single cases may differ."
-    return wrapped(text, width)
-
-
-def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
+def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..compare.publications import values_of
+    from ..compare.publications import named_values
 
-    width = max(width, 40)
     if not groups:
         return "No publications seem to contradict each other.\n"
+    columns = (
+        Column("samples/s", True),
+        Column("publication"),
+        Column("conditions", stacks=True, wraps=True),
+    )
     lines: list[str] = []
     for group in groups:
         numbers = group.numbers
         heading = f"{group.framework} {group.model} {group.precision}, {group.topology}"
         if len(numbers) > 1:
             heading += f": {counted(len(numbers), 'number')}, {group.spread:.0%} apart"
-        lines += wrapped(heading, width)
         shown = exact_decimals(number.samples_per_second for number in numbers)
-        wide = max(len(f"{number.samples_per_second:.{shown}f}") for number in numbers)
-        for number in numbers:
-            values = values_of(number, group.factors)
-            text = f"{number.samples_per_second:{wide}.{shown}f}  {number.title}, {number.date}"
-            lines += wrapped(text, width, first="  ", rest=" " * (wide + 4))
-            named = ", ".join(f"{label(name)} {v}" for name, v in values.items())
-            lines += wrapped(named, width, first=" " * (wide + 4), rest=" " * (wide + 4))
-        lines.append("")
+        rows = [
+            (
+                f"{number.samples_per_second:.{shown}f}",
+                f"{number.title}, {number.date}",
+                named_values(number, group.factors),
+            )
+            for number in numbers
+        ]
+        lines += [*wrapped(heading, screen.prose), "", table(columns, rows, screen)]
     return "\n".join(lines)
 
 
@@ -140,109 +137,120 @@ def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, 
     return groups
 
 
-def _fitting(grids: Sequence[Grid], width: int) -> list[str]:
-    """The first of the tables that is not wider than the terminal; else the last without its
-    lines, its verdicts in several lines, or each row as a block of lines."""
-    for grid in grids:
-        lines = table_lines(grid)
-        if len(lines[0]) <= width:
-            return lines
-    header, *rows = grids[-1]
-    named = [Column(name, wraps=name == "verdict") for name in header]
-    return columns(named, rows, width).splitlines()
-
-
-def _published_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without the intervals of mine, then without any."""
-    shown = rate_decimals(rows[0]["workload"], [row["mine"] for row in rows])
-    gate = [f"limit {limit:.1%}"] if limit is not None else []
-    header = ("topology", "samples/s", "n", "published", "n", "ratio", "verdict")
-    grid: Grid = [(*header, *gate)]
-    for row in rows:
-        mine, quotient = f"{row['mine']:.{shown}f}", _or_dash(row["ratio"], ratio)
-        if left_out < 1:
-            mine += _interval(row["mine_low"], row["mine_high"], f".{shown}f")
-        if left_out < 2:
-            quotient += _interval(row["ratio_low"], row["ratio_high"], ratio)
-        numbers = (mine, str(row["repeats"]), _or_dash(row["published"], _as_published))
-        repeats = _or_dash(row["published_repeats"], ".0f", absent="?")
-        if row["published"] is None:
-            repeats = "-"
-        limits = [row["limit_verdict"] or "-"] if gate else []
-        grid.append((_topology(row), *numbers, repeats, quotient, row["verdict"], *limits))
-    return grid
-
-
-def _campaign_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without bound, p-value and effect size, then without the interval."""
-    header = ["topology", "a", "n", "b", "n", "difference"]
-    tests = ["at worst", "p", "effect"] if left_out < 1 else []
-    gate = [f"limit {limit:.1%}"] if limit is not None else []
-    grid: Grid = [(*header, *tests, "verdict", *gate)]
-    for row in rows:
-        shown = rate_decimals(row["workload"], (row["a"], row["b"]))
-        change = _or_dash(row["relative"], percent)
-        if left_out < 2:
-            change += _interval(row["relative_low"], row["relative_high"], percent)
-        sides = (
-            *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
-            *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
+def _published_table(
+    rows: Sequence[Record], screen: Screen, limit: float | None, every: bool
+) -> str:
+    decimals = rate_decimals(rows[0]["workload"], [row["mine"] for row in rows])
+    rate = f".{decimals}f"
+    columns = [
+        Column("topology"),
+        *([Column("publication", stacks=True, wraps=True)] if every else []),
+        *(Column("samples/s", True), _INTERVAL, _N),
+        *(Column("published", True), _STACKED_N),
+        *(Column("ratio", True), _INTERVAL),
+        *_judged(limit),
+    ]
+    cells = [
+        (
+            _topology(row),
+            *([row["publication"] or "-"] if every else []),
+            cell(row["mine"], rate),
+            span(row["mine_low"], row["mine_high"], rate, "-"),
+            cell(row["repeats"]),
+            cell(row["published"], _as_published),
+            "-" if row["published"] is None else cell(row["published_repeats"], ".0f", "?"),
+            cell(row["ratio"], ratio),
+            span(row["ratio_low"], row["ratio_high"], ratio, "-"),
+            *_judgement(row, limit),
         )
-        forms: dict[str, Form] = {"at_worst": percent, "p_value": ".2g", "effect_size": "+.2f"}
-        statistics = [_or_dash(row[name], form) for name, form in forms.items()]
-        limits = [row["limit_verdict"] or "-"] if limit is not None else []
-        cells = (*sides, change, *(statistics if tests else []), row["verdict"], *limits)
-        grid.append((_topology(row), *cells))
-    return grid
+        for row in rows
+    ]
+    return table(columns, cells, screen)
+
+
+def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
+    columns = [
+        *(Column("topology"), Column("a", True), _STACKED_N),
+        *(Column("b", True), _STACKED_N),
+        *(Column("difference", True), _INTERVAL),
+        *(Column("at worst", True, stacks=True), Column("p", True)),
+        Column("effect", True, stacks=True),
+        *_judged(limit),
+    ]
+    cells: list[tuple[str | Cell, ...]] = []
+    for row in rows:
+        rate = f".{rate_decimals(row['workload'], (row['a'], row['b']))}f"
+        cells.append(
+            (
+                _topology(row),
+                *(cell(row["a"], rate), cell(row["n_a"]), cell(row["b"], rate), cell(row["n_b"])),
+                cell(row["relative"], percent),
+                span(row["relative_low"], row["relative_high"], percent, " to "),
+                cell(row["at_worst"], percent),
+                cell(row["p_value"], ".2g"),
+                cell(row["effect_size"], "+.2f"),
+                *_judgement(row, limit),
+            )
+        )
+    return table(columns, cells, screen)
+
+
+def _judged(limit: float | None) -> list[Column]:
+    gate = [Column(f"limit {limit:.1%}", stacks=True)] if limit is not None else []
+    return [_VERDICT, *gate]
+
+
+def _judgement(row: Record, limit: float | None) -> list[Cell]:
+    texts = [row["verdict"], *([row["limit_verdict"] or "-"] if limit is not None else [])]
+    return [Cell(text, text, mark=text) for text in texts]
 
 
 def _topology(row: Record) -> str:
     return f"{row['nodes']}n{row['gpus_per_node']}g"
 
 
-def _or_dash(value: float | None, form: Form, *, absent: str = "-") -> str:
-    return absent if value is None else cell(value, form).text
-
-
 def _as_published(value: float) -> str:
     return f"{value:.{exact_decimals([value])}f}"
 
 
-def _interval(low: float | None, high: float | None, form: Form) -> str:
-    if low is None or high is None:
-        return ""
-    return f" ({cell(low, form).text} to {cell(high, form).text})"
+def _notes(group: Sequence[Record], names: Sequence[str] = ()) -> list[str]:
+    """Each note once, with the rows that it applies to unless it applies to all. Rows are told by
+    their topology, and by the columns `names`."""
+    notes = []
+    for column, label in _NOTES.items():
+        texts: dict[str, list[Record]] = {}
+        for row in group:
+            if row.get(column):
+                published = column != "factors" or row["report"] is not None
+                text = f"{label if published else 'not published: '}{row[column]}"
+                texts.setdefault(text, []).append(row)
+        for text, rows in texts.items():
+            where = "" if len(rows) == len(group) else f"{_where(rows, group, names)}: "
+            notes.append(where + text)
+    return notes
 
 
-def _having(rows: Sequence[Record], column: str) -> list[Record]:
-    return [row for row in rows if row[column]]
+def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]) -> str:
+    """`1n1g, 1n2g`, with the names before: `report-a; report-b 1n1g, 1n2g`."""
+    every = _grouped(group, names)
+    places = []
+    for key, own in _grouped(rows, names).items():
+        words = [word for word in key if word]
+        if not words or len(own) < len(every[key]):
+            words.append(", ".join(map(_topology, own)))
+        places.append(" ".join(words))
+    return "; ".join(places)
 
 
-def _unpublished(rows: Sequence[Record]) -> list[Record]:
-    return [row for row in rows if row["report"] is None]
-
-
-def _said(
-    label: str, rows: Sequence[Record], column: str, group: Sequence[Record], width: int
-) -> list[str]:
-    """The texts of a column, each once, with the topologies it is of unless it is of all."""
-    texts: dict[str, list[str]] = {}
-    for row in rows:
-        texts.setdefault(row[column], []).append(_topology(row))
-    lines = []
-    for text, topologies in texts.items():
-        where = "" if len(topologies) == len(group) else f"{', '.join(topologies)}: "
-        lines += wrapped(f"{where}{label}{text}", width, first="- ", rest="  ")
-    return lines
-
-
-def _cited(group: Sequence[Record], width: int) -> list[str]:
-    sources = dict.fromkeys(
-        f"published: {row['published_title']}, {row['published_date']} ({row['published_source']})"
-        for row in group
-        if row["report"] is not None
+def _cited(group: Sequence[Record], every: bool) -> list[str]:
+    return list(
+        dict.fromkeys(
+            f"{row['report'] if every else 'published'}: {row['published_title']},"
+            f" {row['published_date']} ({row['published_source']})"
+            for row in group
+            if row["report"] is not None
+        )
     )
-    return [line for text in sources for line in wrapped(text, width, first="- ", rest="  ")]
 
 
 def _setting(row: Record) -> str:
@@ -250,11 +258,16 @@ def _setting(row: Record) -> str:
     return title(key)
 
 
-def _gate(rows: Sequence[Record], limit: float | None, width: int) -> list[str]:
+def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:
     if limit is None:
         return []
     verdicts = [row["limit_verdict"] for row in rows if row["limit_verdict"]]
-    return wrapped(f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}.", width)
+    return [f"Not slower by {limit:.1%}: {_counts(verdicts) or 'no case'}."]
+
+
+def _ended(lines: Sequence[str], end: Sequence[str], screen: Screen) -> str:
+    paragraphs = (line for text in end for line in wrapped(text, screen.prose))
+    return "\n".join([*lines, *paragraphs]) + "\n"
 
 
 def _counts(verdicts: Sequence[str]) -> str:

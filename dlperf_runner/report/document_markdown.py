@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .html import environment
-from .layout import table_lines
+from .markdown import table_lines
 from .tables import Table
 
 if TYPE_CHECKING:

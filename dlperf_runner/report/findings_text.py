@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..doctor.findings import Finding
-from .text import counted, wrapped
+from .terminal import counted, wrapped
 
 
 def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:

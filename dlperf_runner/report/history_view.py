@@ -15,8 +15,8 @@ from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
 from .numbers import rate_decimals
-from .terminal import Column, columns
-from .text import wrapped
+from .tables import Column
+from .terminal import PIPE, Screen, table
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -98,45 +98,23 @@ def varying(points: Sequence[Point], index: int) -> dict[str, tuple[str, str]]:
 def cases_table(
     cases: Mapping[str, Sequence[Point]],
     changes: Mapping[str, Sequence[ExplainedChange]],
-    width: int,
+    screen: Screen = PIPE,
 ) -> str:
-    """A row for each case: its latest median, and where it changed, below it where there is no
-    room beside it. Names are never cut: `--case` takes them."""
+    """A row for each case: where it changed, and its latest median."""
     rows = []
     for name, points in cases.items():
-        last = points[-1]
-        change = changes[name][-1] if changes[name] else None
-        changed = ""
-        if change:
+        last, changed = points[-1], ""
+        if changes[name]:
+            change = changes[name][-1]
             place = points[change.index]
             changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
             changed = "; ".join([changed, *change.causes])
-        rows.append(
-            (
-                name,
-                str(len(points)),
-                last.created[:10],
-                _rates(last)[0],
-                changed,
-            )
-        )
-    header = (
-        Column("case"),
-        Column("n", right=True),
-        Column("latest"),
-        Column("samples/s", right=True),
-        Column("changed", wraps=True),
+        rows.append((name, changed, str(len(points)), last.created[:10], _rates(last)[0]))
+    columns = (
+        *(Column("case"), Column("changed", stacks=True, wraps=True)),
+        *(Column("n", True), Column("latest"), Column("samples/s", True, stacks=True)),
     )
-    table = columns(header, rows, width).splitlines()
-    if len(table) == len(rows) + 1:
-        return "\n".join(table) + "\n"
-    short = columns(header[:-1], [row[:-1] for row in rows], width).splitlines()
-    if len(short) != len(rows) + 1:
-        return "\n".join(table) + "\n"
-    lines = short[:1]
-    for line, row in zip(short[1:], rows, strict=True):
-        lines += [line, *wrapped(row[-1], width, first="  ", rest="  ")]
-    return "\n".join(lines) + "\n"
+    return table(columns, rows, screen)
 
 
 def since(
@@ -152,7 +130,9 @@ def since(
     return shown, kept
 
 
-def case_table(points: Sequence[Point], changes: Sequence[ExplainedChange], width: int) -> str:
+def case_table(
+    points: Sequence[Point], changes: Sequence[ExplainedChange], screen: Screen = PIPE
+) -> str:
     """A row for each campaign of one case; the first of a new level is marked."""
     marked = {change.index: change for change in changes}
     rows = []
@@ -174,15 +154,12 @@ def case_table(points: Sequence[Point], changes: Sequence[ExplainedChange], widt
                 "; ".join(words),
             )
         )
-    header = (
-        Column("created"),
-        Column("campaign", shrinks=True),
-        Column("samples/s", right=True),
-        Column("interval"),
-        Column("n", right=True),
+    columns = (
+        *(Column("created"), Column("campaign", stacks=True), Column("samples/s", True)),
+        *(Column("interval", True, stacks=True), Column("n", True)),
         Column("what changed", wraps=True),
     )
-    return columns(header, rows, width)
+    return table(columns, rows, screen)
 
 
 def _change(change: ChangePoint) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .layout import groups, table_lines
+from .layout import groups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +24,22 @@ every statistic with its interval in summary.csv.
 def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
     """The whole document."""
     parts = ["# Results\n"]
-    for title, rows in groups(table):
-        parts.append(f"## {title}\n\n" + "\n".join(table_lines(rows)) + "\n")
+    for title, (columns, rows) in groups(table):
+        grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
+        parts.append(f"## {title}\n\n" + "\n".join(table_lines(grid)) + "\n")
     parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")
     for heading, texts in (("Notes", notes), ("Not counted", problems)):
         if texts:
             items = "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
             parts.append(f"## {heading}\n\n{items}\n")
     return "\n".join(parts)
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown, its header first, as the published reports print it."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rule = ["-" * width for width in widths]
+    return [
+        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
+        for row in (rows[0], rule, *rows[1:])
+    ]

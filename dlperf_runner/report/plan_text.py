@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .text import counted
+from .terminal import counted
 
 
 def render(document: Mapping[str, Any]) -> str:

@@ -11,12 +11,15 @@ Value = str | int | float | None
 @dataclass(frozen=True)
 class Column:
     """`number` columns stand to the right; `format` is a spreadsheet's number format, `hint` says
-    more of the column than its label."""
+    more of the column than its label. On a narrow terminal, the texts of a column that `wraps` take
+    several lines, and a column that `stacks` stands below the one on its left."""
 
     label: str
     number: bool = False
     format: str = "General"
     hint: str = ""
+    stacks: bool = False
+    wraps: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,20 +50,20 @@ class Table:
 Form = str | Callable[[float], str]  # one of Python's formats, or a function of report.numbers
 
 
-def cell(value: Value, form: Form = "") -> Cell:
-    """A cell of a value; `-` if there is none."""
+def cell(value: Value, form: Form = "", absent: str = "-") -> Cell:
+    """A cell of a value; `absent` if there is none."""
     if value is None:
-        return Cell("-", None)
+        return Cell(absent, None)
     if isinstance(form, str):
         return Cell(format(value, form), value)
     return Cell(form(float(value)), value)
 
 
-def span(low: float | None, high: float | None, form: Form) -> Cell:
+def span(low: float | None, high: float | None, form: Form, between: str = " – ") -> Cell:
     """An interval, sorted by its lower end."""
     if low is None or high is None:
         return Cell("-", None)
-    return Cell(f"{cell(low, form).text} – {cell(high, form).text}", low)
+    return Cell(f"{cell(low, form).text}{between}{cell(high, form).text}", low)
 
 
 def without_empty(

@@ -1,104 +1,150 @@
-"""What a terminal can show: columns that fit its width, and colour where it is wanted."""
+"""The one printer of tables and paragraphs, for terminals and pipes. Rich draws the tables."""
 
 from __future__ import annotations
 
 import os
-import re
+import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
-_VERDICTS = {
+from .tables import Cell, Column
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_STYLES = {
     **dict.fromkeys(("slower", "failed"), "red"),
     **dict.fromkeys(("faster", "reproduced", "passed"), "green"),
-    **dict.fromkeys(("undecided", "not comparable", "perhaps slower"), "yellow"),
+    **dict.fromkeys(("undecided", "not comparable", "perhaps slower", "cut off"), "yellow"),
 }
-# A whole cell of a table, or what stands behind its name in a block of lines.
-_VERDICT = re.compile(
-    rf"(?:(?<=\| )|(?<=  )|(?<=: ))({'|'.join(_VERDICTS)})(?= +\||  |$)", re.MULTILINE
-)
-_GAP = 2
-_NARROWEST = 12  # of a column that may shrink
+_UNLIMITED = 100_000  # columns, for tables in a pipe
+_WRAPPED = 16  # columns that a text that wraps gets at least
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column's name; `shrinks` where its texts may be shortened in their middle, `wraps` where
-    they may go on in the next line."""
+class Screen:
+    """Where text is printed. Only a terminal has a width, and perhaps colours."""
 
-    name: str
-    right: bool = False
-    shrinks: bool = False
-    wraps: bool = False
+    width: int | None = None
+    colours: bool = False
 
+    @classmethod
+    def of(cls, stream: TextIO) -> Screen:
+        """The screen of a stream. Its colours follow no-color.org."""
+        if not stream.isatty():
+            return cls()
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        return cls(shutil.get_terminal_size().columns, not plain)
 
-def columns(header: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Aligned columns below their names, in lines no wider than `width`; without columns that
-    may give way and are empty. Where that is not enough, each row becomes a block of lines,
-    `name: text`."""
-    shown = [n for n, c in enumerate(header) if not _gives(c) or any(row[n] for row in rows)]
-    header = [header[n] for n in shown]
-    cells = [[row[n] for n in shown] for row in rows]
-    widths = [max(len(c.name), *(len(row[n]) for row in cells), 0) for n, c in enumerate(header)]
-    room = width - _GAP * (len(header) - 1)
-    while sum(widths) > room:
-        wide = [n for n, c in enumerate(header) if _gives(c) and widths[n] > _NARROWEST]
-        if not wide:
-            return _stacked(header, cells, width)
-        widest = max(widths[n] for n in wide)
-        widths[next(n for n in wide if widths[n] == widest)] -= 1
-    lines = []
-    for row in ([c.name for c in header], *cells):
-        pieces = [_pieces(t, c, s) for t, c, s in zip(row, header, widths, strict=True)]
-        for texts in zip_longest(*pieces, fillvalue=""):
-            parts = [
-                text.rjust(size) if column.right else text.ljust(size)
-                for text, column, size in zip(texts, header, widths, strict=True)
-            ]
-            lines.append((" " * _GAP).join(parts).rstrip())
-    return "\n".join(lines) + "\n"
+    @property
+    def prose(self) -> int:
+        """The width of paragraphs."""
+        return max(self.width or 80, 40)
 
 
-def _gives(column: Column) -> bool:
-    return column.shrinks or column.wraps
+PIPE = Screen()
 
 
-def _pieces(text: str, column: Column, width: int) -> list[str]:
-    """The lines of a cell."""
-    return (textwrap.wrap(text, width) or [""]) if column.wraps else [shortened(text, width)]
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], screen: Screen = PIPE
+) -> str:
+    """A table, without columns that wrap and are empty. No cell is ever cut.
+
+    In a pipe, each row is one line. If a terminal is too narrow, texts of columns that wrap take
+    several lines; then cells of columns that stack stand below the cell on their left; then each
+    row becomes a block of lines.
+    """
+    cells = [[cell if isinstance(cell, Cell) else Cell(cell, cell) for cell in row] for row in rows]
+    single = [
+        [n] for n, c in enumerate(columns) if not c.wraps or any(row[n].text for row in cells)
+    ]
+    stacked: list[list[int]] = []
+    for group in single:
+        if columns[group[0]].stacks and stacked:
+            stacked[-1] += group
+        else:
+            stacked.append([*group])
+    console = _console(screen)
+    for groups in (single, stacked):
+        made = _table(columns, cells, groups)
+        if screen.width is None or console.measure(made).minimum <= screen.width:
+            with console.capture() as captured:
+                console.print(made, width=screen.width)
+            # The frame of Markdown has an empty line above and below.
+            return "".join(f"{line}\n" for line in captured.get().splitlines() if line.strip())
+    return "".join(_block(columns, row, stacked, screen) for row in cells)
 
 
-def _stacked(header: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> str:
-    blocks = []
+def _console(screen: Screen) -> Console:
+    from rich.console import Console
+
+    return Console(
+        width=_UNLIMITED,
+        force_terminal=screen.colours,
+        color_system="standard" if screen.colours else None,
+    )
+
+
+def _table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], groups: Sequence[Sequence[int]]
+) -> Table:
+    from rich import box
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.MARKDOWN)
+    for group in groups:
+        texts = [columns[n].label for n in group] + [row[n].text for row in rows for n in group]
+        widest = max(map(cell_len, texts))
+        wraps = any(columns[n].wraps for n in group)
+        made.add_column(
+            Text("\n".join(texts[: len(group)])),
+            justify="right" if columns[group[0]].number else "left",
+            width=None if wraps else widest,
+            min_width=min(widest, _WRAPPED),
+        )
     for row in rows:
-        lines: list[str] = []
-        for column, text in zip(header, row, strict=True):
-            room = max(width - 2 * bool(lines), _NARROWEST)
-            whole = f"{column.name}: {text}"
-            pieces = textwrap.wrap(whole, room) if column.wraps else [shortened(whole, room)]
-            lines += [f"  {piece}" if lines else piece for piece in pieces if text]
-        blocks.append("\n".join(lines))
-    return "\n".join(blocks) + "\n"
+        made.add_row(
+            *(
+                Text("\n").join(Text(row[n].text, _STYLES.get(row[n].mark, "")) for n in group)
+                for group in groups
+            )
+        )
+    return made
 
 
-def shortened(text: str, width: int) -> str:
-    """The text, with … in its middle where it is too long: names differ at both ends."""
-    if len(text) <= width:
-        return text
-    behind = (width - 1) // 2
-    return text[: width - 1 - behind] + "…" + (text[-behind:] if behind else "")
+def _block(
+    columns: Sequence[Column],
+    row: Sequence[Cell],
+    groups: Sequence[Sequence[int]],
+    screen: Screen,
+) -> str:
+    """A line for each group of columns. The first needs no name if it is one column."""
+    lines: list[str] = []
+    for group in groups:
+        cells = [(f"{columns[n].label} ", row[n].text) for n in group if row[n].text]
+        text = ", ".join(map("".join, cells)) if lines or len(cells) > 1 else cells[0][1]
+        indent = "  " if lines else ""
+        lines += wrapped(text, screen.prose, first=indent, rest=f"{indent}  ")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def coloured(text: str, colour: str, stream: TextIO) -> str:
-    """The text in a colour where the stream is a terminal that wants it (no-color.org)."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():
-        return text
-    return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m"
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 run`, `2 runs`; `things` is an irregular plural."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
 
 
-def with_verdicts(text: str, stream: TextIO) -> str:
-    """A comparison with the verdicts in its tables coloured, where the stream wants it."""
-    return _VERDICT.sub(lambda match: coloured(match[1], _VERDICTS[match[1]], stream), text)
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """The lines of a text. None is wider than `width`, unless a single word is."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

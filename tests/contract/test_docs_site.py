@@ -132,7 +132,7 @@ def test_the_readmes_stay_short_and_say_the_same() -> None:
     )
     for text in (english, chinese):
         assert len(text.splitlines()) <= 130
-    tables = [re.findall(r"^\| [\d.]+ .*$", text, re.MULTILINE) for text in (english, chinese)]
+    tables = [re.findall(r"^\| +[\d.]+ .*$", text, re.MULTILINE) for text in (english, chinese)]
     assert len(tables[0]) == 6
     assert tables[0] == tables[1]
     linked = [set(re.findall(r"\]\((?!README)([^)]+)\)", text)) for text in (english, chinese)]

@@ -173,16 +173,15 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     document = json.loads(call("plan", "--nodes", "2", "--campaign", str(directory), "--json").out)
     assert document["campaign"] == str(directory)
     (run,) = document["runs"]
-    assert (
-        call("status", str(directory), status=1).out == f"{run['id']}  planned\n0 of 1 runs done\n"
-    )
+    table, end = call("status", str(directory), status=1).out.splitlines()[-2:]
+    assert (table, end) == (f"| {run['id']} | planned |", "0 of 1 runs done")
 
     place = directory / "runs" / run["id"]
     record = json.loads((place / "run.json").read_text())
     record["outcome"] |= {"status": "failed", "message": "mpirun ended with 1"}
     (place / "run.json").write_text(json.dumps(record))
     out = call("status", str(tmp_path / "results" / "latest"), status=1).out
-    assert out.startswith(f"{run['id']}  failed: mpirun ended with 1\n")
+    assert f"\n| {run['id']} | failed | mpirun ended with 1 |\n0 of" in out
 
     record["outcome"]["status"] = "done"
     (place / "run.json").write_text(json.dumps(record))
@@ -298,7 +297,7 @@ def test_status_tells_of_a_run_that_was_cut_off(tmp_path: Path) -> None:
     record["outcome"] |= {"status": "running", "controller": gone}
     path.write_text(json.dumps(record))
     found = call("status", str(tmp_path / "c"), status=1).out
-    assert f"{run['id']}  cut off: its controller ended" in found
+    assert f"| {run['id']} | cut off | its controller ended |" in found
 
 
 def test_time_to_wait_is_checked_first_and_the_plan_has_it_in_seconds(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.core.identity import case_key, short_product
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_publications, render_published
+from dlperf_runner.report.terminal import Screen
 from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.intervals import UNKNOWN, Interval
 from dlperf_runner.stats.ratios import published_interval
@@ -371,7 +372,7 @@ def test_two_numbers_of_ngc_tensorflow_stand_side_by_side() -> None:
     pair = [n for n in group.numbers if n.samples_per_second in (362.44, 414.73)]
     (two,) = side_by_side(pair)
     assert two.spread == pytest.approx(414.73 / 362.44 - 1)
-    text = render_publications([two], 100)
+    text = render_publications([two])
     assert "tensorflow resnet50v1.5 fp32, 1n1g: 2 numbers, 14% apart\n" in text
     words = " ".join(text.split())
     assert "accelerator V100-SXM2-16GB, batch size per device 128" in words
@@ -407,7 +408,7 @@ def test_text_fits_and_names_everything(width: int) -> None:
     )
     keys = [case_key(case) for case in summarize(frame).to_dict(orient="records")]
     table = with_limit(compare_published(frame, dict.fromkeys(keys, V100)), 0.03)
-    text = render_published(table, 0.05, width, 0.03)
+    text = render_published(table, 0.05, Screen(width), 0.03)
     words = " ".join(text.split())
     assert "1 not comparable, 1 reproduced, 1 faster, 1 not published" in words
     assert "- not comparable because of batch size per device (4, 128)" in words
@@ -417,6 +418,23 @@ def test_text_fits_and_names_everything(width: int) -> None:
     assert "MxNet/Classification/RN50v1b/README.md" in words
     # Nothing is cut from a name.
     assert all(len(line) <= max(width, 45) for line in text.splitlines())
-    if width >= 120:
-        assert "384.19 (384.04 to 385.31)" in text
-    assert render_published(table[:0], 0.05, width) == "No run could be counted.\n"
+    assert "384.19" in text and "384.04-385.31" in text and "0.997-1.003" in text
+    assert render_published(table[:0], 0.05) == "No run could be counted.\n"
+
+
+def test_all_publications_name_theirs_in_each_row_and_say_each_note_once() -> None:
+    """The report that is reproduced gives a number for fp32 and one for fp16 of each topology."""
+    frame = make_frame([*rows(RUNS), *rows([round(v * 1.95, 2) for v in RUNS], gpus_per_node=2)])
+    keys = [case_key(case) for case in summarize(frame).to_dict(orient="records")]
+    table = compare_published(frame, dict.fromkeys(keys, V100), every=True)
+    text = render_published(table, 0.05, every=True)
+    fp32 = "mxnet-resnet50v1b (precision fp32, batch size per device 128)"
+    fp16 = "mxnet-resnet50v1b (precision fp16, batch size per device 256)"
+    lines = [line for line in text.splitlines() if line.startswith(("| 1n1g", "| 1n2g"))]
+    assert [line.split("|")[2].strip() for line in lines] == [fp32, fp16] * 2
+    words = " ".join(text.split())
+    of_fp16 = f"- {fp16}: not comparable because of precision (fp32, fp16), batch size per device"
+    assert words.count("not comparable because of") == words.count(of_fp16) == 1
+    assert words.count("- mxnet-resnet50v1b: DLPerf, MXNet ResNet50-v1b, 2020-10-29 (") == 1
+    nearest = render_published(compare_published(frame, dict.fromkeys(keys, V100)), 0.05)
+    assert "publication" not in nearest.splitlines()[2]

@@ -28,6 +28,7 @@ from dlperf_runner.history.store import (
     record,
     recorded_rows,
 )
+from dlperf_runner.report.terminal import Screen
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
 CASES = [
@@ -235,14 +236,25 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     out = call("history")
     assert "2026-10-10" in out
     assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
-    assert all(len(line) <= 80 for line in out.splitlines())
     document = json.loads(call("history", "--json", "--since", "2026-10-04"))
     assert [case["case_id"] for case in document["cases"]] == IDS
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
     # Names are whole, so that --case takes them, and a change is found among all campaigns.
-    (line, below) = (out.splitlines()[1], out.splitlines()[2])
-    assert line.split()[0] == IDS[0]
-    assert below.startswith("  -9.6 % since ")
+    header, _, line, *_ = out.splitlines()
+    assert header.split() == [
+        "|",
+        "case",
+        "|",
+        "changed",
+        "|",
+        "n",
+        "|",
+        "latest",
+        "|",
+        "samples/s",
+        "|",
+    ]
+    assert line.startswith(f"| {IDS[0]} | -9.6 % since 2026-10-06 c5 ")
     assert call("history", "--framework", "tensorflow").startswith("The history has no")
     assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
 
@@ -267,7 +279,7 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
 def test_cases_can_be_told_apart_at_any_width(
     years: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(Screen, "of", lambda _: Screen(width))
     out = call("history")
     assert all(name in out for name in IDS)
     assert all(len(line) <= width for line in out.splitlines())
@@ -278,10 +290,9 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     assert out.splitlines()[0] == IDS[0]
     # 0.9 * 1.007 / 1.002
     (changed,) = [line for line in out.splitlines() if "changed by" in line]
-    assert changed.startswith("2026-10-06 10:00  c5")
-    assert changed.endswith("changed by -9.6 % (p =")
-    assert "driver unknown -> 550.1" in " ".join(out.split())
-    assert all(len(line) <= 80 for line in out.splitlines())
+    assert changed.startswith("| 2026-10-06 10:00 | c5")
+    assert "| changed by -9.6 % (p = " in changed
+    assert "driver unknown -> 550.1" in changed
     assert "plots/one.svg" in out
     texts = "".join(ET.fromstring((years / "plots/one.svg").read_text()).itertext())  # noqa: S314
     assert "change point" in texts

@@ -92,7 +92,7 @@ def test_printed_table_has_the_published_digits(report: Any) -> None:
     for entry in TABLES:
         if entry["source"] == source:
             value = f"{float(entry['samples_per_second']):.{decimals_of(source)}f}"
-            assert f"| {entry['gpus']:<7} | {value:<9} |" in text, value
+            assert f"| {entry['gpus']:>7} | {value:>9} |" in text, value
 
 
 def test_speedups_of_the_ngc_table_which_prints_none(tmp_path: Path) -> None:
@@ -103,12 +103,12 @@ def test_speedups_of_the_ngc_table_which_prints_none(tmp_path: Path) -> None:
     # 3275.93 / 414.73 = 7.8989; 12671.9 / 414.73 = 30.5546; 9310.31 / 1173.38 = 7.9346;
     # 33317.67 / 1173.38 = 28.3946
     for line in (
-        "| 1        | 1       | 414.73    | 1.00    | 100 %      | 1 |",
-        "| 1        | 8       | 3275.93   | 7.90    | 99 %       | 1 |",
-        "| 4        | 32      | 12671.90  | 30.55   | 95 %       | 1 |",
-        "| 1        | 1       | 1173.38   | 1.00    | 100 %      | 1 |",
-        "| 1        | 8       | 9310.31   | 7.93    | 99 %       | 1 |",
-        "| 4        | 32      | 33317.67  | 28.39   | 89 %       | 1 |",
+        "|        1 |       1 |    414.73 |    1.00 |      100 % | 1 |",
+        "|        1 |       8 |   3275.93 |    7.90 |       99 % | 1 |",
+        "|        4 |      32 |  12671.90 |   30.55 |       95 % | 1 |",
+        "|        1 |       1 |   1173.38 |    1.00 |      100 % | 1 |",
+        "|        1 |       8 |   9310.31 |    7.93 |       99 % | 1 |",
+        "|        4 |      32 |  33317.67 |   28.39 |       89 % | 1 |",
     ):
         assert line in text
 

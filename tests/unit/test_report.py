@@ -7,7 +7,8 @@ import json
 from frame_rows import row
 
 from dlperf_runner.core.frame import Row, make_frame
-from dlperf_runner.report import data, layout, markdown, text
+from dlperf_runner.report import data, layout, markdown
+from dlperf_runner.report.terminal import PIPE, Screen
 from dlperf_runner.stats.summary import summarize
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
@@ -21,7 +22,7 @@ def result_names(*rows: Row) -> list[str]:
 
 def test_long_notes_and_titles_are_wrapped() -> None:
     table = summarize(make_frame([row(5.0, accelerator="A very long name " * 6)]))
-    printed = text.render(table, ["a note " * 30], width=70)
+    printed = layout.render(table, ["a note " * 30], Screen(70))
     assert max(map(len, printed.splitlines())) <= 70
     assert "\n- a note a note" in printed
     assert "\n  a note a note" in printed
@@ -30,9 +31,11 @@ def test_long_notes_and_titles_are_wrapped() -> None:
 def test_absent_speedup_is_a_dash_and_null() -> None:
     frame = make_frame([row(5.0, "1n2g")])
     table = summarize(frame)
-    ((_, (header, *rows)),) = layout.groups(table)
-    assert header == layout.HEADER
-    assert rows == [("1", "2", "5.00", "-", "-", "1")]
+    ((_, (columns, rows)),) = layout.groups(table)
+    names = ["node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n"]
+    assert [column.label for column in columns] == names
+    (cells,) = rows
+    assert [cell.text for cell in cells] == ["1", "2", "5.00", "-", "-", "1"]
     assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
     (document,) = data.results_by_batch(frame, table, NAMES).values()
     assert json.loads(document) == {
@@ -60,7 +63,7 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
     """As the OneFlow report tabulates it."""
     rows = [row(383.76), memory(12565.0), row(747.295, "1n2g")]
     table = summarize(make_frame(of_oneflow(rows)))
-    assert "GPU memory (MiB)" in text.render(table, [])
+    assert "GPU memory (MiB)" in layout.render(table, [])
     assert (
         "| node_num | gpu_num | samples/s | speedup | efficiency | n | GPU memory (MiB) |\n"
         "| -------- | ------- | --------- | ------- | ---------- | - | ---------------- |\n"
@@ -73,7 +76,7 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
 
 def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
     table = summarize(make_frame([row(5.0)]))
-    assert "memory" not in text.render(table, [])
+    assert "memory" not in layout.render(table, [])
     assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
 
 
@@ -83,36 +86,48 @@ def repeated(topology: str, *values: float) -> list[Row]:
 
 def test_median_with_its_interval() -> None:
     rows = [*repeated("1n1g", 100.0, 101.0, 103.0), *repeated("1n2g", 190.5)]
-    (rendered,) = (rows for _, rows in layout.groups(summarize(make_frame(rows))))
-    assert layout.table_lines(rendered)[2:] == [
-        "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |",
-        "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |",
-    ]
+    document = markdown.render(summarize(make_frame(rows)), [], [])
+    assert (
+        "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
+        "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |\n"
+    ) in document
 
 
-def test_columns_that_do_not_fit_are_left_out_and_told() -> None:
+def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> None:
     rows = [
         *repeated("1n1g", 11548.451, 11549.451, 11550.451),
         *(memory(12565.0), *repeated("1n2g", 22000.0, 23000.0)),
     ]
     table = summarize(make_frame(of_oneflow(rows)))
-    printed = {width: text.render(table, [], width) for width in (100, 90, 72, 60)}
-    for width, document in printed.items():
+    named = {
+        *("node_num", "gpu_num", "samples/s", "interval", "speedup", "efficiency", "n"),
+        *("11549.451", "11548.451-11550.451", "97", "12565"),
+    }
+    for width in (40, 60, 72, 80, 100, 120):
+        document = layout.render(table, [], Screen(width))
         assert max(map(len, document.splitlines())) <= width
-        assert ("GPU memory (MiB) |" in document) == (width > 110)
-        assert ("| efficiency |" in document) == (width > 85)
-        assert ("| interval " in document) == (width > 70)
-        assert "| 11549.451 |" in document
-        assert "| speedup | n |" in document or width > 85
-    assert "- 60 columns do not hold: GPU memory (MiB), efficiency, interval; summary.csv" in (
-        " ".join(printed[60].split())
-    )
-    assert "do not hold" not in text.render(table, [], 120)
+        assert named <= set(document.replace(",", "").split())
+    whole = layout.render(table, [], PIPE)
+    assert whole == layout.render(table, [], Screen(120))
+    assert "| 11549.451 | 11548.451-11550.451 |    1.00 |      100 % | 3 |" in whole
+
+
+def test_60_columns_stack_interval_and_efficiency() -> None:
+    rows = [*repeated("1n1g", 384.04, 384.19, 385.31), *repeated("4n8g", 9568.3, 9579.74, 9631.67)]
+    assert layout.render(summarize(make_frame(rows)), [], Screen(60)).splitlines()[2:] == [
+        "| node_num |       samples/s |    speedup |   |",
+        "|  gpu_num |        interval | efficiency | n |",
+        "|----------|-----------------|------------|---|",
+        "|        1 |          384.19 |       1.00 | 3 |",
+        "|        1 |   384.04-385.31 |      100 % |   |",
+        "|        4 |         9579.74 |      24.93 | 3 |",
+        "|       32 | 9568.30-9631.67 |       78 % |   |",
+    ]
 
 
 def test_container_is_named_with_a_short_digest() -> None:
     image = "podman registry/tensorflow@sha256:" + "0123456789ab" + 52 * "c"
-    printed = text.render(summarize(make_frame([row(5.0, container=image)])), [])
+    printed = layout.render(summarize(make_frame([row(5.0, container=image)])), [])
     assert "in podman registry/tensorflow@sha256:0123456789ab " in " ".join(printed.split())
     assert "cc" not in printed
 
@@ -129,7 +144,7 @@ def test_short_names_that_would_collide() -> None:
 
 def test_nothing_counted() -> None:
     table = summarize(make_frame([]))
-    assert text.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
+    assert layout.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
     document = markdown.render(table, ["a reason"], ["log:3: bad\n  try again"])
     assert "No run could be counted." in document
     assert "## Not counted\n\n- log:3: bad\n    try again\n" in document

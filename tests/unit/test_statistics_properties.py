@@ -15,7 +15,8 @@ from pandas.testing import assert_frame_equal
 
 from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.measure.steady_state import BATCHES, steadiness
-from dlperf_runner.report import data, markdown, text
+from dlperf_runner.report import data, layout, markdown
+from dlperf_runner.report.terminal import PIPE, Screen
 from dlperf_runner.stats.intervals import (
     Interval,
     compare_samples,
@@ -188,8 +189,8 @@ def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     frame = make_frame(rows)
     table = summarize(frame)
     notes = list(remarks(frame, table))
-    for width in (40, 80, 200):
-        printed = text.render(table, notes, width)
+    for screen in (Screen(40), Screen(80), PIPE):
+        printed = layout.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")
     assert "| nan" not in markdown.render(table, notes, [])
     assert "NaN" not in data.summary(table, notes, [])

@@ -1,4 +1,4 @@
-"""Columns that fit a terminal, colour and progress bars only where they are wanted."""
+"""Tables that fit a terminal, colour and progress bars only where they are wanted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_runner.commands import progress
-from dlperf_runner.report.terminal import Column, coloured, columns, shortened, with_verdicts
+from dlperf_runner.report.tables import Cell, Column
+from dlperf_runner.report.terminal import PIPE, Screen, table
 
-HEADER = (Column("case", shrinks=True), Column("n", right=True), Column("changed", wraps=True))
-NAME = "mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2"
+COLUMNS = (
+    Column("case"),
+    Column("rate", True),
+    Column("interval", True, stacks=True),
+    Column("changed", wraps=True),
+)
+ROW = ("mxnet-resnet50v1b_b128_2n8g", "4855.34", "4843.76-4924.15", "faster by 9.6 % since c5")
 
 
 class Terminal(io.StringIO):
@@ -20,83 +26,95 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_columns_that_fit_are_aligned() -> None:
-    rows = [("one", "5", "no"), ("three", "15", "yes")]
-    assert columns(HEADER, rows, 80) == "case    n  changed\none     5  no\nthree  15  yes\n"
+@pytest.fixture
+def colourful(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    return monkeypatch
 
 
-def test_a_column_that_may_give_way_and_is_empty_is_left_out() -> None:
-    assert columns(HEADER, [("one", "5", "")], 80) == "case  n\none   5\n"
+def test_columns_are_aligned_numbers_to_the_right() -> None:
+    rows = [("one", "5", "4-6", "no"), ("three", "15.5", "-", "yes")]
+    assert table(COLUMNS, rows) == (
+        "| case  | rate | interval | changed |\n"
+        "|-------|------|----------|---------|\n"
+        "| one   |    5 |      4-6 | no      |\n"
+        "| three | 15.5 |        - | yes     |\n"
+    )
 
 
-def test_long_names_are_cut_in_their_middle_and_long_texts_go_on_below() -> None:
-    text = columns(HEADER, [(NAME, "5", "slower by 9.6 % since 2026-10-06 in c5")], 50)
-    lines = text.splitlines()
-    assert len(lines) > 2
-    assert lines[1].startswith("mxnet-")
-    assert "…" in lines[1]
-    assert " ".join(line.split("  ")[-1].strip() for line in lines[1:]).endswith("in c5")
+def test_a_column_that_wraps_and_is_empty_is_left_out() -> None:
+    assert "changed" not in table(COLUMNS, [("one", "5", "4-6", "")])
 
 
-def test_where_there_is_no_room_rows_are_stacked() -> None:
-    text = columns((Column("rate"), *HEADER), [("9579.74 samples/s", NAME, "5", "yes")], 24)
-    assert text.splitlines()[0] == "rate: 9579.74 samples/s"
-    assert text.splitlines()[2] == "  n: 5"
+def test_a_pipe_has_whole_rows_whatever_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    long = " ".join(f"word{n}" for n in range(300))
+    text = table(COLUMNS, [(*ROW[:3], long)], Screen.of(io.StringIO()))
+    assert text.splitlines()[2].endswith(f" {ROW[2]} | {long} |")
+    assert len(text.splitlines()) == 3
+    assert "\x1b" not in text
+
+
+def test_a_narrow_terminal_wraps_then_stacks_then_has_blocks() -> None:
+    assert len(table(COLUMNS, [ROW], Screen(90)).splitlines()) == 3
+    assert len(table(COLUMNS, [ROW], Screen(82)).splitlines()) == 4
+    assert table(COLUMNS, [ROW], Screen(70)) == (
+        "|                             |            rate |                    |\n"
+        "| case                        |        interval | changed            |\n"
+        "|-----------------------------|-----------------|--------------------|\n"
+        "| mxnet-resnet50v1b_b128_2n8g |         4855.34 | faster by 9.6 %    |\n"
+        "|                             | 4843.76-4924.15 | since c5           |\n"
+    )
+    assert table(COLUMNS, [ROW], Screen(50)) == (
+        "mxnet-resnet50v1b_b128_2n8g\n"
+        "  rate 4855.34, interval 4843.76-4924.15\n"
+        "  changed faster by 9.6 % since c5\n"
+    )
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.text("ab -", max_size=90), st.text("12", max_size=3), st.text("c ", max_size=90)
-        )
+        st.tuples(*(st.text("ab -", min_size=1, max_size=30).filter(str.strip),) * 2,
+                  st.text("12", max_size=3), st.text("c ", max_size=90)),
+        max_size=4,
     ),
-    st.integers(20, 120),
-)
-def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, str]], width: int) -> None:
-    assert all(len(line) <= width + 2 for line in columns(HEADER, rows, width).splitlines())
+    st.integers(40, 120),
+)  # fmt: skip
+def test_no_line_is_wider_than_the_terminal_and_no_text_is_lost(
+    rows: list[tuple[str, str, str, str]], width: int
+) -> None:
+    for screen in (Screen(width), PIPE):
+        text = table(COLUMNS, rows, screen)
+        assert screen is PIPE or all(
+            len(line) <= width or len(line.split()) == 1 for line in text.splitlines()
+        )
+        for letter in "12":
+            assert text.count(letter) == "".join(map("".join, rows)).count(letter)
 
 
-@given(st.text(max_size=50), st.integers(1, 50))
-def test_shortened_keeps_both_ends(text: str, width: int) -> None:
-    short = shortened(text, width)
-    assert len(short) == min(len(text), width)
-    start, _, end = short.partition("…") if len(text) > width else (text, "", "")
-    assert text.startswith(start)
-    assert text.endswith(end)
+def test_colour_only_on_a_terminal_that_wants_it(colourful: pytest.MonkeyPatch) -> None:
+    assert Screen.of(Terminal()).colours
+    assert Screen.of(io.StringIO()) == PIPE
+    colourful.setenv("NO_COLOR", "1")
+    assert not Screen.of(Terminal()).colours
+    colourful.delenv("NO_COLOR")
+    colourful.setenv("TERM", "dumb")
+    assert not Screen.of(Terminal()).colours
 
 
-def test_colour_only_on_a_terminal_that_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    assert coloured("failed", "red", Terminal()) == "\x1b[31mfailed\x1b[0m"
-    assert coloured("failed", "red", io.StringIO()) == "failed"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert coloured("failed", "red", Terminal()) == "failed"
-    monkeypatch.delenv("NO_COLOR")
-    monkeypatch.setenv("TERM", "dumb")
-    assert coloured("failed", "red", Terminal()) == "failed"
-
-
-def test_verdicts_of_tables_are_coloured_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    red, yellow, end = "\x1b[31m", "\x1b[33m", "\x1b[0m"
-    text = (
-        "b: results/slower\n\n"
-        "| 1n1g | -7.0% | slower              | failed     |\n"
-        "| 1n2g | +0.0% | no difference shown | undecided  |\n"
-        "1n4g  -7.0%  perhaps slower  passed\n"
-        "  verdict: not comparable\n"
-        "5 slower, 1 no difference shown.\n"
-    )
-    shown = with_verdicts(text, Terminal())
-    assert f"| {red}slower{end}              | {red}failed{end}     |" in shown
-    assert f"| no difference shown | {yellow}undecided{end}  |" in shown
-    assert f"  {yellow}perhaps slower{end}  \x1b[32mpassed{end}\n" in shown
-    assert f"verdict: {yellow}not comparable{end}\n" in shown
-    assert shown.startswith("b: results/slower\n")
-    assert shown.endswith("\n5 slower, 1 no difference shown.\n")
-    assert with_verdicts(text, io.StringIO()) == text
+@pytest.mark.parametrize("width", [120, 70, 50])
+def test_marked_cells_are_coloured_and_nothing_else(
+    colourful: pytest.MonkeyPatch, width: int
+) -> None:
+    rows = [("slower", Cell("-7.0%", -0.07, mark="slower"), "4-6", "failed [red]")]
+    text = table(COLUMNS, rows, Screen(width, colours=True))
+    assert "slower" in text and "failed [red]" in text
+    if width > 50:
+        assert text.count("\x1b[31m") == 1
+        assert "\x1b[31m-7.0%\x1b[0m" in text
+    assert "\x1b" not in table(COLUMNS, rows, Screen(width))
 
 
 def test_progress_only_on_a_terminal_and_after_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
