@@ -254,7 +254,8 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
         "samples/s",
         "|",
     ]
-    assert line.startswith(f"| {IDS[0]} | -9.6 % since 2026-10-06 c5 ")
+    change = "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1"
+    assert line.startswith(f"| {IDS[0]} | {change} |")
     assert call("history", "--framework", "tensorflow").startswith("The history has no")
     assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
 
