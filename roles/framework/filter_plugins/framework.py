@@ -1,4 +1,4 @@
-"""What the proof of a framework depends on, and whether it stands."""
+"""The inputs of a framework's verification, and whether its record is still valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The pins of the environment, as digests."""
+    """Digests of the environment's pins."""
     found: dict[str, Any] = {
         "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
     }
@@ -21,7 +21,7 @@ def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
 def stand(
     environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
 ) -> bool:
-    """Whether all of them are complete (by path), and proven with the pins that they have now."""
+    """Whether all environments are complete (by path) and verified with their current pins."""
     return all(
         item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
         for item in environments

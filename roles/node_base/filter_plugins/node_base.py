@@ -1,4 +1,4 @@
-"""What stands in the nodes' /etc/hosts."""
+"""The cluster's entries in the nodes' /etc/hosts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The nodes' addresses in the cluster: dlperf_address, or how the controller reaches them.
+    """The nodes' addresses by name: dlperf_address, or the address that the controller uses.
 
-    A node that is named instead of numbered there is left to the site's own name service, and
-    the controller itself, as the only node, needs no name.
+    Nodes without an IP address there are left to the site's name service, and the controller
+    itself, as the only node, needs no entry.
     """
     found = {}
     for name in names:
