@@ -91,18 +91,18 @@ def main():
     if given["mpirun"]:
         needed.append(given["mpirun"])
         prefix = os.path.dirname(os.path.dirname(given["mpirun"]))
-        # Elsewhere it might be somebody's home.
+        # A prefix elsewhere could be a user's home.
         folders += [prefix] if prefix.startswith(("/opt/", "/usr/local/")) else []
     label = contents(given["environment"], folders)
-    digest, found = inspected()
-    if found == label and not given["keep"]:
+    digest, image_label = inspected()
+    if image_label == label and not given["keep"]:
         module.exit_json(changed=False, digest=digest, archive=False, bytes=None)
     if module.check_mode:
         module.exit_json(changed=True, digest="", archive=False, bytes=None)
     size = None
     if os.path.lexists(archive):
         os.unlink(archive)
-    if found == label:
+    if image_label == label:
         podman("save", "--quiet", "--format", "docker-archive", "--output", archive, "%s:%s" % (name, TAG))
     else:
         try:
@@ -111,7 +111,7 @@ def main():
         except (IOError, OSError, RuntimeError) as error:
             if os.path.lexists(archive):
                 os.unlink(archive)
-            module.fail_json(msg="the image %s cannot be made: %s" % (name, error))
+            module.fail_json(msg="cannot build the image %s: %s" % (name, error))
         podman("load", "--quiet", "--input", archive)
         digest, _label = inspected()
     module.exit_json(changed=True, digest=digest, archive=True, bytes=size)

@@ -75,7 +75,7 @@ class CallbackModule(CallbackBase):
             self.stop.touch()
             self.told = time.monotonic()
             with suppress(OSError):
-                os.write(2, b"\nStopping the current run. Send another signal to stop everything at once.\n")
+                os.write(2, b"\nStopping the current run; another signal stops all at once.\n")
             return
         if self.stop.exists() and time.monotonic() < self.told + SAME_S:
             return
