@@ -48,9 +48,7 @@ def release(
         # The next newer version, or else the newest.
         newer = [v for v in others if numbers(v) > numbers(version)]
         nearest = (
-            f"use {what} {(newer or others[:1])[-1]}"
-            if others
-            else "no known version is available"
+            f"use {what} {(newer or others[:1])[-1]}" if others else "no known version is available"
         )
         where = listed([title(name) for name in systems])
         why = f" ({entry['why']})" if entry.get("why") else ""

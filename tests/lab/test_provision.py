@@ -119,7 +119,7 @@ def test_what_was_changed_by_hand_is_found_and_mended(fresh: Lab) -> None:
     assert broken["", "system"]["found"].startswith("node2: debian10")
     done = fresh.command("ansible-playbook", "playbooks/preflight.yml", "--limit", "node2")
     assert done.returncode == 2
-    assert "A node is not fit" in done.stdout
+    assert "At least one node is not ready for benchmarks" in done.stdout
     assert "failed  system: expected" in done.stdout
     fresh.said("node2", "sed -i s/10/12/ /etc/os-release")
     status, output, counts = provision(fresh, "--tags", "node_base,ssh_mesh")

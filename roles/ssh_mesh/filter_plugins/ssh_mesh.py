@@ -45,7 +45,7 @@ def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
-    """The nodes that a node calls: all others (in a small mesh, or from the first node), or the next."""
+    """The nodes that a node calls: all others in a small mesh or from the first, else the next."""
     others = [name for name in hosts if name != host]
     if len(hosts) <= all_up_to or host == hosts[0]:
         return others
