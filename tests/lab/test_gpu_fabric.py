@@ -165,7 +165,7 @@ def test_a_source_that_does_not_build_is_told_of_and_leaves_nothing(cluster: Clu
     status, output = cluster.provision(**given)
     assert status == 2, output
     assert (
-        "OpenMPI 4.0.0 cannot be built on node1 (Configure it): configure: error: no libnuma"
+        "Cannot build OpenMPI 4.0.0 on node1 (Configure the build): configure: error: no libnuma"
         in output
     )
     assert "There is no build of OpenMPI for openmpi-4.0.0_" in output

@@ -198,7 +198,7 @@ def test_a_repository_that_another_key_signs_is_refused_and_leaves_nothing(
     cluster.refused(
         "cudnn",
         "cudnn: repository http://10.11.0.1:8010/vendor/developer",
-        "is signed with another key than the one that was given for it",
+        "is signed with another key than the configured one",
     )
     assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
     for name, content in true.items():
@@ -209,7 +209,7 @@ def test_a_repository_that_is_not_there_is_named(cluster: UsedCluster) -> None:
     nothing = "http://10.11.0.1:8010/nothing"
     cluster.refused(
         "cudnn",
-        f"key cannot be fetched from {nothing}/developer",
+        f"cannot download the repository's key from {nothing}/developer",
         "404",
         "dlperf_mirror and dlperf_vendor_mirror",
         dlperf_vendor_mirror=nothing,
@@ -222,7 +222,7 @@ def test_a_download_that_was_cut_off_is_said(cluster: UsedCluster) -> None:
     whole = deb.read_bytes()
     deb.write_bytes(whole[:-500])
     cluster.refused(
-        "cudnn", "a download was cut off, or is not what the repository's signed index says"
+        "cudnn", "a download was incomplete or does not match the repository's signed index"
     )
     deb.write_bytes(whole)
 

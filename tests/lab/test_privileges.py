@@ -92,7 +92,7 @@ HOSTILE = {
         f"'./out' is a link to '{CANARY}/secret'",
     ),
     "fifo": ("mkfifo $(P)/pipe; rm -f build.tar.gz", "'./pipe' is neither a file"),
-    "stamp": (f"ln -s {CANARY}/secret $(P)/.dlperf-build", "has the name of the stamp"),
+    "stamp": (f"ln -s {CANARY}/secret $(P)/.dlperf-build", "has the reserved name of the stamp"),
     "all-of-it": (f"rm -r $(P); ln -s {CANARY} $(P); (setsid sleep 3000 &)", "Permission denied"),
 }
 
@@ -172,7 +172,7 @@ def test_what_blocks_in_the_home_is_told_of(cluster: Cluster, before: Any, name:
     status, output = cluster.play("provision.yml", "--tags", "ssh_mesh")
     assert status == 2, output
     assert "/home/dlperf/.ssh" in output
-    assert "Look at what lies there, and repair or remove it." in output
+    assert "Check what is there, and repair or remove it." in output
     cluster.reset()
     assert cluster.gained(before) == NOTHING
 

@@ -73,8 +73,8 @@ class TestOpenpgpKey:
     @pytest.mark.parametrize(
         ("damage", "said"),
         [
-            (lambda keys: keys["one"][:-5], "cut off"),
-            (lambda _: b"<html>not found</html>", "something else"),
+            (lambda keys: keys["one"][:-5], "incomplete"),
+            (lambda _: b"<html>not found</html>", "data other than"),
             (lambda _: b"", "no public key"),
             (lambda keys: keys["secret"], "secret key"),
         ],
@@ -86,7 +86,7 @@ class TestOpenpgpKey:
             openpgp_key.fingerprints(damage(keys))
 
     def test_damaged_armour_is_refused(self, keys: dict[str, Any]) -> None:
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(ValueError, match="incomplete"):
             openpgp_key.dearmored(keys["armoured"][:-60])
         lines = keys["armoured"].split(b"\n")
         lines[3] = lines[3][:5] + (b"A" if lines[3][5:6] != b"A" else b"B") + lines[3][6:]
@@ -206,10 +206,10 @@ class TestWhatDpkgSays:
             (
                 "E: Failed to fetch http://x/y.deb  File has unexpected size (3 != 5)."
                 " Mirror sync in progress?",
-                "cut off",
+                "download was incomplete",
             ),
-            ("E: Version '9' for 'libnccl2' was not found", "does not have the version"),
-            ("W: Failed to fetch http://x/InRelease  Could not resolve 'x'", "cannot be reached"),
+            ("E: Version '9' for 'libnccl2' was not found", "does not have this version"),
+            ("W: Failed to fetch http://x/InRelease  Could not resolve 'x'", "cannot reach"),
         ],
     )
     def test_what_apt_says_is_explained(self, said: str, meaning: str) -> None:

@@ -108,7 +108,7 @@ def test_a_user_without_subordinate_ids_is_told_how_to_get_them(
     with pytest.raises(control.LabError) as refused:
         control.check()
     user = getpass.getuser()
-    assert f"/etc/subgid gives {user} no 65536 subordinate ids" in str(refused.value)
+    assert f"/etc/subgid has no 65536 subordinate ids for {user}" in str(refused.value)
     assert f"usermod --add-subgids 100000-165535 {user}" in str(refused.value)
 
 
@@ -141,7 +141,7 @@ def test_a_directory_that_is_no_labs_is_not_touched(control: ModuleType, tmp_pat
     """As `-e lab_dir=/` would be, where there is a /root."""
     (tmp_path / "root/mine").mkdir(parents=True)
     assert control.down(tmp_path) is False
-    with pytest.raises(control.LabError, match="is no lab's directory: it holds root"):
+    with pytest.raises(control.LabError, match="is not a lab's directory: it contains root"):
         control.up(tmp_path, {"nodes": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["root"]
 

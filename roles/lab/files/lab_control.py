@@ -189,7 +189,7 @@ def apt_options():
 
 
 def make_base(suite, target, mirror, *, dry_run=False):
-    """Build the tar of a bare Debian with mmdebstrap, on a tmpfs that disappears with the process."""
+    """Build the tar of a bare Debian with mmdebstrap, on a tmpfs that ends with the process."""
     if target.exists():
         return False
     if dry_run:
