@@ -54,7 +54,7 @@ def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
 
 
 def test_timeouts_and_lost_controllers_are_named() -> None:
-    for reason, words in (("timeout", "time limit of 60 s"), ("lease", "no controller")):
+    for reason, words in (("timeout", "time limit of 60 s"), ("lease", "no longer polled")):
         found = outcome({"n": ENDED | {"exit_status": -15, "reason": reason}}, ["n"], 60)
         assert found["status"] == "failed"
         assert words in found["message"]
