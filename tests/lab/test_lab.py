@@ -279,7 +279,7 @@ def ordinary_user() -> Iterator[Path]:
         subordinate = [line.split(":")[0] for line in Path("/etc/subuid").read_text().splitlines()]
         if USER not in subordinate:
             pytest.skip("useradd gives no subordinate ids on this machine")
-        for name in ("lab_control.py", "lab_holder.py"):
+        for name in ("lab_control.py", "lab_holder.py", "lab_machine.py"):
             shutil.copy(CONTROL.with_name(name), home)
         shutil.copy(PROJECT / ".cache/lab/bookworm.tar", home)
         yield home

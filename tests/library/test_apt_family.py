@@ -98,7 +98,7 @@ class TestOpenpgpKey:
         assert openpgp_key.key_problem(keys["armoured"], [one.lower()]) is None
         assert openpgp_key.key_problem(keys["both"], [one, two]) is None
         problem = openpgp_key.key_problem(keys["both"], [one])
-        assert problem.startswith(f"fingerprint {one} was expected, found ")
+        assert problem.startswith(f"expected fingerprint {one}, found ")
         assert two in problem
 
 
@@ -337,7 +337,7 @@ class TestVendorFile:
         source.write_bytes(b"stand-in")
         digest = hashlib.sha256(b"stand-in").hexdigest()
         wrong = execute("vendor_file", path=str(path), source=str(source), sha256="0" * 64)
-        assert f"sha256 {'0' * 64} was expected, found {digest}" in wrong["msg"]
+        assert f"expected sha256 {'0' * 64}, found {digest}" in wrong["msg"]
         assert list(path.parent.iterdir()) == []
         given = {"path": str(path), "source": str(source), "sha256": digest, "mode": "0755"}
         assert execute("vendor_file", **given)["changed"]
@@ -350,7 +350,7 @@ class TestVendorFile:
     def test_a_source_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         gone = str(tmp_path / "gone.run")
         result = execute("vendor_file", path=str(tmp_path / "x"), source=gone, sha256="0" * 64)
-        assert f"{gone} is not there" in result["msg"]
+        assert f"{gone} does not exist" in result["msg"]
 
 
 def test_apts_globs_are_pythons() -> None:
