@@ -151,10 +151,10 @@ class Family(object):
 
     def files(self):
         """{path: content} of the family's files in /etc/apt, except the keyring."""
-        found = {self.preferences: preferences_text(self.packages, self.pins).encode("utf-8")}
+        contents = {self.preferences: preferences_text(self.packages, self.pins).encode("utf-8")}
         if self.repository:
-            found[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
-        return found
+            contents[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
+        return contents
 
     def keyring_is_right(self):
         return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None

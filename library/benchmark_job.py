@@ -130,12 +130,12 @@ from ansible.module_utils.owned_file import described, discard, size_and_end
 
 def files(params, log_file):
     """Descriptions of the log and the samples, by name. The names do not come from the state, which may be forged."""
-    found = {params["log"]: described(log_file, params["log_limit_mib"] << 20, params["at_once_bytes"])}
+    descriptions = {params["log"]: described(log_file, params["log_limit_mib"] << 20, params["at_once_bytes"])}
     for name in file_names(params["sample_hosts"]) if params["sample_s"] > 0 else ():
         path = os.path.join(params["directory"], name)
         if os.path.lexists(path):  # samples are optional
-            found[name] = described(path, params["telemetry_limit_mib"] << 20, params["at_once_bytes"])
-    return found
+            descriptions[name] = described(path, params["telemetry_limit_mib"] << 20, params["at_once_bytes"])
+    return descriptions
 
 
 def main():

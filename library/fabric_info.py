@@ -52,7 +52,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
@@ -87,14 +87,14 @@ def lid(value):
 
 
 def gids(port):
-    found = []
+    valid = []
     for name in sorted((n for n in names(port, "gids") if n.isdigit()), key=int):
         gid = text(port, "gids", name)
         if gid and not NOTHING.match(gid):
             # `IB/RoCE v1` stands for both; the port's link_layer tells which.
             kind = text(port, "gid_attrs/types", name)
-            found.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
-    return found
+            valid.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
+    return valid
 
 
 def interface_of(device, port):
@@ -104,7 +104,7 @@ def interface_of(device, port):
         return interfaces[0] if interfaces else None
     for name in interfaces:
         where = os.path.join(device, "device/net", name)
-        number_of_port = whole(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
+        number_of_port = integer(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
         if number_of_port + 1 == port:
             return name
     return None
@@ -148,7 +148,7 @@ def device_of(folder, name):
         "firmware": text(device, "fw_ver") or None,
         "board": text(device, "board_id") or None,
         "pci": os.path.basename(os.readlink(where)) if os.path.islink(where) else None,
-        "numa_node": whole(text(where, "numa_node")),
+        "numa_node": integer(text(where, "numa_node")),
         "ports": [port_of(device, port) for port in sorted(n for n in names(device, "ports") if n.isdigit())],
     }
 
@@ -164,10 +164,10 @@ def interface(root, name, timeout):
         return None
     ip = program("ip", ["/sbin", "/usr/sbin"])
     told = bounded([ip, "-o", "addr", "show", "dev", name], timeout) if ip else None
-    speed = whole(text(where, "speed"))
+    speed = integer(text(where, "speed"))
     return {
         "state": text(where, "operstate") or None,
-        "mtu": whole(text(where, "mtu")),
+        "mtu": integer(text(where, "mtu")),
         "mode": text(where, "mode") or None,
         "speed_mbps": speed or None,
         "addresses": addresses(told["output"]) if told and told["code"] == 0 else None,
@@ -176,7 +176,7 @@ def interface(root, name, timeout):
 
 def ibstat(output):
     """{mlx5_0: {1: {state, rate_gbps}}} from ibstat's output."""
-    found, ports, port = {}, None, None
+    rates, ports, port = {}, None, None
     for line in output.splitlines():
         match = re.match(r"\s*(CA) '(\S+)'\s*\Z", line) or re.match(r"\s*(Port) (\d+):\s*\Z", line)
         match = match or re.match(r"\s*(State|Rate): (\S+)\s*\Z", line)
@@ -184,14 +184,14 @@ def ibstat(output):
             continue
         key, value = match.groups()
         if key == "CA":
-            ports, port = found.setdefault(value, {}), None
+            ports, port = rates.setdefault(value, {}), None
         elif key == "Port" and ports is not None:
             port = ports.setdefault(value, {"state": None, "rate_gbps": None})
         elif key == "State" and port is not None:
             port["state"] = value
         elif key == "Rate" and port is not None:
             port["rate_gbps"] = number(value)
-    return found
+    return rates
 
 
 def memlock(root, user, timeout):
@@ -208,7 +208,7 @@ def memlock(root, user, timeout):
         limit, factor = (match.group(1) if match else ""), 1024
     if limit == "unlimited":
         return None, True
-    return (whole(limit) // factor, False) if whole(limit) is not None else (None, None)
+    return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
 def facts(root, user, named, timeout):

@@ -49,18 +49,18 @@ def policies(output):
      *** 2.7.3-1+cuda10.2 1001
             500 file:/var/nccl-repo ./ Packages
     """
-    found, name = {}, None
+    by_name, name = {}, None
     for line in output.splitlines():
         if re.match(r"\S+:$", line):
             name = line[:-1]
-            found[name] = [None, {}]
+            by_name[name] = [None, {}]
         elif line.startswith("  Candidate: "):
-            found[name][0] = line.split(": ", 1)[1]
+            by_name[name][0] = line.split(": ", 1)[1]
         else:
             match = re.match(r"(?: \*\*\*|    ) (\S+) (-?\d+)$", line)
             if match and name:
-                found[name][1][match.group(1)] = int(match.group(2))
-    return found
+                by_name[name][1][match.group(1)] = int(match.group(2))
+    return by_name
 
 
 def main():
@@ -81,9 +81,9 @@ def main():
     problems = []
     policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
     for name, version in sorted(packages.items()):
-        found, held = there.get(name, ("nothing", False))
-        if found != version:
-            problems.append("%s should have version %s, found %s" % (name, version, found))
+        present, held = there.get(name, ("nothing", False))
+        if present != version:
+            problems.append("%s should have version %s, found %s" % (name, version, present))
         elif not held:
             problems.append("%s is not on hold" % name)
         candidate, priorities = policy.get(name, (None, {}))

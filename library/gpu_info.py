@@ -57,7 +57,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
@@ -79,7 +79,7 @@ def pci_gpus(root):
 
 def numa_node(root, bus):
     """The NUMA node; the kernel reports -1 if unknown."""
-    return whole(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
+    return integer(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
 
 
 def driver_running(root):
@@ -142,7 +142,7 @@ def kernel_log(root, timeout):
 
 
 def facts(root, timeout):
-    found = {
+    gathered = {
         "error": None,
         "gpus": [],
         "pci": pci_gpus(root),
@@ -166,26 +166,26 @@ def facts(root, timeout):
         "topology": None,
     }
     log = kernel_log(root, timeout)
-    found["xid"] = None if log is None else xid_errors(log)
+    gathered["xid"] = None if log is None else xid_errors(log)
     smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])
     if not smi:
-        found["error"] = {"kind": "no_nvidia_smi", "message": "nvidia-smi is not installed", "exit_status": None}
-        return found
+        gathered["error"] = {"kind": "no_nvidia_smi", "message": "nvidia-smi is not installed", "exit_status": None}
+        return gathered
     result = bounded([smi, "-q", "-x"], timeout)
-    found["error"] = trouble(result)
+    gathered["error"] = trouble(result)
     # With one lost GPU, nvidia-smi fails, but only after it has printed the others.
     document = read_xml(result["output"])
     if document is None:
-        found["error"] = found["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
-        return found
-    found.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
+        gathered["error"] = gathered["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
+        return gathered
+    gathered.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
     order = indices(bounded([smi] + QUERY, timeout)["output"])
-    for item in found["gpus"]:
+    for item in gathered["gpus"]:
         item["index"] = order.get(item["uuid"])
         item["numa_node"] = numa_node(root, item["bus_id"])
-    found["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
-    found["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
-    return found
+    gathered["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
+    gathered["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
+    return gathered
 
 
 def main():

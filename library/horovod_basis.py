@@ -72,12 +72,12 @@ def normalised(name):
 
 def distributions(environment):
     """{name: (version, metadata folder)} of an environment's distributions."""
-    found = {}
+    versions = {}
     pattern = os.path.join(environment, "lib", "python3*", "site-packages", "*.dist-info")
     for folder in glob.glob(pattern):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
-        found[normalised(name)] = (version, folder)
-    return found
+        versions[normalised(name)] = (version, folder)
+    return versions
 
 
 def python_of(environment):

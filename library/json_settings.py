@@ -43,11 +43,11 @@ def merged(value, settings):
     """(the value with the settings merged, the previous values of the same keys)."""
     new, before = dict(value), {}
     for key, wanted in settings.items():
-        found = value.get(key, NOTHING)
-        if isinstance(wanted, dict) and isinstance(found, dict):
-            new[key], before[key] = merged(found, wanted)
+        current = value.get(key, NOTHING)
+        if isinstance(wanted, dict) and isinstance(current, dict):
+            new[key], before[key] = merged(current, wanted)
         else:
-            new[key], before[key] = copy.deepcopy(wanted), found
+            new[key], before[key] = copy.deepcopy(wanted), current
     return new, before
 
 

@@ -110,7 +110,7 @@ def environment_of(path):
     unfinished = os.path.exists(os.path.join(path, "dlperf-unfinished"))
     if unfinished or not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
         return None
-    found = {}
+    distributions = {}
     for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
         url = None
@@ -118,8 +118,8 @@ def environment_of(path):
         if os.path.exists(direct):
             with io.open(direct, encoding="utf-8") as stream:
                 url = json.load(stream).get("url")
-        found[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
-    return {"python": match.group(1), "distributions": found}
+        distributions[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
+    return {"python": match.group(1), "distributions": distributions}
 
 
 def build_of(path):

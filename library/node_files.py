@@ -174,13 +174,13 @@ class Node(object):
                     msg="limits: expected one of %s with a number or 'unlimited', found %s: %s"
                     % (", ".join(sorted(LIMITS)), name, wanted)
                 )
-            found = reachable(name, wanted)
-            if found != wanted:
+            allowed = reachable(name, wanted)
+            if allowed != wanted:
                 self.module.warn(
                     "%s of %s: requested %s, but this node (perhaps a container) allows only %s"
-                    % (name, entry["user"], wanted, found)
+                    % (name, entry["user"], wanted, allowed)
                 )
-            lines.append(u"%s - %s %s" % (entry["user"], name, found))
+            lines.append(u"%s - %s %s" % (entry["user"], name, allowed))
         return u"\n".join(lines) + u"\n"
 
     def write(self, path, content):

@@ -66,7 +66,7 @@ import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, program, text
+from ansible.module_utils.node_probes import bounded, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -87,14 +87,14 @@ def disk(path):
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:
-        found = os.statvfs(path)
+        filesystem = os.statvfs(path)
     except OSError:
         return None
-    size = found.f_frsize
+    size = filesystem.f_frsize
     return {
-        "free_mib": found.f_bavail * size // 1048576,
-        "total_mib": found.f_blocks * size // 1048576,
-        "read_only": bool(found.f_flag & 1),
+        "free_mib": filesystem.f_bavail * size // 1048576,
+        "total_mib": filesystem.f_blocks * size // 1048576,
+        "read_only": bool(filesystem.f_flag & 1),
     }
 
 
@@ -148,12 +148,12 @@ def signatures(root, timeout):
             "Acquire::https::Timeout=%d" % timeout,
         ]
         told = bounded([apt, "update", "-q"] + [part for option in options for part in ("-o", option)], 4 * timeout)
-        found = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
+        errors = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
         if told["late"]:
-            found.append("apt-get update did not finish within %d s" % (4 * timeout))
-        elif told["code"] and not found:
-            found.append("apt-get update failed with exit status %s" % told["code"])
-        return sorted(set(line[:300] for line in found))
+            errors.append("apt-get update did not finish within %d s" % (4 * timeout))
+        elif told["code"] and not errors:
+            errors.append("apt-get update failed with exit status %s" % told["code"])
+        return sorted(set(line[:300] for line in errors))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -173,15 +173,15 @@ def complaint(address, timeout):
 
 def proven(folder):
     """The inputs of each past verification; unreadable stamps are skipped."""
-    found = {}
+    inputs = {}
     for path in glob.glob(os.path.join(folder, "*.json")):
         try:
             with io.open(path, encoding="utf-8") as stream:
                 stamp = json.load(stream)
-            found[stamp["proven"]] = stamp["inputs"]
+            inputs[stamp["proven"]] = stamp["inputs"]
         except (EnvironmentError, ValueError, KeyError, TypeError):
             continue
-    return found
+    return inputs
 
 
 def main():

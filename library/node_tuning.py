@@ -55,7 +55,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
-from ansible.module_utils.node_reading import bounded, names, program, text
+from ansible.module_utils.node_probes import bounded, names, program, text
 
 CONTAINER = "this node is a container, and %s"
 NUMA = "proc/sys/kernel/numa_balancing"
@@ -82,7 +82,7 @@ class Node(object):
 
     def governors(self, wanted):
         folder = os.path.join(self.root, "sys/devices/system/cpu")
-        found = {}
+        current = {}
         for cpu in (name for name in names(folder) if re.match(r"cpu[0-9]+\Z", name)):
             value = text(folder, cpu, "cpufreq/scaling_governor")
             if value is None:
@@ -92,10 +92,10 @@ class Node(object):
                 self.module.fail_json(
                     msg="cpu_governor: expected one of %s, which the clock driver of %s supports, found %s" % (", ".join(known), cpu, wanted)
                 )
-            found["cpu_governor/" + cpu] = value
-        if wanted and not found:
+            current["cpu_governor/" + cpu] = value
+        if wanted and not current:
             self.skip("cpu_governor", "the kernel does not control this machine's clocks (its firmware or host does)")
-        return found
+        return current
 
     def numa(self, wanted):
         value = text(self.root, NUMA)
@@ -116,7 +116,7 @@ class Node(object):
                 said = (told["errors"] or told["output"]).strip().split("\n")[0]
                 self.skip(kind, "nvidia-smi did not answer in time" if told["late"] else "nvidia-smi failed: " + said)
             return {}
-        found = {}
+        answers = {}
         for line in told["output"].splitlines():
             index, _comma, answer = line.partition(",")
             answer = re.sub(r"\s*,\s*", ",", answer.strip())
@@ -124,26 +124,26 @@ class Node(object):
                 if wanted:
                     self.skip(kind, "GPU %s does not support it (%s)" % (index.strip(), answer))
                 continue
-            found["%s/%s" % (kind, index.strip())] = answer
-        return found
+            answers["%s/%s" % (kind, index.strip())] = answer
+        return answers
 
     def current(self, wanted):
         """The current values of all wanted or recorded settings."""
-        found = {}
+        settings = {}
         if "cpu_governor" in wanted:
-            found.update(self.governors(wanted["cpu_governor"]))
+            settings.update(self.governors(wanted["cpu_governor"]))
         if "numa_balancing" in wanted:
-            found.update(self.numa(wanted["numa_balancing"]))
+            settings.update(self.numa(wanted["numa_balancing"]))
         if "persistence" in wanted:
-            found.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
+            settings.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
         if "application_clocks" in wanted:
             query = "clocks.applications.memory,clocks.applications.graphics"
-            found.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
+            settings.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
         if "locked_clocks" in wanted:
             # nvidia-smi cannot query locked clocks; a reboot unlocks them.
             known = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
-            found.update((name, None) for name in known)
-        return found
+            settings.update((name, None) for name in known)
+        return settings
 
     # Change
 
@@ -180,18 +180,18 @@ class Node(object):
 
 def values(given):
     """{kind: value} of the wanted settings, in the form in which they are read."""
-    found = {}
+    wanted = {}
     if given["cpu_governor"]:
-        found["cpu_governor"] = given["cpu_governor"]
+        wanted["cpu_governor"] = given["cpu_governor"]
     if given["numa_balancing"] is not None:
-        found["numa_balancing"] = "1" if given["numa_balancing"] else "0"
+        wanted["numa_balancing"] = "1" if given["numa_balancing"] else "0"
     if given["persistence"] is not None:
-        found["persistence"] = "Enabled" if given["persistence"] else "Disabled"
+        wanted["persistence"] = "Enabled" if given["persistence"] else "Disabled"
     if given["application_clocks"]:
-        found["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
+        wanted["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
     if given["locked_clocks"]:
-        found["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
-    return found
+        wanted["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
+    return wanted
 
 
 def main():
@@ -219,13 +219,13 @@ def main():
         node.skip("tuning", CONTAINER % "its kernel and GPUs belong to its host: set %s there" % ", ".join(sorted(wanted)))
         module.exit_json(changed=False, settings={}, skipped=node.skipped, diff={"before": "", "after": ""})
     kinds = dict((name.partition("/")[0], None) for name in record)
-    found = node.current(dict(kinds, **wanted))
+    current = node.current(dict(kinds, **wanted))
     boot = text(node.root, "proc/sys/kernel/random/boot_id") or ""
-    for name in [name for name in found if name.startswith("locked_clocks/")]:
+    for name in [name for name in current if name.startswith("locked_clocks/")]:
         noted = record.get(name) or {}
-        found[name] = noted.get("set") if noted.get("boot") == boot else None
+        current[name] = noted.get("set") if noted.get("boot") == boot else None
     changes, new = {}, dict(record)
-    for name, value in sorted(found.items()):
+    for name, value in sorted(current.items()):
         aim = wanted.get(name.partition("/")[0])
         if aim is not None:
             before = record[name]["before"] if name in record else value
@@ -238,11 +238,11 @@ def main():
                 changes[name] = record[name]["before"]
             del new[name]
     for name in record:
-        if name not in found and name.partition("/")[0] not in wanted:
+        if name not in current and name.partition("/")[0] not in wanted:
             del new[name]  # the GPU or its driver was removed
-    after = dict(found, **changes)
+    after = dict(current, **changes)
     diff = {
-        "before": "".join("%s %s\n" % (name, found[name]) for name in sorted(changes)),
+        "before": "".join("%s %s\n" % (name, current[name]) for name in sorted(changes)),
         "after": "".join("%s %s\n" % (name, after[name]) for name in sorted(changes)),
     }
     if (changes or new != record) and not module.check_mode:

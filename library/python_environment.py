@@ -153,7 +153,7 @@ def numbers(version):
 
 def pins(requirements, facts):
     """{name: (version, URL)} of a requirements file's pins for an interpreter with these marker variables."""
-    found = {}
+    pinned = {}
     for line in requirements.replace("\\\n", " ").splitlines():
         line = line.split(" #")[0].strip()
         if not line or line.startswith(("#", "-")):
@@ -163,13 +163,13 @@ def pins(requirements, facts):
             raise ValueError("expected name==version or name @ file://..., found %r" % line)
         marker = line.split(" --hash")[0].partition(";")[2].strip()
         if not marker or Marker(marker, facts).holds():
-            found[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
-    return found
+            pinned[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
+    return pinned
 
 
 def installed(path):
     """{name: (version, URL it was installed from or None)} of an environment, without starting it."""
-    found = {}
+    versions = {}
     for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
         url = None
@@ -177,8 +177,8 @@ def installed(path):
         if os.path.exists(direct):
             with io.open(direct, encoding="utf-8") as stream:
                 url = json.load(stream).get("url")
-        found[normalised(name)] = (version, url)
-    return found
+        versions[normalised(name)] = (version, url)
+    return versions
 
 
 def lacks(wanted, have):

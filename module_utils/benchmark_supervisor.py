@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from ansible.module_utils.beside import Beside, adopt_orphans, descendants, local, processes
+from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
 from ansible.module_utils.gpu_memory import Sampler, signal_group
 from ansible.module_utils.node_lock import age
 from ansible.module_utils.owned_file import OwnedFile, Refused, create
@@ -132,7 +132,7 @@ def end_descendants():
             continue
 
 
-def why_ended(params, state, lease_file, beside):
+def why_ended(params, state, lease_file, others):
     """Why the command must stop now; empty if it may continue."""
     now = time.time()
     state["renewed"] = renewed(lease_file, state["renewed"])
@@ -143,7 +143,7 @@ def why_ended(params, state, lease_file, beside):
     if now - state["renewed"] > params["lease_s"]:
         return "lease"
     lock = params["lock"]
-    return "lock" if beside.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
+    return "lock" if others.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
 
 
 def supervise(params, state_file, lease_file, log_file):
@@ -152,9 +152,9 @@ def supervise(params, state_file, lease_file, log_file):
     write_whole(state_file, state)
     adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
-    beside = Beside(params, environment(params["env"]))
+    others = OtherProcesses(params, environment(params["env"]))
     state["started"] = state["renewed"] = time.time()
-    reason = why_ended(params, state, lease_file, beside)
+    reason = why_ended(params, state, lease_file, others)
     process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
@@ -176,8 +176,8 @@ def supervise(params, state_file, lease_file, log_file):
             sampler.start()
             while process.poll() is None:
                 sampler.poll()
-                beside.poll()
-                reason = why_ended(params, state, lease_file, beside)
+                others.poll()
+                reason = why_ended(params, state, lease_file, others)
                 if reason:
                     end_group(process)
                     break
@@ -185,7 +185,7 @@ def supervise(params, state_file, lease_file, log_file):
             state.update(ended=time.time())
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
             state.update(sampler.result(), exit_status=process.returncode)
-            state.update(beside.result())
+            state.update(others.result())
         else:
             state.update(exit_status=125)
     except (IOError, OSError) as error:

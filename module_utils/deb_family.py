@@ -120,13 +120,13 @@ def installed(output):
 
     Packages that dpkg left unfinished (half-installed, half-configured, unpacked) do not count.
     """
-    found = {}
+    versions = {}
     for line in output.splitlines():
         name, version, status = line.split("\t")
         want, _error, state = status.split(" ")
         if state == "installed" or state.startswith("triggers-"):
-            found[name] = (version, want == "hold")
-    return found
+            versions[name] = (version, want == "hold")
+    return versions
 
 
 def interrupted(output):

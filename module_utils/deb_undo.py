@@ -185,12 +185,12 @@ class Undo(object):
             self.give_back(path)
 
     def diff(self, files, stale):
-        found = []
+        differences = []
         for path, content in sorted(files.items()):
             was = read_bytes(path)
             if was != content or (os.stat(path).st_mode & 0o777) != 0o644 or path not in (self.record.get("files") or {}):
-                found.append(self.difference(path, was, content))
-        return found + [self.difference(path, read_bytes(path), None) for path in stale]
+                differences.append(self.difference(path, was, content))
+        return differences + [self.difference(path, read_bytes(path), None) for path in stale]
 
     def difference(self, path, before, after):
         sides = [(side or b"").decode("utf-8", "replace") for side in (before, after)]

@@ -118,9 +118,9 @@ class Sampler(object):
     def take(self, host, lines):
         now = "%.3f" % time.time()
         for line in lines:
-            found = sample(line)
-            if found:
-                index, uuid, used, more = found
+            fields = sample(line)
+            if fields:
+                index, uuid, used, more = fields
                 self.devices.setdefault(host, {})[uuid] = index
                 self.keep("telemetry", host, [now, str(index), str(used)] + more)
                 if self.is_used(index, uuid):

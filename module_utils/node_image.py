@@ -98,34 +98,34 @@ def shipped(root):
             sums.setdefault("/" + line[34:], set()).add(line[:32])
     # For configuration files dpkg has the packaged checksum, so an edited file differs.
     for line in lines(os.path.join(info, "status")):
-        found = re.match(r" (/.+?) ([0-9a-f]{32})(?: [a-z-]+)*$", line)
-        if found:
-            sums.setdefault(found.group(1), set()).add(found.group(2))
+        checksums = re.match(r" (/.+?) ([0-9a-f]{32})(?: [a-z-]+)*$", line)
+        if checksums:
+            sums.setdefault(checksums.group(1), set()).add(checksums.group(2))
     diverted = lines(os.path.join(info, "diversions"))
     for original, moved in zip(diverted[::3], diverted[1::3]):
         if original in named:
             named.add(moved)
             sums.setdefault(moved, set()).update(sums.get(original, ()))
-    found = {}
+    checksums = {}
     for path in named:
-        found.setdefault(canonical(root, path), set()).update(sums.get(path, ()))
-    return found
+        checksums.setdefault(canonical(root, path), set()).update(sums.get(path, ()))
+    return checksums
 
 
 def links(root):
     """Names that are included if they are symbolic links, which have no content: merged folders, the time zone, the chosen
     alternatives, and OpenSSL's names of certificates."""
-    found = list(MERGED) + ["etc/localtime"]
+    names = list(MERGED) + ["etc/localtime"]
     for path in glob.glob(os.path.join(root, "var/lib/dpkg/alternatives/*")):
         # auto / link / slave / its link / ... / an empty line
         text = lines(path)
         text = text[1 : text.index("")] if "" in text else []
         for name, link in zip([os.path.basename(path)] + text[1::2], text[::2]):
-            found += ["etc/alternatives/" + name, canonical(root, link)]
+            names += ["etc/alternatives/" + name, canonical(root, link)]
     certificates = os.path.join(root, os.path.dirname(CERTIFICATES))
     if os.path.isdir(certificates):
-        found += [os.path.join(os.path.dirname(CERTIFICATES), name) for name in os.listdir(certificates)]
-    return found
+        names += [os.path.join(os.path.dirname(CERTIFICATES), name) for name in os.listdir(certificates)]
+    return names
 
 
 def folder(root, top):
@@ -154,22 +154,22 @@ def compiled(root, sources):
 def allowed(root, folders):
     """Names that may be packed, with their condition: checksums, a source and its checksums, ANY or LINK."""
     packaged = shipped(root)
-    found = dict.fromkeys(links(root), LINK)
-    found.update(compiled(root, packaged))
-    found.update(packaged)
-    found["etc/ld.so.cache"] = ANY
+    conditions = dict.fromkeys(links(root), LINK)
+    conditions.update(compiled(root, packaged))
+    conditions.update(packaged)
+    conditions["etc/ld.so.cache"] = ANY
     for path in folders:
         top = path.strip("/")
         # A packaged folder can also contain other files.
-        if top in found or not os.path.isdir(os.path.join(root, top)):
+        if top in conditions or not os.path.isdir(os.path.join(root, top)):
             continue
         for name in folder(root, top):
-            found[name] = ANY
-    for name in list(found):
-        while os.path.dirname(name) and os.path.dirname(name) not in found:
+            conditions[name] = ANY
+    for name in list(conditions):
+        while os.path.dirname(name) and os.path.dirname(name) not in conditions:
             name = os.path.dirname(name)
-            found[name] = set()
-    return dict((name, known) for name, known in found.items() if not name.startswith(UNWANTED))
+            conditions[name] = set()
+    return dict((name, known) for name, known in conditions.items() if not name.startswith(UNWANTED))
 
 
 def is_reachable(root, name, seen):
@@ -243,14 +243,14 @@ def checksum(stream):
 
 def written(root):
     """Contents of the files written for the image, by name. From the certificate bundle, only certificates are copied."""
-    found = dict(WRITTEN)
+    contents = dict(WRITTEN)
     try:
         with open(os.path.join(root, CERTIFICATES), "rb") as stream:
-            found[CERTIFICATES] = b"".join(re.findall(CERTIFICATE, stream.read()))
+            contents[CERTIFICATES] = b"".join(re.findall(CERTIFICATE, stream.read()))
     except (IOError, OSError) as error:
         if error.errno not in ABSENT:
             raise
-    return found
+    return contents
 
 
 def write_layer(stream, root, folders):

@@ -133,10 +133,10 @@ def processes(element):
         return None
     if bare(parent.text).lower() == "n/a":
         return None
-    found = []
+    entries = []
     for item in parent.findall("process_info"):
         reader = Reader(item)
-        found.append(
+        entries.append(
             {
                 "pid": reader.number("", "pid"),
                 "name": bare(item.findtext("process_name")) or None,
@@ -144,7 +144,7 @@ def processes(element):
                 "memory_mib": reader.number("MiB", "used_memory"),
             }
         )
-    return found
+    return entries
 
 
 def gpu(element):
@@ -275,11 +275,11 @@ def topology(output):
 
 def xid_errors(output):
     """GPU errors in the kernel's log as {bus_id, xid, message, count}, each once."""
-    found = {}
+    errors = {}
     for line in output.splitlines():
         match = XID.search(line)
         if match:
             key = (match.group(1).lower(), int(match.group(2)))
-            entry = found.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
+            entry = errors.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
             entry["count"] += 1
-    return [found[key] for key in sorted(found)]
+    return [errors[key] for key in sorted(errors)]

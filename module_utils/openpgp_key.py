@@ -89,7 +89,7 @@ def fingerprints(data):
 
     All of them matter, because apt accepts a signature by any key in the keyring.
     """
-    found = []
+    primary = []
     for tag, body in packets(data):
         if tag in (SECRET_KEY, SECRET_SUBKEY):
             raise ValueError("it contains a secret key")
@@ -97,19 +97,19 @@ def fingerprints(data):
             if bytearray(body)[:1] != bytearray([4]):
                 raise ValueError("it contains a key with a version other than 4")
             digest = hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body)
-            found.append(digest.hexdigest().upper())
-    if not found:
+            primary.append(digest.hexdigest().upper())
+    if not primary:
         raise ValueError("it contains no public key")
-    return found
+    return primary
 
 
 def key_problem(data, wanted):
     """Why a key file has keys other than those with these fingerprints, or is invalid; None if it is right."""
     wanted = set(name.replace(" ", "").upper() for name in wanted)
     try:
-        found = fingerprints(dearmored(data))
+        present = fingerprints(dearmored(data))
     except ValueError as error:
         return "not a public key file: %s" % error
-    if set(found) <= wanted:
+    if set(present) <= wanted:
         return None
-    return "expected fingerprint %s, found %s" % (" or ".join(sorted(wanted)), ", ".join(found))
+    return "expected fingerprint %s, found %s" % (" or ".join(sorted(wanted)), ", ".join(present))

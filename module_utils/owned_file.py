@@ -61,14 +61,14 @@ class OwnedFile(object):
         except OSError as error:
             raise Refused("%s cannot be read: %s" % (path, self.why_not(error)))
         try:
-            found = os.fstat(self.descriptor)
-            self.size, self.identity = found.st_size, "%d:%d" % (found.st_dev, found.st_ino)
-            if not stat.S_ISREG(found.st_mode):
-                raise Refused("%s is %s, not a regular file" % (path, KINDS.get(stat.S_IFMT(found.st_mode), "something else")))
-            if found.st_uid != os.geteuid():
-                raise Refused("%s belongs to user id %d instead of %d" % (path, found.st_uid, os.geteuid()))
-            if found.st_nlink > 1:  # 0 means that it was just replaced
-                raise Refused("%s has %d hard links instead of one" % (path, found.st_nlink))
+            status = os.fstat(self.descriptor)
+            self.size, self.identity = status.st_size, "%d:%d" % (status.st_dev, status.st_ino)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused("%s is %s, not a regular file" % (path, KINDS.get(stat.S_IFMT(status.st_mode), "something else")))
+            if status.st_uid != os.geteuid():
+                raise Refused("%s belongs to user id %d instead of %d" % (path, status.st_uid, os.geteuid()))
+            if status.st_nlink > 1:  # 0 means that it was just replaced
+                raise Refused("%s has %d hard links instead of one" % (path, status.st_nlink))
             if limit is not None and self.size > limit:
                 raise Refused("%s has %d bytes, more than the limit of %d" % (path, self.size, limit))
         except Refused:
@@ -127,10 +127,10 @@ def described(path, limit, at_once):
     refusal."""
     try:
         with OwnedFile(path, limit) as source:
-            found = {"size": source.size, "identity": source.identity, "sha256": source.sha256()}
+            description = {"size": source.size, "identity": source.identity, "sha256": source.sha256()}
             if source.size <= at_once:
-                found["content"] = source.packed(0, source.size)
-            return found
+                description["content"] = source.packed(0, source.size)
+            return description
     except Refused as error:
         return {"refused": str(error)}
     except (IOError, OSError) as error:

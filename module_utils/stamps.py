@@ -19,7 +19,7 @@ import stat
 def fingerprint(pattern):
     """Digest of the matching paths and their stat(2) data; for a directory only its existence, mode and owner.
     No file is opened, because some are in a user's home."""
-    found = []
+    stats = []
     for path in sorted(glob.glob(pattern)):
         facts = [path, os.path.realpath(path)]
         try:
@@ -31,8 +31,8 @@ def fingerprint(pattern):
             if not stat.S_ISDIR(status.st_mode):
                 times = ["%.6f" % status.st_mtime, "%.6f" % status.st_ctime]
                 facts += [status.st_size] + times
-        found.append(facts)
-    return hashlib.sha256(json.dumps(found).encode("utf-8")).hexdigest()[:32]
+        stats.append(facts)
+    return hashlib.sha256(json.dumps(stats).encode("utf-8")).hexdigest()[:32]
 
 
 def fingerprints(patterns):
@@ -51,10 +51,10 @@ def read(path):
 
 def standing(folder):
     """The inputs of all valid stamps, by name."""
-    found = {}
+    inputs = {}
     for path in glob.glob(os.path.join(folder, "*.json")):
         stamp = read(path)
         files = stamp.get("files", {})
         if "proven" in stamp and "inputs" in stamp and files == fingerprints(files):
-            found[stamp["proven"]] = stamp["inputs"]
-    return found
+            inputs[stamp["proven"]] = stamp["inputs"]
+    return inputs

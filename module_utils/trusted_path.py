@@ -60,24 +60,24 @@ def distrust(path):
             current = os.path.dirname(current) if part == ".." else current
             above = os.lstat(current)
             continue
-        found = os.path.join(current, part)
+        child = os.path.join(current, part)
         try:
-            status = os.lstat(found)
+            status = os.lstat(child)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
-            return "any user can create %s" % found if above.st_mode & stat.S_IWOTH else None
-        reason = writers(found, status)
+            return "any user can create %s" % child if above.st_mode & stat.S_IWOTH else None
+        reason = writers(child, status)
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
                 return "%s has a loop of links" % path
-            target = os.readlink(found)
+            target = os.readlink(child)
             if target.startswith("/"):
                 current, above = "/", os.lstat("/")
             pending += [part for part in reversed(target.split("/")) if part]
         else:
-            current, above = found, status
+            current, above = child, status
     return reason
 
 

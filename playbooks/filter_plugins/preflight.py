@@ -27,25 +27,25 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
     pythons = host["preflight_pythons"]
     if pythons.get("unreachable"):
         return {"unreachable": one_line(pythons) or "no connection"}
-    found: dict[str, Any] = {"pythons": pythons.get("stdout", "").split()}
+    facts: dict[str, Any] = {"pythons": pythons.get("stdout", "").split()}
     for name, suffix in PARTS.items():
         result = host.get(f"preflight_{suffix}")
         if result is None or result.get("skipped"):
-            found[name] = None
+            facts[name] = None
         elif result.get("failed") or result.get("unreachable"):
-            found[name] = {"failed": one_line(result)}
+            facts[name] = {"failed": one_line(result)}
         else:
-            found[name] = {key: value for key, value in result.items() if key not in OVERHEAD}
+            facts[name] = {key: value for key, value in result.items() if key not in OVERHEAD}
     for name, suffix in PROOFS.items():
         result = host.get(f"preflight_{suffix}") or {"skipped": True}
         is_bad = result.get("failed") or result.get("unreachable")
         told = {"failed": one_line(result) if is_bad else None}
-        found[name] = None if result.get("skipped") else told
-    if found["ssh_mesh"] is not None:
-        found["ssh_mesh"]["called"] = len(host.get("preflight_partners") or [])
+        facts[name] = None if result.get("skipped") else told
+    if facts["ssh_mesh"] is not None:
+        facts["ssh_mesh"]["called"] = len(host.get("preflight_partners") or [])
     times = (host.get("preflight_asked"), host.get("preflight_answered"))
-    found["asked"], found["answered"] = (float(time) if time else None for time in times)
-    return found
+    facts["asked"], facts["answered"] = (float(time) if time else None for time in times)
+    return facts
 
 
 def one_line(result: Mapping[str, Any]) -> str:

@@ -188,7 +188,7 @@ def environments(
     ValueError if an environment does not support the stack, or needs an operator's wheel that
     `operator_wheels` (the inventory's variable) lacks.
     """
-    found = []
+    chosen = []
     for name in names:
         framework, stacks = _framework(name, root)
         if stack not in stacks:
@@ -216,8 +216,8 @@ def environments(
                 key: f"{root}/{value}" if key in PATHS else value
                 for key, value in entry["horovod"].items()
             }
-        found.append(environment)
-    return found
+        chosen.append(environment)
+    return chosen
 
 
 def mpirun(stack: str, root: str = str(ROOT)) -> str:
@@ -298,8 +298,8 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
             {"python_version": minor, "python_full_version": python}
         ):
             continue
-        found = have.get(re.sub(r"[-_.]+", "-", pin.name).lower())
-        if not found or found["version"] not in pin.specifier or pin.url:
+        installed = have.get(re.sub(r"[-_.]+", "-", pin.name).lower())
+        if not installed or installed["version"] not in pin.specifier or pin.url:
             return False
     return True
 

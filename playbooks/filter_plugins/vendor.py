@@ -57,9 +57,9 @@ def release(
             f" for {title(system)}, {nearest} ({variable})"
         )
     own = systems[system] if isinstance(systems, Mapping) else {}
-    found = {**entry, **own, "version": version, "system": system}
-    own_names = {key: text for key, text in found.items() if isinstance(text, str)}
-    return substituted(found, own_names | names_of(system))
+    merged = {**entry, **own, "version": version, "system": system}
+    own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
+    return substituted(merged, own_names | names_of(system))
 
 
 def names_of(system: str) -> dict[str, str]:
@@ -203,7 +203,7 @@ def repository(
     """
     entry = substituted(repositories()[name], names_of(system))
     key = entry["key"]
-    found = {
+    described = {
         "name": name,
         "uri": address(entry["url"], mirror),
         "suite": entry.get("suite", "/"),
@@ -212,7 +212,7 @@ def repository(
         "fingerprints": keys.get(name, key["fingerprints"]),
     }
     has_sum = key.get("sha256") and name not in keys
-    return found | ({"key_sha256": key["sha256"]} if has_sum else {})
+    return described | ({"key_sha256": key["sha256"]} if has_sum else {})
 
 
 def last_words(result: Mapping[str, Any]) -> str:

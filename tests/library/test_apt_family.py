@@ -264,14 +264,14 @@ class TestJsonSettings:
     @given(OBJECTS, OBJECTS)
     def test_what_is_merged_can_be_given_back(self, value: Any, wanted: Any) -> None:
         new, before = json_settings["merged"](value, wanted)
-        assert json_settings["given_back"](new, wanted, before) == value
+        assert json_settings["restored"](new, wanted, before) == value
 
     def test_what_others_have_changed_since_stays(self) -> None:
         wanted = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
         new, before = json_settings["merged"]({"log-driver": "local"}, wanted)
         new["runtimes"]["kata"] = {"path": "kata"}
         new["log-driver"] = "journald"
-        assert json_settings["given_back"](new, wanted, before) == {
+        assert json_settings["restored"](new, wanted, before) == {
             "log-driver": "journald",
             "runtimes": {"kata": {"path": "kata"}},
         }

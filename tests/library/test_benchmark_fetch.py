@@ -92,7 +92,7 @@ def test_only_a_regular_file_is_read(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     result = call(tmp_path, *python("os.chown('train.log', 65534, -1)"))
-    assert "belongs to the user id 65534, not to 0" in result["files"]["train.log"]["refused"]
+    assert "belongs to user id 65534 instead of 0" in result["files"]["train.log"]["refused"]
 
 
 def test_a_file_above_the_limit_is_refused_unread(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_damaged_state_starts_nothing_again_and_ends_the_command(
     (tmp_path / "job.json").write_text(state, encoding="latin-1")
     result = call(tmp_path, *argv, launched=True)
     assert result["failed"]
-    assert "job.json is lost or damaged" in result["msg"]
+    assert "job.json, the state of the launch, is missing or damaged" in result["msg"]
     assert until_gone(marker, 1)
     assert (tmp_path / "began").read_text() == "x"
 

@@ -130,8 +130,8 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
     times = {key: float(result[key]) for key in ("started", "ended") if key in result}
     if len(times) != 2 or not all(0 <= seconds < 1e11 for seconds in times.values()):
         raise UnfitError(f"start and end times are missing: {times}")
-    found = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
-    found |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
+    outcome = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
+    outcome |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
     # Other processes that used the CPU during the run, according to the kernel.
     beside = [
         {
@@ -143,15 +143,15 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         }
         for process in result.get("beside") or ()
     ]
-    found |= {"beside": beside} if beside else {}
+    outcome |= {"beside": beside} if beside else {}
     memory = result.get("gpu_memory_mib")
     if memory is not None:
-        found["gpu_memory_mib"] = {
+        outcome["gpu_memory_mib"] = {
             host: {str(int(index)): int(mib) for index, mib in memory[host].items()}
             for host in hosts
             if host in memory
         }
-    return found
+    return outcome
 
 
 def fetched(
@@ -167,7 +167,7 @@ def fetched(
     wanted = [(str(job["log"]), log, "log")]
     wanted += [(name, log.with_name(name), "telemetry") for name in sorted(samples)]
     offered = files if isinstance(files, dict) else {}
-    found: dict[str, Any] = {"destination": str(log)}
+    outcome: dict[str, Any] = {"destination": str(log)}
     refused = []
     for name, destination, kind in wanted:
         if kind == "telemetry" and name not in offered:
@@ -186,8 +186,8 @@ def fetched(
             destination.unlink(missing_ok=True)  # from an earlier launch
             refused.append(f"{name} was not fetched: {error}")
         else:
-            found |= {"log_sha256": digest} if kind == "log" else {}
-    return found | ({"refused": refused} if refused else {})
+            outcome |= {"log_sha256": digest} if kind == "log" else {}
+    return outcome | ({"refused": refused} if refused else {})
 
 
 def contents(

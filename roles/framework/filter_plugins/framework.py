@@ -10,12 +10,12 @@ from typing import Any
 
 def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Digests of the environment's pins."""
-    found: dict[str, Any] = {
+    digests: dict[str, Any] = {
         "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
     }
     if wheels := environment.get("operator_wheels"):
-        found["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
-    return found
+        digests["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
+    return digests
 
 
 def stand(

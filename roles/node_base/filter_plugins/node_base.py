@@ -13,7 +13,7 @@ def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> di
     Nodes without an IP address there are left to the site's name service, and the controller
     itself, as the only node, needs no entry.
     """
-    found = {}
+    addresses = {}
     for name in names:
         host = hostvars[name]
         address = str(host.get("dlperf_address") or host.get("ansible_host") or name)
@@ -22,8 +22,8 @@ def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> di
         except ValueError:
             continue
         if not loopback and name != address:
-            found[name] = address
-    return found
+            addresses[name] = address
+    return addresses
 
 
 class FilterModule:

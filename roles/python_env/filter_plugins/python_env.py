@@ -17,11 +17,11 @@ SUITES = Path(__file__).parents[3] / "dlperf_runner/catalog/suites.yml"
 @cache
 def releases() -> dict[str, str]:
     """Python versions of the releases of Debian and Ubuntu, by the release's name."""
-    found = {}
+    versions = {}
     for name, suite in yaml.safe_load(SUITES.read_text(encoding="utf-8"))["suites"].items():
         code = f" ({name})" if suite["distribution"] == "debian" else ""
-        found[f"{suite['distribution'].title()} {suite['version']}{code}"] = suite["python"]
-    return found
+        versions[f"{suite['distribution'].title()} {suite['version']}{code}"] = suite["python"]
+    return versions
 
 
 def refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:

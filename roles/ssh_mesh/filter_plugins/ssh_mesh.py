@@ -10,12 +10,12 @@ def members(
     names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """The mesh's members with their addresses, and the keys of those reached in this run."""
-    found = []
+    entries = []
     for name in names:
         host = hostvars[name]
         addresses = [str(host[key]) for key in ("dlperf_address", "ansible_host") if host.get(key)]
         identity = host.get("__ssh_mesh_identity") or {}
-        found.append(
+        entries.append(
             {
                 "name": name,
                 "addresses": list(dict.fromkeys(addresses or [name])),
@@ -23,7 +23,7 @@ def members(
                 "host_keys": identity.get("host_keys") or [],
             }
         )
-    return found
+    return entries
 
 
 def addresses(
@@ -35,8 +35,8 @@ def addresses(
 
 def agreed(proven: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mesh recorded by the stamps of all nodes; empty if their records differ."""
-    found = [stamps.get("ssh_mesh", {}) for stamps in proven]
-    return dict(found[0]) if found and all(one == found[0] for one in found) else {}
+    meshes = [stamps.get("ssh_mesh", {}) for stamps in proven]
+    return dict(meshes[0]) if meshes and all(one == meshes[0] for one in meshes) else {}
 
 
 def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

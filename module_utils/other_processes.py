@@ -24,7 +24,7 @@ ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "
 LIST = 'echo "$(id -u)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
 
 
-class Beside(object):
+class OtherProcesses(object):
     """Other processes that use the CPU while a command runs.
 
     On this node these are all processes that this supervisor did not start. On other nodes, where
@@ -125,12 +125,12 @@ class Beside(object):
             self.collect()
             time.sleep(0.02)
         ticks = os.sysconf("SC_CLK_TCK") * max(time.time() - self.began, 0.001)
-        found = []
+        others = []
         for (host, pid, _), (begin, end, row) in sorted(self.seen.items(), key=lambda item: item[0]):
             cores = round((end - begin) / float(ticks), 2)
             if cores >= LEAST_CORES:
-                found.append({"host": host, "pid": pid, "uid": row[1], "command": row[0], "cores": cores})
-        return {"beside": found}
+                others.append({"host": host, "pid": pid, "uid": row[1], "command": row[0], "cores": cores})
+        return {"beside": others}
 
 
 def local():
@@ -147,7 +147,7 @@ def local():
 
 def processes(lines):
     """{(pid, start): (name, uid, parent, ticks)} from lines `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5))."""
-    owners, found = {}, {}
+    owners, table = {}, {}
     for line in lines:
         if line.startswith("/proc/"):
             name, _, uid = line.partition(" ")
@@ -158,22 +158,22 @@ def processes(lines):
         fields = rest.split()
         try:
             ticks = int(fields[11]) + int(fields[12])
-            found[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
+            table[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
         except (IndexError, KeyError, ValueError):
             continue  # the process ended between the two lines, or its name contains a line feed
-    return found
+    return table
 
 
 def descendants(table, root):
     """Ids of a process and all its descendants."""
     parents = dict((pid, row[2]) for (pid, _), row in table.items())
-    found = {root}
+    family = {root}
     grown = True
     while grown:
-        more = set(pid for pid, parent in parents.items() if parent in found and pid not in found)
-        found |= more
+        more = set(pid for pid, parent in parents.items() if parent in family and pid not in family)
+        family |= more
         grown = bool(more)
-    return found
+    return family
 
 
 def adopt_orphans():

@@ -30,7 +30,7 @@ def names(*parts):
         return []
 
 
-def whole(value):
+def integer(value):
     """The number for a text of digits; None for any other text."""
     return int(value) if value is not None and re.match(r"[0-9]{1,18}\Z", value) else None
 
@@ -73,8 +73,8 @@ def bounded(argv, timeout):
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise
-        found = {"code": process.poll(), "late": late}
+        result = {"code": process.poll(), "late": late}
         for name, stream in (("output", output), ("errors", errors)):
             stream.seek(0)
-            found[name] = stream.read().decode("utf-8", "replace")
-        return found
+            result[name] = stream.read().decode("utf-8", "replace")
+        return result
