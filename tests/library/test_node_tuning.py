@@ -170,7 +170,7 @@ def test_what_a_node_does_not_have_is_skipped_with_the_reason(node: Node) -> Non
     assert "application_clocks: GPU 0 does not support it" in text
     assert set(found["settings"]) == {"persistence/0", "persistence/1"}
     (node.bin / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'; exit 6\n")
-    assert "persistence: nvidia-smi says: No devices were found" in node.run(**WANTED)["skipped"]
+    assert "persistence: nvidia-smi failed: No devices were found" in node.run(**WANTED)["skipped"]
 
 
 def test_a_container_is_left_alone(node: Node) -> None:
