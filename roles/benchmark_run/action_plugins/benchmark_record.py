@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ options:
   directory: {description: "The run's directory, created if missing.", type: path, required: true}
   run: {description: "The run, written if run.json is missing.", type: dict, required: true}
   outcome: {description: New keys of the outcome., type: dict, required: true}
+  command:
+    description: A command, as argv and chdir, to execute after run.json is written.
+    type: dict
 """
 
 
 class ActionModule(ActionBase):
-    _VALID_ARGS = frozenset(("directory", "run", "outcome"))
+    _VALID_ARGS = frozenset(("directory", "run", "outcome", "command"))
     _requires_connection = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -42,4 +46,15 @@ class ActionModule(ActionBase):
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         temporary.replace(path)
-        return {"changed": True}
+        command = self._task.args.get("command")
+        return {"changed": True, **(executed(**command) if command else {})}
+
+
+def executed(argv: list[str], chdir: str) -> dict[str, Any]:
+    """Nothing, or why the command failed."""
+    done = subprocess.run(
+        argv, cwd=chdir, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if not done.returncode:
+        return {}
+    return {"failed": True, "msg": f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}"}
