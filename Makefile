@@ -9,10 +9,10 @@ BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 
-# What the lab and the mirror need of the operating system: command:package
+# Programs that the lab and the mirror need, as command:package
 SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client nc.openbsd:netcat-openbsd \
           gpg:gpg gpgv:gpgv apt-ftparchive:apt-utils git:git unshare:util-linux
-# What the tests need on top: a browser that opens the reports.
+# Programs that only the tests need: a browser that opens the reports
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
@@ -23,7 +23,7 @@ SUITES := test-containers test-build test-gpu-roles test-nodes test-versions
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-setup: system .venv/.controller ## Set up the controller: system packages (named first) and .venv
+setup: system .venv/.controller ## Set up the controller: system packages (listed first) and .venv
 
 .venv/.controller: requirements/controller.txt
 	$(call venv)
@@ -36,7 +36,7 @@ setup: system .venv/.controller ## Set up the controller: system packages (named
 	touch $@ .venv/.controller
 
 define venv
-	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -c 'import sys; sys.exit("dlperf_runner needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	test -x $(BIN)/python || { echo "Making .venv (about a minute)"; $(PYTHON) -m venv .venv; }
 endef
 
@@ -53,7 +53,7 @@ define install
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
 	(( $${#missing[@]} )) || exit 0
 	if (( EUID == 0 )); then as=(); elif sudo -n true 2>/dev/null; then as=(sudo -n); else
-	  echo "Missing packages, and you may not install them. Ask for: apt-get install $${missing[*]}" >&2; exit 1; fi
+	  echo "Missing packages, and you have no permission to install them. Ask an administrator to run: apt-get install $${missing[*]}" >&2; exit 1; fi
 	echo "Installing with apt: $${missing[*]}"
 	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update
 	"$${as[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$${missing[@]}" >/dev/null
@@ -62,14 +62,14 @@ endef
 demo: setup ## From a clean clone to a speed-up table: lab, provisioning, benchmark, table
 	@exec .ci/demo
 
-lab-up: setup ## Bring the embedded lab up
+lab-up: setup ## Start the embedded lab
 	@ansible-playbook playbooks/lab.yml
 
-lab-down: ## Take the embedded lab down
+lab-down: ## Stop the embedded lab
 	@ansible-playbook playbooks/lab.yml -e lab_state=absent
 
-lint: .venv/.dev ## Linters and types
-	ansible-lint --offline --strict & # takes longer than all others
+lint: .venv/.dev ## Run linters and type checks
+	ansible-lint --offline --strict & # takes longer than all others together
 	trap "kill $$! 2>/dev/null || true" EXIT
 	ruff check .
 	ruff format --check .
@@ -77,25 +77,25 @@ lint: .venv/.dev ## Linters and types
 	yamllint --strict .
 	wait $$!
 
-# One process runs a file, whose tests share a lab. Files go in their order: the longest is not last.
+# All tests of a file share a lab, so one process runs them. Files run in order, so that the longest is not the last.
 LAB_TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
-unit: test-system .venv/.dev ## Tests that need no lab
+unit: test-system .venv/.dev ## Run the tests that need no lab
 	pytest -q -n 2 -m 'not lab and not heavy'
 
-test: lint unit ## Every test that fits into 20 minutes
+test: lint unit ## Run the linters and all tests that fit into 20 minutes
 	$(LAB_TESTS) -m 'lab and not heavy'
 
-# What takes longer, by area: pytest's marker of the same name. .ci/suites.toml says how long.
-test-gpu-roles: ## Test the roles for GPUs and fabrics
-test-build: ## Test what is compiled: OpenMPI and Python
+# Longer tests by area, each with pytest's marker of the same name. .ci/suites.toml lists their durations.
+test-gpu-roles: ## Test the roles for GPUs and network fabrics
+test-build: ## Test the builds of OpenMPI and Python
 test-containers: ## Test benchmarks in containers
-test-nodes: ## Test reboots, removal, secrets, roles alone and 64 nodes
+test-nodes: ## Test reboots, removal, secrets, single roles and 64 nodes
 test-versions: ## Test with other releases of Ansible, Debian and Python
 $(SUITES): test-%: test-system .venv/.dev
 	$(LAB_TESTS) -m $(subst -,_,$*)
 
-test-all: test $(SUITES) ## Every test
+test-all: test $(SUITES) ## Run every test
 
 docs: .venv/.dev ## Write the tables of variables into the roles' READMEs
 	$(BIN)/python tests/support/role_readme.py
@@ -104,12 +104,12 @@ docs-site: .venv/.dev ## Build the documentation site into .cache/site
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@echo "Read it with: python -m http.server --directory .cache/site"
 
-lock: ## Compile the locked requirements anew (hashes, no index address)
+lock: ## Recompile the locked requirements (with hashes, without index URLs)
 	for name in controller dev; do
 	  uv pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate --python-version 3.11 \
 	    $$([ $$name = dev ] && echo "--constraint requirements/controller.txt") \
 	    --output-file requirements/$$name.txt requirements/$$name.in
 	done
 
-clean: lab-down ## Remove what can be made again
+clean: lab-down ## Remove all generated files
 	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible

@@ -55,7 +55,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def base_commit(root: Path) -> str | None:
-    """The commit before the last ones; None where the history does not tell it."""
+    """The commit before the last ones; None if the history is too short."""
     if given := os.environ.get(SINCE):
         return git(root, "rev-parse", "--verify", "--quiet", f"{given}^{{commit}}")
     if git(root, "rev-parse", "--is-shallow-repository") == "true":
@@ -66,13 +66,13 @@ def base_commit(root: Path) -> str | None:
 
 
 def changed_files(root: Path, base: str) -> list[str]:
-    """Files that differ between the commit and HEAD; a renamed one under both names."""
+    """Files that differ between the commit and HEAD; a renamed file counts under both names."""
     names = git(root, "diff", "--name-only", "--no-renames", "-z", base, "HEAD")
     return [name for name in names.split("\0") if name]
 
 
 def selection(root: Path, suites: Sequence[Suite]) -> tuple[list[Suite], str]:
-    """The suites to run, and what was compared or why nothing could be."""
+    """The suites to run, and a description of the comparison or why there is none."""
     try:
         base = base_commit(root)
         if base is None:
@@ -92,14 +92,14 @@ def minutes(seconds: float) -> str:
 
 
 def make(target: str) -> tuple[int, float]:
-    """Run a target with this process's own output; its exit status and seconds."""
+    """Run a target of make; return its exit status and duration in seconds."""
     start = time.monotonic()
     status = subprocess.run(["make", target], cwd=ROOT, check=False).returncode
     return status, time.monotonic() - start
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="make test, then the suites of what was changed")
+    parser = argparse.ArgumentParser(description="run make test, then the suites of changed files")
     parser.add_argument("--started", type=float, default=time.time(), metavar="UNIX_TIME")
     deadline = parser.parse_args().started + 60 * LIMIT_MINUTES
     expected, suites = load(Path(__file__).with_name(DATA))

@@ -5,47 +5,47 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: apt_family
-short_description: Bring a family of packages with their repository to exact versions and keep them there, or take it all off
+short_description: Install, pin and hold exact versions of related packages from their repository, or remove them
 description:
-  - In one execution - the repository with a keyring of its own, apt preferences that pin the family, exact
-    versions (up or down), and holds. Where everything is so it costs one C(dpkg-query) and one C(apt-config), and no apt.
-  - Before it changes anything it records what was there in O(undo). O(state=absent) takes off exactly what was put on since,
-    and gives back versions, packages, holds and files that were there before.
-  - A run that was interrupted anywhere is repaired by the next one.
+  - One execution sets up the repository with its own keyring, apt preferences that pin the family, exact
+    versions (upgrade or downgrade), and holds. If nothing has to change, it runs only C(dpkg-query) and C(apt-config), but not apt.
+  - Before any change it records the previous state in O(undo). O(state=absent) removes exactly what was installed since,
+    and restores the previous versions, packages, holds and files.
+  - If an execution is interrupted, the next one repairs it.
 options:
-  name: {description: Name of the family; names its files and its record., type: str, required: true}
-  state: {description: Whether the family shall be there., type: str, choices: [present, absent], default: present}
-  packages: {description: "Exact version of each package that is installed by name.", type: dict, default: {}}
+  name: {description: Name of the family. Its files and its record have this name., type: str, required: true}
+  state: {description: Whether to install or to remove the family., type: str, choices: [present, absent], default: present}
+  packages: {description: "Packages to install, with their exact versions.", type: dict, default: {}}
   pins:
-    description: Further members, which come as dependencies.
+    description: Further members of the family, which apt installs as dependencies.
     type: list
     elements: dict
     default: []
     suboptions:
-      packages: {description: Their names or globs., type: list, elements: str, required: true}
-      version: {description: Version or glob that they keep to., type: str, required: true}
+      packages: {description: Names or globs of packages., type: list, elements: str, required: true}
+      version: {description: Version or glob to pin them to., type: str, required: true}
   replaces:
-    description: Globs of packages that may be removed for the family; they come back when it goes.
+    description: Globs of packages that the family may replace. They are restored when it is removed.
     type: list
     elements: str
     default: []
   repository:
-    description: Where it comes from; without one, from the sources that the node has.
+    description: Repository of the family; by default the node's existing sources.
     type: dict
     suboptions:
-      name: {description: "Names its files, which families that share it share.", type: str, required: true}
-      uri: {description: "Address, or C(file:) and a folder of the node.", type: str, required: true}
-      suite: {description: C(/) or C(./) where it is flat., type: str, default: /}
-      components: {description: None where it is flat., type: list, elements: str, default: []}
-      architectures: {description: Only these., type: list, elements: str, default: []}
-      key: {description: Address of its public key or a path on the node., type: str, required: true}
+      name: {description: "Name of its files. Families with the same repository share them.", type: str, required: true}
+      uri: {description: "URL, or C(file:) and a folder on the node.", type: str, required: true}
+      suite: {description: "The suite; C(/) or C(./) for a flat repository.", type: str, default: /}
+      components: {description: Components; none for a flat repository., type: list, elements: str, default: []}
+      architectures: {description: "Architectures to use; by default all.", type: list, elements: str, default: []}
+      key: {description: URL of its public key or a path on the node., type: str, required: true}
       fingerprints:
-        description: Fingerprints of the primary keys that may stand in that file, and of no others.
+        description: Fingerprints of the primary keys that this file may contain. Any other key is refused.
         type: list
         elements: str
         required: true
-      key_sha256: {description: "SHA-256 of the key's file, where it is known.", type: str}
-  lock_timeout: {description: Seconds to wait for another apt or dpkg., type: int, default: 300}
+      key_sha256: {description: "SHA-256 of the key's file, if known.", type: str}
+  lock_timeout: {description: How many seconds to wait for another apt or dpkg., type: int, default: 300}
   undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/undo}
 attributes:
   check_mode: {support: full}
@@ -66,9 +66,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-versions: {description: Version of each member that is installed., returned: always, type: dict}
-removed: {description: Packages that were taken off., returned: always, type: list, elements: str}
-kept: {description: What came with the family and stays because something else needs it., returned: absent, type: list, elements: str}
+versions: {description: Version of each installed member., returned: always, type: dict}
+removed: {description: Removed packages., returned: always, type: list, elements: str}
+kept: {description: Packages of the family that stay because other packages need them., returned: absent, type: list, elements: str}
 """
 
 import hashlib
@@ -113,7 +113,7 @@ class Family(object):
         self.members = list(self.packages) + [p for pin in self.pins for p in pin["packages"]]
         self.preferences = "/etc/apt/preferences.d/dlperf-%s.pref" % self.name
 
-    # What is there
+    # Query the node
 
     def fail(self, problem, remedy, **more):
         self.module.fail_json(msg="%s: %s. %s" % (self.name, problem, remedy[:1].upper() + remedy[1:] + "."), **more)
@@ -121,10 +121,10 @@ class Family(object):
     def run(self, argv, doing):
         code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
         said = output + "\n" + errors
-        # apt-get update says 0 where a repository could not be read but an old index is left.
+        # apt-get update exits with 0 if a repository cannot be read but an old index exists.
         if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + said):
             meaning, remedy = explanation(said) or (
-                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]), "repair that and run again"
+                "%s failed with status %d: %s" % (" ".join(argv), code, said.strip()[-1500:]), "fix this and run again"
             )
             self.undo.settle(self.snapshot())
             self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
@@ -133,7 +133,7 @@ class Family(object):
     def query(self, names=()):
         argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + list(names)
         code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
-        if code in (0, 1):  # 1: a name that it does not know
+        if code in (0, 1):  # 1: an unknown name
             return output
         self.module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
 
@@ -144,17 +144,17 @@ class Family(object):
         return "/etc/apt/keyrings/dlperf-%s.gpg" % self.repository["name"]
 
     def source(self):
-        """Where apt reads sources; a node that has a mirror reads them elsewhere than usual."""
+        """Path of the source file; on a node with a mirror, apt reads sources from another folder."""
         _code, output, _errors = self.module.run_command(["apt-config", "shell", "D", "Dir::Etc::sourceparts/d"])
         folder = output.strip().partition("=")[2].strip("'") or "/etc/apt/sources.list.d/"
         return os.path.join(folder, "dlperf-%s.sources" % self.repository["name"])
 
     def files(self):
-        """{path: content} of what the family puts into /etc/apt, but the keyring."""
-        found = {self.preferences: preferences_text(self.packages, self.pins).encode("utf-8")}
+        """{path: content} of the family's files in /etc/apt, except the keyring."""
+        contents = {self.preferences: preferences_text(self.packages, self.pins).encode("utf-8")}
         if self.repository:
-            found[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
-        return found
+            contents[self.source()] = source_text(self.repository, self.keyring()).encode("utf-8")
+        return contents
 
     def keyring_is_right(self):
         return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
@@ -166,22 +166,22 @@ class Family(object):
         if address.startswith(("/", "file:")):
             data = read_bytes(address[5:] if address.startswith("file:") else address)
             if data is None:
-                self.fail("the key %s of its repository is not there" % address, "put it there, or correct the address")
+                self.fail("the repository's key %s does not exist" % address, "copy it there, or correct the path")
         else:
             response, info = fetch_url(self.module, address, timeout=30)
             if info["status"] != 200:
-                self.fail("its repository's key cannot be fetched from %s: %s" % (address, info["msg"]),
-                          "check the address, or the mirror that dlperf_mirror and dlperf_vendor_mirror name")
+                self.fail("cannot download the repository's key from %s: %s" % (address, info["msg"]),
+                          "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror")
             data = response.read()
         digest = hashlib.sha256(data).hexdigest()
         wanted = self.repository["key_sha256"]
         if wanted and digest != wanted:
-            self.fail("its repository's key %s is another file: sha256 %s was expected, found %s" % (address, wanted, digest),
-                      "compare it with what the vendor publishes")
+            self.fail("the repository's key %s has the wrong checksum: expected sha256 %s, found %s" % (address, wanted, digest),
+                      "compare it with the checksum that the vendor publishes")
         problem = key_problem(data, self.repository["fingerprints"])
         if problem:
-            self.fail("its repository's key %s is not the one: %s" % (address, problem),
-                      "compare the fingerprint with what the vendor publishes; nothing was changed")
+            self.fail("the repository's key %s is not the expected one: %s" % (address, problem),
+                      "compare the fingerprint with the one that the vendor publishes; nothing was changed")
         return dearmored(data)
 
     # Present
@@ -219,7 +219,7 @@ class Family(object):
         after = installed(self.query(self.members))
         left = wrong_versions(after, self.packages, self.pins)
         if left:
-            self.fail("apt succeeded, but has not brought " + ", ".join(sorted(left)), "see apt-cache policy")
+            self.fail("apt succeeded, but these packages have wrong versions: " + ", ".join(sorted(left)), "see apt-cache policy")
         versions = dict((base(name), version) for name, (version, _hold) in after.items())
         self.module.exit_json(changed=True, diff=diff, versions=versions, removed=drop)
 
@@ -238,23 +238,23 @@ class Family(object):
         ours = self.undo.record.get("held") or []
         foreign = [n for n, (_v, hold) in there.items() if hold and base(n) in wrong and n not in ours]
         if foreign:
-            self.fail("somebody holds another version of %s" % ", ".join(sorted(foreign)),
-                      "release it (apt-mark unhold %s), or choose a stack with that version" % " ".join(sorted(foreign)))
+            self.fail("another version of %s is held on the node" % ", ".join(sorted(foreign)),
+                      "release the hold (apt-mark unhold %s), or choose a stack with that version" % " ".join(sorted(foreign)))
 
     def lock(self):
         problem = wait_for_locks(self.module.params["lock_timeout"])
         if problem:
-            self.fail(problem, "wait for it, or end it, and run again; dlperf_lock_timeout says how long this waits")
+            self.fail(problem, "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait")
 
     def place(self, files, stale, binary):
-        """Files of the family; those of this run go again where apt cannot read the repository."""
+        """Write the family's files; undo this if apt cannot read the repository."""
         wanted = dict(files, **({self.keyring(): binary} if binary is not None else {}))
         was = dict((path, read_bytes(path)) for path in wanted)
         if binary is not None:
             self.undo.directory("/etc/apt/keyrings")
         for path in stale:
             self.undo.give_back(path)
-        # The keyring comes before the source that names it: /etc/apt/keyrings, preferences.d, sources.list.d.
+        # Sorted paths write the keyring before the source that uses it: /etc/apt/keyrings, preferences.d, sources.list.d.
         for path, content in sorted(wanted.items()):
             self.undo.write(path, content)
         if not self.repository:
@@ -264,20 +264,20 @@ class Family(object):
         code, output, errors = self.module.run_command(argv + ["update"], environ_update=ENVIRONMENT)
         said = "\n" + output + "\n" + errors
         if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
-            # A source that apt cannot read would break every later apt-get update of the node.
+            # An unreadable source would break every later apt-get update on the node.
             for path in wanted:
                 self.undo.take_back(path, was[path])
             self.undo.settle(self.snapshot())
-            meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's own words")
+            meaning, remedy = explanation(said) or (said.strip()[-1500:], "see apt's message")
             self.fail("repository %s: %s" % (self.repository["uri"], meaning), remedy, rc=code, stdout=output, stderr=errors)
 
     def install(self, wrong, drop):
         names = [name if version is None else "%s=%s" % (name, version) for name, version in sorted(wrong.items())]
         argv = ["install"] + names + [name + "-" for name in drop]
-        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing what dpkg was interrupted at")
+        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing an interrupted dpkg")
         code, output, errors = self.module.run_command(APT + ["-s"] + argv, environ_update=ENVIRONMENT)
         if code != 0:
-            # Dependencies come from the node's other sources, whose lists may be old, or not there at all.
+            # Dependencies come from the node's other sources, whose package lists may be old or missing.
             self.module.run_command(APT + ["update"], environ_update=ENVIRONMENT)
             output = self.run(APT + ["-s"] + argv, "choosing the packages")
         removes = simulated(output)[1]
@@ -285,8 +285,8 @@ class Family(object):
         strange = sorted(n for n in removes if not is_member(n, allowed))
         if strange:
             self.undo.settle(self.snapshot())
-            self.fail("it can only be installed by removing %s, which is no part of it" % ", ".join(strange),
-                      "remove that by hand where you can do without it, and run again")
+            self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),
+                      "if you do not need this, remove it by hand and run again")
         self.run(APT + argv, "installing " + ", ".join(names or self.packages))
 
     def hold(self):
@@ -299,7 +299,7 @@ class Family(object):
         return sorted(name for name, (_version, hold) in installed(self.query()).items() if hold)
 
     def autos(self):
-        return self.run(["apt-mark", "showauto"], "asking which packages are there as dependencies").split()
+        return self.run(["apt-mark", "showauto"], "listing automatically installed packages").split()
 
     # Absent
 
@@ -319,27 +319,27 @@ class Family(object):
             self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
         self.lock()
         self.undo.begin(record.get("definition"), self.snapshot, self.holds, self.autos, repository=record.get("repository"))
-        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing what dpkg was interrupted at")
+        self.run(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], "finishing an interrupted dpkg")
         held = sorted(set(record.get("held") or []) & set(self.holds()) - set(record["before"]["holds"]))
         if held:
             self.run(["apt-mark", "unhold"] + held, "releasing its packages")
         ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
         self.undo.give_back_preferences()
         if ours:
-            self.run(APT + ["purge"] + ours, "taking off " + ", ".join(ours))
+            self.run(APT + ["purge"] + ours, "removing " + ", ".join(ours))
         lost = self.restore(record, back)
         self.undo.give_back_all()
         self.undo.forget()
         for name in lost:
-            self.module.warn("%s: %s was there before, and no source of the node has it any more" % (self.name, name))
+            self.module.warn("%s: cannot restore %s, because none of the node's sources has it" % (self.name, name))
         self.module.exit_json(changed=True, versions={}, removed=ours, kept=kept, diff=diff)
 
     def would_remove(self, names):
-        return set(map(base, simulated(self.run(APT + ["-s", "purge"] + names, "asking what else would go"))[1]))
+        return set(map(base, simulated(self.run(APT + ["-s", "purge"] + names, "simulating the removal"))[1]))
 
     def removable(self, ours, named):
-        """What can go alone; a member that something else needs is an error."""
-        bases = set(base(name) for name in ours)  # apt leaves :amd64 out of what it says
+        """The packages to remove and those to keep; fail if other packages need a named member."""
+        bases = set(base(name) for name in ours)  # apt prints names without :amd64
         if not ours or self.would_remove(ours) <= bases:
             return ours, []
         kept = []
@@ -347,13 +347,13 @@ class Family(object):
             others = sorted(self.would_remove([name]) - bases)
             if others and base(name) in named:
                 self.undo.settle(self.snapshot())
-                self.fail("%s was not put there by us and needs %s" % (", ".join(others), name), "remove it first, and run again")
+                self.fail("%s needs %s and was not installed by this role" % (", ".join(others), name), "remove it first, then run again")
             if others:
                 kept.append(name)
         return [name for name in ours if name not in kept], kept
 
     def restore(self, record, back):
-        """Versions and packages that were there before, in one go or, where one is gone, each for itself."""
+        """Reinstall the previous versions and packages at once, or one by one if that fails; return the failed ones."""
         lost = []
         if back:
             names = ["%s=%s" % item for item in sorted(back.items())]
@@ -364,10 +364,10 @@ class Family(object):
         there = self.snapshot()
         autos = sorted(name for name in back if name in record["before"]["autos"] and name in there)
         if autos:
-            self.run(["apt-mark", "auto"] + autos, "marking what was there as dependency")
+            self.run(["apt-mark", "auto"] + autos, "marking packages as automatically installed")
         holds = sorted(name for name in record["before"]["holds"] if name in back and name in there)
         if holds:
-            self.run(["apt-mark", "hold"] + holds, "holding what was held before")
+            self.run(["apt-mark", "hold"] + holds, "restoring holds")
         return lost
 
 

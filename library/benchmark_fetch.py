@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # -*- coding: utf-8 -*-
-"""Return a part of a file that a benchmark has written, read as the user that runs the module."""
+"""Return a part of a file written by a benchmark, read as the user that runs the module."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -8,13 +8,13 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: benchmark_fetch
-short_description: Return a part of a large file that a benchmark has written
+short_description: Return a part of a large file written by a benchmark
 description:
-  - For files that M(benchmark_job) describes but does not return, because they are large.
-  - Reads regular files of the user that runs it only, never through a link, a FIFO or a device. Changes nothing.
+  - For large files that M(benchmark_job) describes but does not return.
+  - Reads only regular files owned by the user that runs it, never a link, FIFO or device. Changes nothing.
 options:
   path: {description: The file., type: path, required: true}
-  identity: {description: "The file that M(benchmark_job) described; another one under the same path is refused.", type: str, required: true}
+  identity: {description: "Identity of the file from M(benchmark_job). Another file at the same path is refused.", type: str, required: true}
   offset: {description: First byte., type: int, required: true}
   count: {description: Number of bytes., type: int, required: true}
 author: [dlperf_runner]
@@ -52,7 +52,7 @@ def main():
     try:
         with OwnedFile(path) as source:
             if source.identity != module.params["identity"]:
-                raise Refused("%s was replaced by another file while it was fetched" % path)
+                raise Refused("%s was replaced by another file during the transfer" % path)
             content = source.packed(module.params["offset"], module.params["count"])
     except (Refused, IOError, OSError) as error:
         module.fail_json(msg=str(error))

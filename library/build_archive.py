@@ -5,20 +5,20 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: build_archive
-short_description: Put the archive of a build in its place, once everything in it is known to be harmless
+short_description: Check the archive of a build for unsafe contents and install it
 description:
-  - Differs from C(unarchive) in that the whole archive, a tar packed with gzip, is read and judged before the first file is
-    written, and in what is refused - setuid, setgid and sticky bits, what everybody may write, devices, FIFOs, absolute and
-    upward names, links that leave O(path), names twice or below a link, and names with control characters.
-  - Everything belongs to root afterwards; files have mode 0755 where they can be executed and 0644 where not.
-  - It is unpacked beside O(path) and renamed, so that what was cut off is never taken for the whole. What was at O(path) is removed.
-  - Nobody but root may be able to write the folders above O(path).
+  - Unlike C(unarchive), it checks the whole archive (a tar file compressed with gzip) before it writes the first file. It
+    refuses setuid, setgid and sticky bits, world-writable files, devices, FIFOs, absolute paths and paths with C(..),
+    links that leave O(path), duplicate names, names below a link, and names with control characters.
+  - All installed files belong to root. Executable files get mode 0755, others 0644.
+  - The archive is unpacked next to O(path) and renamed, so an interrupted run never leaves a partial build. Existing contents of O(path) are removed.
+  - Only root may have write access to the folders above O(path).
 options:
   archive: {description: The archive., type: path, required: true}
-  path: {description: The folder that its content lies in afterwards., type: path, required: true}
-  key: {description: "Name of the build, kept in C(.dlperf-build) in O(path).", type: str, required: true, no_log: false}
+  path: {description: The folder to install into., type: path, required: true}
+  key: {description: "Name of the build, written to C(.dlperf-build) in O(path).", type: str, required: true, no_log: false}
 attributes:
-  check_mode: {support: partial, details: The archive is judged; nothing is written.}
+  check_mode: {support: partial, details: The archive is checked; nothing is written.}
 author: [dlperf_runner]
 """
 
@@ -49,7 +49,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Refusal(Exception):
-    """Why an archive is not unpacked."""
+    """An archive has unsafe contents."""
 
 
 def parts_of(name):
@@ -57,7 +57,7 @@ def parts_of(name):
 
 
 class Contents(object):
-    """The members of an archive by their place, a tuple of names; Refusal where one of them is not harmless."""
+    """The members of an archive by path, a tuple of names. Raises Refusal for an unsafe member."""
 
     def __init__(self, archive, path):
         self.path = path
@@ -71,21 +71,21 @@ class Contents(object):
         for place in self.order:
             self.judge_way(place)
         if not any(member.isreg() for member in self.members.values()):
-            raise Refusal("there is no file in it")
+            raise Refusal("it contains no files")
 
     def refuse(self, member, what):
         raise Refusal("%r %s" % (member.name, what))
 
     def judge(self, member, place):
-        """What can be said of a member alone, and of those before it."""
+        """Check a member on its own and against earlier members."""
         if CONTROL.search(member.name):
             self.refuse(member, "has a control character in its name")
         if member.name.startswith("/") or ".." in place:
-            self.refuse(member, "lies outside of the archive")
+            self.refuse(member, "has a path outside the archive")
         if place in self.members:
-            self.refuse(member, "is in it twice")
+            self.refuse(member, "occurs twice")
         if place == (STAMP,):
-            self.refuse(member, "has the name of the stamp, which is not the build's to write")
+            self.refuse(member, "has the reserved name of the stamp")
         if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
             self.refuse(member, "is neither a file nor a folder nor a link")
         if member.issym():
@@ -93,23 +93,23 @@ class Contents(object):
         if member.mode & 0o7000:
             self.refuse(member, "is setuid, setgid or sticky (mode %04o)" % member.mode)
         if member.mode & 0o002:
-            self.refuse(member, "may be written by everybody (mode %04o)" % member.mode)
+            self.refuse(member, "is world-writable (mode %04o)" % member.mode)
         if member.islnk():
             target = self.members.get(parts_of(member.linkname))
             if target is None or not target.isreg():
-                self.refuse(member, "is a hard link to %r, which is no file in front of it" % member.linkname)
+                self.refuse(member, "is a hard link to %r, which is not an earlier file" % member.linkname)
 
     def judge_way(self, place):
         member = self.members[place]
         for length in range(1, len(place)):
             above = self.members.get(place[:length])
             if above is not None and not above.isdir():
-                self.refuse(member, "lies below %r, which is no folder" % above.name)
+                self.refuse(member, "is below %r, which is not a folder" % above.name)
         if member.issym() and not self.stays(place[:-1], member.linkname):
             self.refuse(member, "is a link to %r, which is not in %s" % (member.linkname, self.path))
 
     def stays(self, folder, target):
-        """Whether a link in a folder leads to a place below the path, through whatever other links."""
+        """Whether a link in a folder stays below the path, also through other links."""
         way, pending, links = list(folder), [target], 0
         while pending:
             text = pending.pop()
@@ -149,7 +149,7 @@ def write_file(archive, member, path):
 
 
 def unpack(archive, contents, new, key):
-    """Write everything below a folder that does not exist yet. Times are kept: Python's compiled files name them."""
+    """Write everything into a new folder. Times are kept, because Python's compiled files contain them."""
 
     def folder(place):
         path = os.path.join(new, *place)
@@ -160,7 +160,7 @@ def unpack(archive, contents, new, key):
         return path
 
     os.mkdir(new, 0o700)
-    os.chown(new, os.geteuid(), os.getegid())  # a folder above may hand its group down
+    os.chown(new, os.geteuid(), os.getegid())  # a setgid folder above may set its group
     os.chmod(new, 0o755)
     newest = 0
     for place in contents.order:
@@ -210,7 +210,7 @@ def main():
         reason = distrust(trusted)
         if reason:
             module.fail_json(
-                msg="%s: %s, and root would rely on it. Let nobody but root write there, or choose another place." % (trusted, reason)
+                msg="%s is not safe for root to use: %s. Give only root write access, or choose another path." % (trusted, reason)
             )
     try:
         with tarfile.open(source, "r:gz") as archive:
@@ -225,15 +225,15 @@ def main():
         os.rename(new, path)
     except Refusal as error:
         module.fail_json(
-            msg="%s is not unpacked: %s. No sound build has that: look at its source before you run again."
+            msg="%s is unsafe and was not unpacked: %s. Inspect its source before you run again."
             % (source, error)
         )
     except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
-        module.fail_json(msg="%s cannot be read: %s. Remove it, and run again." % (source, error))
+        module.fail_json(msg="Cannot read %s: %s. Remove it and run again." % (source, error))
     except (IOError, OSError) as error:
         remove(new)
-        remedy = "make room (df -h)" if error.errno == errno.ENOSPC else "correct it"
-        module.fail_json(msg="%s cannot be unpacked to %s: %s; %s, and run again." % (source, path, error, remedy))
+        remedy = "Free disk space (df -h)" if error.errno == errno.ENOSPC else "Fix this"
+        module.fail_json(msg="Cannot unpack %s to %s: %s. %s and run again." % (source, path, error, remedy))
     module.exit_json(changed=True)
 
 

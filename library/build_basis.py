@@ -5,23 +5,23 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: build_basis
-short_description: What a build from source for this node depends on, and which one is installed
+short_description: Return what a build from source depends on, and which build is installed
 description:
-  - A build fits where its source, its options, its place, the C library and the machine are the same. These make one key.
-  - In check mode it says C(changed) where the build of that key is not installed.
+  - A build can be reused if its source, options, path, C library and machine type are the same. Together they form a key.
+  - In check mode it returns C(changed) if the build with this key is not installed.
 options:
-  name: {description: "What is built, in small letters; the key begins with it.", type: str, required: true}
-  version: {description: Its version., type: str, required: true}
-  sha256: {description: Checksum of its source., type: str, required: true}
-  options: {description: "Options of its configure.", type: list, elements: str, default: []}
-  path: {description: Where it is installed., type: path, required: true}
+  name: {description: "Name of the software in lower case; the key begins with it.", type: str, required: true}
+  version: {description: Version of the software., type: str, required: true}
+  sha256: {description: Checksum of the source., type: str, required: true}
+  options: {description: "Options of configure.", type: list, elements: str, default: []}
+  path: {description: Installation directory., type: path, required: true}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: See which build of OpenMPI this node needs
+- name: Find out which build of OpenMPI this node needs
   build_basis:
     name: openmpi
     version: 4.0.0
@@ -30,10 +30,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-key: {description: Name of the build's folder., returned: always, type: str}
-basis: {description: What the key is made of., returned: always, type: dict}
-installed_key: {description: Key of the build of ours that is installed; null where none is., returned: always, type: str}
-is_foreign: {description: Whether something is there that is not a build of ours., returned: always, type: bool}
+key: {description: Key of the build; also the name of its folder., returned: always, type: str}
+basis: {description: The values that form the key., returned: always, type: dict}
+installed_key: {description: Key of the installed build; null if there is none., returned: always, type: str}
+is_foreign: {description: Whether the path contains anything that this module's build did not install., returned: always, type: bool}
 """
 
 import hashlib
@@ -45,7 +45,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
-STAMP = ".dlperf-build"  # within the build itself, so that it is there when all of it is
+STAMP = ".dlperf-build"  # inside the build, so it exists only if the build is complete
 
 
 def main():

@@ -5,30 +5,30 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Make an image of this node's packages and one environment
+short_description: Build an image from this node's packages and one environment
 description:
-  - The image holds the files of the installed packages, where they are as the packages shipped them, and O(environment). No other file
-    of the node is in it, edited configuration included.
-  - It is made anew where the packages of the node or the distributions of the environment have changed since, and is written as one archive
-    that engines load, in which its digest and that of its layer are computed on the way. Nothing is pulled and no build is run.
-  - The archive is read from the node and written with the rights of O(user), who alone can read it.
-  - The archive stays at O(archive) where the image was made, or is written again by O(keep), so that other nodes can load it.
+  - The image contains the unmodified files of the installed packages and O(environment). It contains no other files of the node and no
+    edited configuration.
+  - It is rebuilt if the node's packages or the environment's distributions have changed. The image is written as one archive that
+    engines can load; its digests are computed while writing. Nothing is pulled, and no image builder runs.
+  - The node's files are read, and the archive is written, with the permissions of O(user). Only this user can read it.
+  - After a build the archive stays at O(archive), so that other nodes can load it. O(keep) writes it again.
 options:
   name: {description: "Name of the image, without a tag.", type: str, required: true}
-  environment: {description: The environment that it holds., type: path, required: true}
+  environment: {description: The environment to include., type: path, required: true}
   mpirun:
-    description: The C(mpirun) that it must have. A build in a folder of its own below C(/opt) or C(/usr/local) is in the image too.
+    description: The C(mpirun) to include. A build in its own folder below C(/opt) or C(/usr/local) is copied too.
     type: path
-  archive: {description: Where the archive is written., type: path, required: true}
-  user: {description: The user whose images these are., type: str, required: true}
-  keep: {description: Write the archive although the image is there., type: bool, default: false}
+  archive: {description: Path of the archive., type: path, required: true}
+  user: {description: The user who owns the image., type: str, required: true}
+  keep: {description: Write the archive even if the image exists., type: bool, default: false}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Make the image
+- name: Build the image
   container_image:
     name: localhost/dlperf-mxnet
     environment: /opt/dlperf/envs/mxnet
@@ -37,9 +37,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-digest: {description: Digest of the image's manifest; empty where there is none yet., returned: always, type: str}
+digest: {description: Digest of the image's manifest; empty if there is none yet., returned: always, type: str}
 archive: {description: Whether the archive was written., returned: always, type: bool}
-bytes: {description: Size of its layer; null where none was made., returned: always, type: int}
+bytes: {description: Size of its layer; null if none was made., returned: always, type: int}
 """
 
 import json
@@ -49,7 +49,7 @@ import pwd
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_image import LABEL, TAG, contents, rights_of, write
 
-# An interpreter that the stack brings, which environments need.
+# The stack's own Python interpreter, which environments need.
 INTERPRETER = "/opt/dlperf/python"
 
 
@@ -91,18 +91,18 @@ def main():
     if given["mpirun"]:
         needed.append(given["mpirun"])
         prefix = os.path.dirname(os.path.dirname(given["mpirun"]))
-        # Elsewhere it might be somebody's home.
+        # A prefix elsewhere could be a user's home.
         folders += [prefix] if prefix.startswith(("/opt/", "/usr/local/")) else []
     label = contents(given["environment"], folders)
-    digest, found = inspected()
-    if found == label and not given["keep"]:
+    digest, image_label = inspected()
+    if image_label == label and not given["keep"]:
         module.exit_json(changed=False, digest=digest, archive=False, bytes=None)
     if module.check_mode:
         module.exit_json(changed=True, digest="", archive=False, bytes=None)
     size = None
     if os.path.lexists(archive):
         os.unlink(archive)
-    if found == label:
+    if image_label == label:
         podman("save", "--quiet", "--format", "docker-archive", "--output", archive, "%s:%s" % (name, TAG))
     else:
         try:
@@ -111,7 +111,7 @@ def main():
         except (IOError, OSError, RuntimeError) as error:
             if os.path.lexists(archive):
                 os.unlink(archive)
-            module.fail_json(msg="the image %s cannot be made: %s" % (name, error))
+            module.fail_json(msg="cannot build the image %s: %s" % (name, error))
         podman("load", "--quiet", "--input", archive)
         digest, _label = inspected()
     module.exit_json(changed=True, digest=digest, archive=True, bytes=size)

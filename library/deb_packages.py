@@ -5,20 +5,20 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: deb_packages
-short_description: Install Debian packages, asking dpkg first
+short_description: Install Debian packages that dpkg does not list yet
 description:
-  - Differs from C(ansible.builtin.apt) in three points that a bare cluster needs. It needs no python-apt on the node,
-    so check mode works on a fresh one; where everything is installed it costs one C(dpkg-query) instead of
-    an apt cache; it refreshes the package lists exactly when it is about to install.
-  - What it installs is recorded in C(/var/lib/dlperf/undo/packages.json), by which C(apt_family) takes it off again.
+  - Differs from C(ansible.builtin.apt) in three ways that a bare cluster needs. It needs no python-apt on the node,
+    so check mode works on a fresh node. If everything is installed, it runs one C(dpkg-query) instead of loading
+    an apt cache. It refreshes the package lists only before an installation.
+  - It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(apt_family) can remove it.
 options:
   names:
-    description: Packages, C(name) or C(name=version).
+    description: Packages as C(name) or C(name=version).
     type: list
     elements: str
     required: true
   lock_timeout:
-    description: Seconds to wait for another apt or dpkg.
+    description: How many seconds to wait for another apt or dpkg.
     type: int
     default: 300
 attributes:
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 versions:
-  description: Version of each package that is installed, by name.
+  description: Version of each installed package, by name.
   returned: always
   type: dict
 """
@@ -47,7 +47,7 @@ from ansible.module_utils.deb_undo import Undo
 UNDO = "/var/lib/dlperf/undo"
 
 def installed_versions(module, names):
-    """Versions that dpkg has installed, by name (packages that it does not know make it return 1)."""
+    """Installed versions by name (dpkg-query exits with 1 if it does not know a package)."""
     argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
     code, output, errors = module.run_command(argv, environ_update={"LC_ALL": "C"})
     if code not in (0, 1):
@@ -61,7 +61,7 @@ def installed_versions(module, names):
 
 
 def everything(module):
-    """{name: (version, on hold)} of all packages of the node."""
+    """{name: (version, on hold)} of all packages on the node."""
     argv = ["dpkg-query", "-W", "-f", QUERY_FORMAT]
     return installed(module.run_command(argv, environ_update={"LC_ALL": "C"})[1])
 
@@ -71,7 +71,7 @@ def snapshot(module):
 
 
 def begin(module):
-    """Note what is there before the change."""
+    """Record the packages before the change."""
     undo = Undo(UNDO, "packages")
     undo.begin(
         {},
@@ -95,7 +95,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    # {name: version, or None where any will do}
+    # {name: version, or None for any version}
     wanted = dict((name.split("=", 1) + [None])[:2] for name in module.params["names"])
     if not wanted:
         module.exit_json(changed=False, versions={})
@@ -127,9 +127,9 @@ def main():
     said = ""
     undo = begin(module)
     for argv in (
-        # What an interrupted run left half installed.
+        # Finish packages that an interrupted run left half installed.
         ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
-        apt + ["update"],  # a source that it cannot reach is a warning, unless the packages are then missing
+        apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
         apt + ["install", "--no-install-recommends"] + downgrade + names,
     ):
         code, output, errors = module.run_command(argv, environ_update=environment)
@@ -146,7 +146,7 @@ def main():
     after = installed_versions(module, sorted(wanted))
     absent = [name for name in missing if name not in after]
     if absent:
-        module.fail_json(msg="apt-get succeeded, but dpkg has not: " + ", ".join(absent))
+        module.fail_json(msg="apt-get succeeded, but these packages are not installed: " + ", ".join(absent))
     module.exit_json(
         changed=True, versions=after, diff={"before": listing(before), "after": listing(after)}
     )

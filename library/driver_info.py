@@ -5,30 +5,30 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: driver_info
-short_description: What a node runs of NVIDIA's driver, and what stands in its way
+short_description: Gather the state of NVIDIA's driver on a node, and conflicting software
 description:
-  - Reads C(/proc), C(/sys) and dpkg's list; changes nothing and needs no driver.
+  - Reads C(/proc), C(/sys) and dpkg's list. Changes nothing and needs no driver.
 options:
-  root: {description: Where the node's root is; for tests., type: path, default: /}
+  root: {description: The node's root directory; tests set another one., type: path, default: /}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Look at the node's driver
+- name: Gather facts about the node's driver
   driver_info:
   register: node_driver
 """
 
 RETURN = r"""
-running: {description: Version of the kernel's module that is loaded; null where none is., returned: always, type: str}
+running: {description: Version of the loaded kernel module; null if none is loaded., returned: always, type: str}
 kernel: {description: Release of the running kernel., returned: always, type: str}
-is_container: {description: Whether the node is a container that shares its kernel with others., returned: always, type: bool}
-has_systemd: {description: Whether systemd runs its services., returned: always, type: bool}
+is_container: {description: Whether the node is a container and shares its host's kernel., returned: always, type: bool}
+has_systemd: {description: Whether systemd manages its services., returned: always, type: bool}
 nouveau: {description: Whether the module nouveau is loaded., returned: always, type: bool}
-has_runfile_driver: {description: Whether a run file's driver is installed., returned: always, type: bool}
-driver_packages: {description: Packages of a driver that are installed., returned: always, type: list, elements: str}
+has_runfile_driver: {description: Whether a driver from a run file is installed., returned: always, type: bool}
+driver_packages: {description: Installed driver packages., returned: always, type: list, elements: str}
 """
 
 import io

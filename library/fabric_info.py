@@ -5,22 +5,22 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: fabric_info
-short_description: What a node's InfiniBand and RoCE ports are, and whether they are up
+short_description: Gather facts about a node's InfiniBand and RoCE ports and their state
 description:
-  - Reads C(/sys/class/infiniband), the network interfaces that belong to it, the kernel's modules, and C(ip), C(ibstat) and C(ofed_info) where
-    they are. Changes nothing, and never fails because of a port.
+  - Reads C(/sys/class/infiniband), its network interfaces and the kernel's modules, and runs C(ip), C(ibstat) and C(ofed_info) if they
+    are installed. Changes nothing, and never fails because of a port.
 options:
-  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
-  user: {description: Whose limit of locked memory is asked for; without one it is that of the module's own process., type: str}
-  interface: {description: A network interface that is told about, whether it belongs to RDMA or not., type: str}
-  timeout: {description: Seconds that a program may take., type: int, default: 20}
+  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
+  user: {description: "User whose limit of locked memory to read; by default that of the module's own process.", type: str}
+  interface: {description: "A network interface to include, even if it does not belong to an RDMA device.", type: str}
+  timeout: {description: Time limit of each program in seconds., type: int, default: 20}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Look at the fabric
+- name: Gather facts about the fabric
   fabric_info:
     user: dlperf
     interface: ib0
@@ -30,38 +30,38 @@ EXAMPLES = r"""
 RETURN = r"""
 devices:
   description: >-
-    By name, C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps speed width link_layer
-    lid sm_lid gids interface), C(fault) (null where the port is up, else where to look) and C(in_use), whether the named interface is the
-    port's, or is no port's. A C(gid) has C(index gid type interface); those that are all zeros are left out.
+    Sorted by name. Each has C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps speed
+    width link_layer lid sm_lid gids interface), C(fault) (null if the port is up, else what to check) and C(in_use) (whether the port has
+    the named interface, or no port has it). Each of C(gids) has C(index gid type interface); all-zero ones are left out.
   returned: always
   type: list
   elements: dict
 interfaces:
-  description: By name, C(state mtu mode speed_mbps addresses) of the interfaces of the devices, and of the one that was named.
+  description: C(state mtu mode speed_mbps addresses) of the devices' interfaces and of O(interface), by name.
   returned: always
   type: dict
-modules: {description: Versions of the loaded kernel modules of RDMA and of peer memory., returned: always, type: dict}
-peer_memory: {description: "Which of nv_peer_mem and nvidia-peermem are loaded, as a stack names them.", returned: always, type: list}
-ofed: {description: Version of MLNX_OFED as ofed_info says it; null without it., returned: always, type: str}
-ibstat: {description: C(state rate_gbps) by device and port as ibstat says them; null without it., returned: always, type: dict}
-memlock_kib: {description: How much memory the user may lock; null where there is no limit, or it could not be asked for., returned: always, type: int}
-memlock_unlimited: {description: Whether there is no limit; null where it could not be asked for., returned: always, type: bool}
+modules: {description: Versions of the loaded kernel modules for RDMA and peer memory., returned: always, type: dict}
+peer_memory: {description: "Which of nv_peer_mem and nvidia-peermem are loaded, by their names in a stack.", returned: always, type: list}
+ofed: {description: Version of MLNX_OFED from ofed_info; null if not installed., returned: always, type: str}
+ibstat: {description: C(state rate_gbps) by device and port from ibstat; null if not installed., returned: always, type: dict}
+memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
+memlock_unlimited: {description: Whether locked memory is unlimited; null if unknown., returned: always, type: bool}
 """
 
 import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
 
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
-# By the name that a stack has for them.
+# Name in a stack: name of the kernel module.
 PEER_MEMORY = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
 NOTHING = re.compile(r"^[0:]*$")
 
 
 def number(value):
-    """100 as 100, 2.5 as 2.5; None for anything else."""
+    """100 for '100', 2.5 for '2.5'; None for anything else."""
     match = re.match(r"([0-9]{1,7})(\.[0-9]{1,4})?\Z", value or "")
     if not match:
         return None
@@ -70,53 +70,53 @@ def number(value):
 
 
 def worded(value):
-    """`4: ACTIVE` as ACTIVE."""
+    """ACTIVE for `4: ACTIVE`."""
     match = re.match(r"\d+: (\S.*)\Z", value or "")
     return match.group(1) if match else None
 
 
 def rate(value):
-    """`100 Gb/sec (4X EDR)` as (100, EDR, 4X)."""
+    """(100, EDR, 4X) for `100 Gb/sec (4X EDR)`."""
     match = re.match(r"(\S+) Gb/sec(?: \((\d+X)(?: (\w+))?\))?\Z", value or "")
     return (number(match.group(1)), match.group(3), match.group(2)) if match else (None, None, None)
 
 
 def lid(value):
-    """0x1c as 28; 0 is none."""
+    """28 for 0x1c; None for 0."""
     return (int(value, 16) or None) if re.match(r"0x[0-9a-fA-F]{1,8}\Z", value or "") else None
 
 
 def gids(port):
-    found = []
+    valid = []
     for name in sorted((n for n in names(port, "gids") if n.isdigit()), key=int):
         gid = text(port, "gids", name)
         if gid and not NOTHING.match(gid):
-            # `IB/RoCE v1` is both; the port's link_layer says which.
+            # `IB/RoCE v1` stands for both; the port's link_layer tells which.
             kind = text(port, "gid_attrs/types", name)
-            found.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
-    return found
+            valid.append({"index": int(name), "gid": gid, "type": kind, "interface": text(port, "gid_attrs/ndevs", name)})
+    return valid
 
 
 def interface_of(device, port):
-    """The network interface of a port; IPoIB says which port by dev_id, Ethernet by dev_port."""
-    found = names(device, "device/net")
-    if len(found) <= 1:
-        return found[0] if found else None
-    for name in found:
+    """The network interface of a port; IPoIB has the port's number in dev_id, Ethernet in dev_port."""
+    interfaces = names(device, "device/net")
+    if len(interfaces) <= 1:
+        return interfaces[0] if interfaces else None
+    for name in interfaces:
         where = os.path.join(device, "device/net", name)
-        number_of_port = whole(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
+        number_of_port = integer(text(where, "dev_port")) or lid(text(where, "dev_id")) or 0
         if number_of_port + 1 == port:
             return name
     return None
 
 
 def fault(state, physical_state):
-    """Where to look for what keeps a port down; None where it is up. Some drivers tell no physical state."""
+    """What to check if a port is down; None if it is up. Some drivers report no physical state."""
     if state == "ACTIVE" and physical_state in ("LinkUp", None):
         return None
     if state == "INIT" and physical_state == "LinkUp":
-        return "no subnet manager runs (opensm, or the switch's)"
-    return "look at cable and switch"
+        return "start a subnet manager (opensm, or the switch's)"
+    return "check the cable and the switch"
 
 
 def port_of(device, name):
@@ -148,13 +148,13 @@ def device_of(folder, name):
         "firmware": text(device, "fw_ver") or None,
         "board": text(device, "board_id") or None,
         "pci": os.path.basename(os.readlink(where)) if os.path.islink(where) else None,
-        "numa_node": whole(text(where, "numa_node")),
+        "numa_node": integer(text(where, "numa_node")),
         "ports": [port_of(device, port) for port in sorted(n for n in names(device, "ports") if n.isdigit())],
     }
 
 
 def addresses(output):
-    """`4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\ ...` as [10.11.0.2/24]."""
+    """[10.11.0.2/24] for `4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\ ...`."""
     return re.findall(r"(?m)^\d+: \S+\s+inet6? ([0-9a-fA-F.:]+/\d+)\b(?!.*\bscope link\b)", output)
 
 
@@ -164,10 +164,10 @@ def interface(root, name, timeout):
         return None
     ip = program("ip", ["/sbin", "/usr/sbin"])
     told = bounded([ip, "-o", "addr", "show", "dev", name], timeout) if ip else None
-    speed = whole(text(where, "speed"))
+    speed = integer(text(where, "speed"))
     return {
         "state": text(where, "operstate") or None,
-        "mtu": whole(text(where, "mtu")),
+        "mtu": integer(text(where, "mtu")),
         "mode": text(where, "mode") or None,
         "speed_mbps": speed or None,
         "addresses": addresses(told["output"]) if told and told["code"] == 0 else None,
@@ -175,8 +175,8 @@ def interface(root, name, timeout):
 
 
 def ibstat(output):
-    """{mlx5_0: {1: {state, rate_gbps}}} of ibstat."""
-    found, ports, port = {}, None, None
+    """{mlx5_0: {1: {state, rate_gbps}}} from ibstat's output."""
+    rates, ports, port = {}, None, None
     for line in output.splitlines():
         match = re.match(r"\s*(CA) '(\S+)'\s*\Z", line) or re.match(r"\s*(Port) (\d+):\s*\Z", line)
         match = match or re.match(r"\s*(State|Rate): (\S+)\s*\Z", line)
@@ -184,21 +184,21 @@ def ibstat(output):
             continue
         key, value = match.groups()
         if key == "CA":
-            ports, port = found.setdefault(value, {}), None
+            ports, port = rates.setdefault(value, {}), None
         elif key == "Port" and ports is not None:
             port = ports.setdefault(value, {"state": None, "rate_gbps": None})
         elif key == "State" and port is not None:
             port["state"] = value
         elif key == "Rate" and port is not None:
             port["rate_gbps"] = number(value)
-    return found
+    return rates
 
 
 def memlock(root, user, timeout):
-    """(KiB, whether unlimited); (None, None) where it cannot be asked for."""
+    """(KiB, whether unlimited); (None, None) if unknown."""
     if user:
         runuser = program("runuser", ["/sbin", "/usr/sbin"])
-        # runuser opens a session, so the user's limits are those of a login.
+        # runuser opens a session, so the limits are those of the user's login.
         told = bounded([runuser, "-u", user, "--", "sh", "-c", "ulimit -l"], timeout) if runuser else None
         limit = told["output"].strip() if told and told["code"] == 0 else ""
         factor = 1
@@ -208,7 +208,7 @@ def memlock(root, user, timeout):
         limit, factor = (match.group(1) if match else ""), 1024
     if limit == "unlimited":
         return None, True
-    return (whole(limit) // factor, False) if whole(limit) is not None else (None, None)
+    return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
 def facts(root, user, named, timeout):

@@ -5,20 +5,20 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: family_proof
-short_description: Prove that a family of packages is at its versions and will stay there
+short_description: Verify that a family of packages has its versions and will keep them
 description:
-  - Asks dpkg and apt themselves, and nothing that the module C(apt_family) has written of itself - versions and holds of dpkg, candidate and
-    priority of apt's policy, and files that the packages brought.
+  - Checks versions and holds in dpkg, candidates and priorities in apt's policy, and the packages' files. Does not rely on the records of
+    the module C(apt_family).
 options:
-  name: {description: Name of the family for messages., type: str, required: true}
-  packages: {description: Exact version by package., type: dict, required: true}
+  name: {description: "Name of the family, for messages.", type: str, required: true}
+  packages: {description: "Packages, with their exact versions.", type: dict, required: true}
   files:
-    description: Globs of what the packages brought; each has to match something.
+    description: Globs of the packages' files. Each glob must match a file.
     type: list
     elements: str
     default: []
 attributes:
-  check_mode: {support: partial, details: Proves nothing where the packages are not there yet.}
+  check_mode: {support: partial, details: Verifies nothing if the packages are not installed yet.}
 author: [dlperf_runner]
 """
 
@@ -40,7 +40,7 @@ from ansible.module_utils.deb_family import QUERY_FORMAT, base, installed
 
 
 def policies(output):
-    """{name: (candidate, {version: priority})} out of apt-cache policy.
+    """{name: (candidate, {version: priority})} from apt-cache policy.
 
     libnccl2:
       Installed: 2.7.3-1+cuda10.2
@@ -49,18 +49,18 @@ def policies(output):
      *** 2.7.3-1+cuda10.2 1001
             500 file:/var/nccl-repo ./ Packages
     """
-    found, name = {}, None
+    by_name, name = {}, None
     for line in output.splitlines():
         if re.match(r"\S+:$", line):
             name = line[:-1]
-            found[name] = [None, {}]
+            by_name[name] = [None, {}]
         elif line.startswith("  Candidate: "):
-            found[name][0] = line.split(": ", 1)[1]
+            by_name[name][0] = line.split(": ", 1)[1]
         else:
             match = re.match(r"(?: \*\*\*|    ) (\S+) (-?\d+)$", line)
             if match and name:
-                found[name][1][match.group(1)] = int(match.group(2))
-    return found
+                by_name[name][1][match.group(1)] = int(match.group(2))
+    return by_name
 
 
 def main():
@@ -81,22 +81,22 @@ def main():
     problems = []
     policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
     for name, version in sorted(packages.items()):
-        found, held = there.get(name, ("nothing", False))
-        if found != version:
-            problems.append("%s %s was expected, found %s" % (name, version, found))
+        present, held = there.get(name, ("nothing", False))
+        if present != version:
+            problems.append("%s should have version %s, found %s" % (name, version, present))
         elif not held:
             problems.append("%s is not on hold" % name)
         candidate, priorities = policy.get(name, (None, {}))
         if candidate != version or priorities.get(version, 0) < 1001:
             problems.append(
-                "apt would take %s %s, and gives %s the priority %s (at least 1001 was expected)"
+                "apt would install %s %s, and version %s has priority %s instead of at least 1001"
                 % (name, candidate, version, priorities.get(version, "none"))
             )
     for pattern in module.params["files"]:
         if not glob.glob(pattern):
-            problems.append("%s was expected, found nothing" % pattern)
+            problems.append("%s is missing" % pattern)
     if problems:
-        module.fail_json(msg="%s is not as it shall be: %s. Provision the node again." % (module.params["name"], "; ".join(problems)))
+        module.fail_json(msg="%s is not installed as required: %s. Provision the node again." % (module.params["name"], "; ".join(problems)))
     module.exit_json(changed=False)
 
 

@@ -5,21 +5,21 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: gpu_info
-short_description: What a node's GPUs are, how they are, and what runs on them
+short_description: Gather facts about a node's GPUs, their state and their processes
 description:
-  - Reads nvidia-smi, C(/proc), C(/sys), the headers and libraries of CUDA, and the kernel's log. Changes nothing, and never fails because of
-    a GPU - a driver that does not answer, or a GPU that is gone, is a fact in C(error).
-  - What a GPU or its driver does not have is null, never 0. What stood there instead of a value, such as C(ERR!), is in the GPU's C(errors).
+  - Reads nvidia-smi, C(/proc), C(/sys), CUDA's headers and libraries, and the kernel's log. Changes nothing, and never fails because of
+    a GPU - a driver that does not answer or a lost GPU is reported in C(error).
+  - A value that a GPU or its driver does not support is null, never 0. An invalid value, such as C(ERR!), is listed in the GPU's C(errors).
 options:
-  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
-  timeout: {description: Seconds that nvidia-smi may take for each of its answers., type: int, default: 30}
+  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
+  timeout: {description: Time limit of each nvidia-smi command in seconds., type: int, default: 30}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Look at the GPUs
+- name: Gather facts about the GPUs
   gpu_info:
   register: node_gpu
 """
@@ -27,29 +27,29 @@ EXAMPLES = r"""
 RETURN = r"""
 error:
   description: >-
-    What keeps nvidia-smi from telling; null where it does. C(kind) is no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
-    gpu_lost, no_devices, no_permission, failed or unreadable, C(message) what it said, C(exit_status) its own.
+    Why nvidia-smi failed; null if it succeeded. C(kind) is no_nvidia_smi, timeout, cannot_start, version_mismatch, no_driver,
+    gpu_lost, no_devices, no_permission, failed or unreadable; C(message) is its output and C(exit_status) its exit status.
   returned: always
   type: dict
 gpus:
   description: >-
-    By index, C(index uuid bus_id model vbios memory_mib memory_used_mib persistence mig performance_state temperature_c power_limit_w
-    power_default_limit_w), C(clocks_mhz) (now, application, max; graphics and memory), C(throttle_reasons) (those that hold now),
+    Sorted by index. Each has C(index uuid bus_id model vbios memory_mib memory_used_mib persistence mig performance_state temperature_c
+    power_limit_w power_default_limit_w), C(clocks_mhz) (now, application, max; graphics and memory), C(throttle_reasons) (the current ones),
     C(ecc) (enabled, pending, and volatile and aggregate counts, corrected and uncorrected), C(retired_pages), C(remapped_rows),
-    C(processes) (pid, name, type, memory_mib), C(numa_node), and C(errors), what could not be read by its name.
+    C(processes) (pid, name, type, memory_mib), C(numa_node), and C(errors), invalid values by name.
   returned: always
   type: list
   elements: dict
-pci: {description: Addresses of NVIDIA's GPUs on the bus, whether the driver has them or not; null where there is no such list., returned: always, type: list}
-driver: {description: Version of the driver as nvidia-smi says it., returned: always, type: str}
-driver_running: {description: Version of the kernel's module., returned: always, type: str}
-driver_cuda: {description: The newest CUDA that the driver runs., returned: always, type: str}
-cuda: {description: Version of the toolkit., returned: always, type: str}
+pci: {description: "PCI addresses of all NVIDIA GPUs, even those unknown to the driver; null if unknown.", returned: always, type: list}
+driver: {description: Version of the driver according to nvidia-smi., returned: always, type: str}
+driver_running: {description: Version of the loaded kernel module., returned: always, type: str}
+driver_cuda: {description: The newest CUDA version that the driver supports., returned: always, type: str}
+cuda: {description: Version of the CUDA toolkit., returned: always, type: str}
 cudnn: {description: Version of cuDNN., returned: always, type: str}
 nccl: {description: Version of NCCL., returned: always, type: str}
-modules: {description: Versions of the loaded kernel modules that have to do with GPUs., returned: always, type: dict}
-topology: {description: C(devices links nics cpu_affinity numa) of C(nvidia-smi topo -m); null where there is none., returned: always, type: dict}
-xid: {description: C(bus_id xid message count) of errors since boot; null where the kernel's log cannot be read., returned: always, type: list}
+modules: {description: Versions of the loaded GPU kernel modules., returned: always, type: dict}
+topology: {description: C(devices links nics cpu_affinity numa) from C(nvidia-smi topo -m); null if unavailable., returned: always, type: dict}
+xid: {description: C(bus_id xid message count) of Xid errors since boot; null if the kernel's log cannot be read., returned: always, type: list}
 """
 
 import glob
@@ -57,7 +57,7 @@ import os
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, modules, names, program, text, whole
+from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
@@ -65,21 +65,21 @@ MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
 
 
 def pci_gpus(root):
-    """Addresses of display and 3D controllers of NVIDIA on the bus."""
+    """PCI addresses of NVIDIA's display and 3D controllers."""
     folder = os.path.join(root, "sys/bus/pci/devices")
     if not os.path.isdir(folder):
         return None
-    found = []
+    gpus = []
     for name in names(folder):
         kind = text(folder, name, "class") or ""
         if text(folder, name, "vendor") == "0x10de" and kind[:6] in ("0x0300", "0x0302"):
-            found.append(name)
-    return found
+            gpus.append(name)
+    return gpus
 
 
 def numa_node(root, bus):
-    """The kernel says -1 where it knows none."""
-    return whole(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
+    """The NUMA node; the kernel reports -1 if unknown."""
+    return integer(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
 
 
 def driver_running(root):
@@ -89,7 +89,7 @@ def driver_running(root):
 
 
 def defined(content, *macros):
-    """Values of macros of a header, joined by dots; None where one is missing."""
+    """Values of a header's macros, joined by dots; None if one is missing."""
     values = [re.search(r"(?m)^#define\s+%s\s+(\d+)\s*(?:/.*)?$" % macro, content or "") for macro in macros]
     return ".".join(value.group(1) for value in values) if all(values) else None
 
@@ -104,7 +104,7 @@ def header(root, patterns, *macros):
 
 
 def library(root, name):
-    """Version that the name of a library's file carries: libnccl.so.2.7.3"""
+    """Version in the file name of a library: libnccl.so.2.7.3"""
     patterns = ["usr/lib/*/", "usr/lib64/", "usr/local/cuda/lib64/", "usr/local/cuda/targets/*/lib/"]
     for pattern in patterns:
         for path in sorted(glob.glob(os.path.join(root, pattern, name + ".so.*"))):
@@ -115,7 +115,7 @@ def library(root, name):
 
 
 def cuda_version(root, timeout):
-    """Of nvcc, as 10.2.89 (`Cuda compilation tools, release 10.2, V10.2.89`); else as the toolkit's own file says it."""
+    """Version from nvcc (`Cuda compilation tools, release 10.2, V10.2.89`), or else from the toolkit's version file."""
     nvcc = os.path.join(root, "usr/local/cuda/bin/nvcc")
     if not os.access(nvcc, os.X_OK):
         nvcc = program("nvcc") if root == "/" else None
@@ -129,7 +129,7 @@ def cuda_version(root, timeout):
 
 
 def kernel_log(root, timeout):
-    """The kernel's messages since boot; None where this user may not see them."""
+    """The kernel's messages since boot; None if this user may not read them."""
     if root != "/":
         return text(root, "var/log/dmesg")
     for argv in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-q", "-g", "NVRM"]):
@@ -142,7 +142,7 @@ def kernel_log(root, timeout):
 
 
 def facts(root, timeout):
-    found = {
+    gathered = {
         "error": None,
         "gpus": [],
         "pci": pci_gpus(root),
@@ -166,26 +166,26 @@ def facts(root, timeout):
         "topology": None,
     }
     log = kernel_log(root, timeout)
-    found["xid"] = None if log is None else xid_errors(log)
+    gathered["xid"] = None if log is None else xid_errors(log)
     smi = program("nvidia-smi", ["/usr/local/nvidia/bin"])
     if not smi:
-        found["error"] = {"kind": "no_nvidia_smi", "message": "there is no nvidia-smi", "exit_status": None}
-        return found
+        gathered["error"] = {"kind": "no_nvidia_smi", "message": "nvidia-smi is not installed", "exit_status": None}
+        return gathered
     result = bounded([smi, "-q", "-x"], timeout)
-    found["error"] = trouble(result)
-    # One lost GPU makes nvidia-smi fail after it has told of others.
+    gathered["error"] = trouble(result)
+    # With one lost GPU, nvidia-smi fails, but only after it has printed the others.
     document = read_xml(result["output"])
     if document is None:
-        found["error"] = found["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
-        return found
-    found.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
+        gathered["error"] = gathered["error"] or {"kind": "unreadable", "message": result["output"][:500], "exit_status": result["code"]}
+        return gathered
+    gathered.update(driver=document["driver"], driver_cuda=document["cuda"], gpus=document["gpus"])
     order = indices(bounded([smi] + QUERY, timeout)["output"])
-    for item in found["gpus"]:
+    for item in gathered["gpus"]:
         item["index"] = order.get(item["uuid"])
         item["numa_node"] = numa_node(root, item["bus_id"])
-    found["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
-    found["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
-    return found
+    gathered["gpus"].sort(key=lambda item: (item["index"] is None, item["index"] or 0, item["bus_id"] or ""))
+    gathered["topology"] = topology(bounded([smi, "topo", "-m"], timeout)["output"])
+    return gathered
 
 
 def main():

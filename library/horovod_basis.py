@@ -5,16 +5,16 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: horovod_basis
-short_description: What a Horovod wheel for an environment of this node depends on, and which one is installed
+short_description: Return what a Horovod wheel for an environment depends on, and which wheel is installed
 description:
-  - A wheel fits where Horovod's version and build options, the framework, the interpreter, OpenMPI, the C library
-    and the machine are the same. O(options) and what is found here make one key.
-  - In check mode it says C(changed) where the wheel of that key is not installed.
+  - A wheel can be reused if Horovod's version and build options, the framework, the interpreter, OpenMPI, the C library
+    and the machine type are the same. O(options) and the node's values together form a key.
+  - In check mode it returns C(changed) if the wheel with this key is not installed.
 options:
   environment: {description: Path of the virtual environment., type: path, required: true}
-  distribution: {description: Distribution of the framework in it., type: str, required: true}
+  distribution: {description: The framework's distribution in it., type: str, required: true}
   version: {description: Version of Horovod., type: str, required: true}
-  options: {description: Whatever else the wheel depends on., type: dict, default: {}}
+  options: {description: Other values that the wheel depends on., type: dict, default: {}}
   mpirun: {description: The mpirun of the OpenMPI that it is built against., type: path, default: /usr/bin/mpirun}
 attributes:
   check_mode: {support: full}
@@ -22,7 +22,7 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: See which wheel this node needs
+- name: Find out which wheel this node needs
   horovod_basis:
     environment: /opt/dlperf/envs/mxnet
     distribution: mxnet
@@ -31,25 +31,25 @@ EXAMPLES = r"""
 
 RETURN = r"""
 key:
-  description: Name of the wheel's folder; null where something is missing.
+  description: Key of the wheel, also the name of its folder; null if something is missing.
   returned: always
   type: str
 basis:
-  description: What the key is made of.
+  description: The values that form the key.
   returned: always
   type: dict
 missing:
-  description: What is not there yet.
+  description: What is missing on the node.
   returned: always
   type: list
   elements: str
 files:
-  description: Paths, with wildcards, that all of this was read from. While none of them changes, neither does the answer.
+  description: Paths, with wildcards, of the files that were read. As long as they stay unchanged, so does the result.
   returned: always
   type: list
   elements: str
 installed_key:
-  description: Key of the wheel that the environment has; null where it has none of ours.
+  description: Key of the wheel installed in the environment; null if this project did not build it.
   returned: always
   type: str
 """
@@ -71,17 +71,17 @@ def normalised(name):
 
 
 def distributions(environment):
-    """{name: (version, folder of its metadata)} of an environment."""
-    found = {}
+    """{name: (version, metadata folder)} of an environment's distributions."""
+    versions = {}
     pattern = os.path.join(environment, "lib", "python3*", "site-packages", "*.dist-info")
     for folder in glob.glob(pattern):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
-        found[normalised(name)] = (version, folder)
-    return found
+        versions[normalised(name)] = (version, folder)
+    return versions
 
 
 def python_of(environment):
-    """Tag of the environment's interpreter, as in cp311; None where there is none."""
+    """Tag of the environment's interpreter, such as cp311; None without an interpreter."""
     for folder in glob.glob(os.path.join(environment, "lib", "python3.*", "site-packages")):
         return "cp3" + folder.split("/python3.")[1].split("/")[0]
     return None
@@ -92,14 +92,14 @@ def openmpi_of(module, mpirun):
         return None
     reason = root_distrusts(mpirun)
     if reason:
-        module.fail_json(msg="%s, so root does not start %s. Let nobody but root write it, or choose another one." % (reason, mpirun))
+        module.fail_json(msg="%s, so it is not safe for root to start %s. Give only root write access, or choose another program." % (reason, mpirun))
     _code, output, _errors = module.run_command([mpirun, "--version"], cwd="/")
     match = re.search(r"Open MPI\) (\S+)", output)
     return match.group(1) if match else None
 
 
 def key_of(have):
-    """Key of the wheel that is installed: the folder below which it lay when it was installed."""
+    """Key of the installed wheel, which is the name of the folder that it was installed from."""
     if "horovod" not in have:
         return None
     direct = os.path.join(have["horovod"][1], "direct_url.json")
@@ -162,7 +162,7 @@ def main():
         key = re.sub(r"[^A-Za-z0-9._-]", "-", key) + hashlib.sha256(options).hexdigest()[:8]
     elif not module.check_mode:
         module.fail_json(
-            msg="no Horovod for this node: %s is not there; the roles openmpi, python_env and framework bring it"
+            msg="cannot build Horovod for this node: %s is missing; the roles openmpi, python_env and framework install it"
             % " and ".join(missing)
         )
     installed_key = key_of(have)

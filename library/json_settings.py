@@ -5,14 +5,14 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: json_settings
-short_description: Merge settings into a JSON file of somebody else's, or give back what was there
+short_description: Merge settings into an existing JSON file, or restore the previous settings
 description:
-  - Every key that O(settings) does not name stays as it is. What was there before the first merge is recorded, and O(state=absent) gives it
-    back key by key, so that what others have changed since stays.
+  - Keys that are not in O(settings) stay as they are. The values before the first merge are recorded. O(state=absent) restores them key by
+    key, so that later changes by others stay.
 options:
   path: {description: The file., type: path, required: true}
-  settings: {description: "What shall be in it; dictionaries are merged, everything else replaced.", type: dict, default: {}}
-  state: {description: Merge, or give back., type: str, choices: [present, absent], default: present}
+  settings: {description: "Settings for the file; dictionaries are merged, all other values replaced.", type: dict, default: {}}
+  state: {description: Whether to merge the settings or restore the previous ones., type: str, choices: [present, absent], default: present}
   undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/settings}
 attributes:
   check_mode: {support: full}
@@ -21,7 +21,7 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Let Docker know NVIDIA's runtime
+- name: Register NVIDIA's runtime with Docker
   json_settings:
     path: /etc/docker/daemon.json
     settings: {runtimes: {nvidia: {path: nvidia-container-runtime}}}
@@ -40,32 +40,32 @@ NOTHING = "dlperf_runner: nothing was there"
 
 
 def merged(value, settings):
-    """(the value with the settings in it, what was there by the same keys)."""
+    """(the value with the settings merged, the previous values of the same keys)."""
     new, before = dict(value), {}
     for key, wanted in settings.items():
-        found = value.get(key, NOTHING)
-        if isinstance(wanted, dict) and isinstance(found, dict):
-            new[key], before[key] = merged(found, wanted)
+        current = value.get(key, NOTHING)
+        if isinstance(wanted, dict) and isinstance(current, dict):
+            new[key], before[key] = merged(current, wanted)
         else:
-            new[key], before[key] = copy.deepcopy(wanted), found
+            new[key], before[key] = copy.deepcopy(wanted), current
     return new, before
 
 
-def given_back(value, settings, before):
-    """The value without the settings, where they still stand; what others have changed stays."""
+def restored(value, settings, before):
+    """The value with previous settings restored, except settings that others have changed."""
     new = dict(value)
     for key, wanted in settings.items():
         was = before.get(key, NOTHING)
         if key not in new:
             continue
         if isinstance(wanted, dict) and isinstance(was, dict) and isinstance(new[key], dict):
-            new[key] = given_back(new[key], wanted, was)
+            new[key] = restored(new[key], wanted, was)
         elif new[key] == wanted and was == NOTHING:
             del new[key]
         elif new[key] == wanted:
             new[key] = was
         elif isinstance(wanted, dict) and isinstance(new[key], dict):
-            new[key] = given_back(new[key], wanted, {})
+            new[key] = restored(new[key], wanted, {})
     return new
 
 
@@ -86,21 +86,21 @@ def main():
     try:
         value = json.loads(content.decode("utf-8")) if (content or b"").strip() else {}
     except ValueError as error:
-        module.fail_json(msg="%s: JSON was expected, found: %s. Repair the file, and run again." % (path, error))
+        module.fail_json(msg="%s is not valid JSON: %s. Repair the file and run again." % (path, error))
     if not isinstance(value, dict):
-        module.fail_json(msg="%s: an object {...} was expected, found something else. Repair the file, and run again." % path)
+        module.fail_json(msg="%s must contain a JSON object {...}. Repair the file and run again." % path)
     if module.params["state"] == "present":
         new, before = merged(value, module.params["settings"])
         changed = new != value or content is None
     elif record is None:
         module.exit_json(changed=False)
     else:
-        new = given_back(value, record["settings"], record["before"])
+        new = restored(value, record["settings"], record["before"])
         changed = True
     text = json.dumps(new, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"
     gone = module.params["state"] == "absent" and not new and record["text"] is None
     if module.params["state"] == "absent" and (record["text"] or "").strip() and json.loads(record["text"]) == new:
-        text = record["text"]  # as it was formatted
+        text = record["text"]  # with its original formatting
     diff = {"before_header": path, "after_header": path, "before": (content or b"").decode("utf-8"), "after": "" if gone else text}
     if not changed or module.check_mode:
         module.exit_json(changed=changed, diff=diff)
@@ -109,7 +109,7 @@ def main():
             made = not os.path.isdir(os.path.dirname(path))
             record = {"before": before, "text": content and content.decode("utf-8"), "made_folder": made}
             record["settings"] = {}
-        # What is merged now for the first time was somebody else's until now.
+        # Keys merged for the first time now still have their original values.
         record["before"] = merged(before, record["before"])[0]
         record["settings"] = merged(record["settings"], module.params["settings"])[0]
         for folder in (undo, os.path.dirname(path)):

@@ -5,17 +5,17 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: node_facts
-short_description: What provisioning asks of a node before it changes anything, in one execution
+short_description: Gather all facts that provisioning needs before it changes a node
 description:
-  - The release, the interpreters, packages, a user, virtual environments, and what has been proven (the stamps of
-    the module C(proof)). Where it is as it shall be, no further execution is needed.
+  - Gathers the release, the interpreters, packages, a user, virtual environments, and past verifications (the stamps of
+    the module C(proof)). If the node needs no change, no further module has to run.
 options:
-  packages: {description: Packages whose versions are asked for., type: list, elements: str, default: []}
-  user: {description: A user who is asked about., type: str}
+  packages: {description: Packages whose versions to return., type: list, elements: str, default: []}
+  user: {description: User to look for., type: str}
   environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
-  builds: {description: Places of builds from source., type: list, elements: path, default: []}
-  limits: {description: Limits as C(node_files) takes them., type: dict, default: {}}
-  interpreter: {description: The interpreter that environments are made with., type: path, default: /usr/bin/python3}
+  builds: {description: Paths of builds from source., type: list, elements: path, default: []}
+  limits: {description: Limits in the form of C(node_files)., type: dict, default: {}}
+  interpreter: {description: Python interpreter for the environments., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
 attributes:
   check_mode: {support: full}
@@ -23,11 +23,11 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Look at the nodes
+- name: Gather facts about the nodes
   node_facts:
     packages: [podman]
 
-- name: Say which podman they have
+- name: Show their version of podman
   ansible.builtin.debug:
     var: ansible_facts.dlperf_node.packages.podman
 """
@@ -35,29 +35,29 @@ EXAMPLES = r"""
 RETURN = r"""
 ansible_facts:
   description: >-
-    C(distribution), C(distribution_version) and C(distribution_release), as C(setup) calls them, and C(dlperf_node).
+    C(distribution), C(distribution_version) and C(distribution_release), named as by C(setup), and C(dlperf_node).
   returned: always
   type: dict
   contains:
     dlperf_node:
       description: >-
-        What was found. Roles read the variable of this name, which provision.yml sets: this with C(complete), paths of the environments that
-        are as pinned, in place of C(environments). Without the variable a role takes nothing for known, and looks for itself.
+        The node's facts. Roles read a variable of the same name, in which provision.yml replaces C(environments) by C(complete), the paths of
+        the environments that match their pins. Without this variable a role gathers the facts that it needs by itself.
       type: dict
       contains:
-        interpreter: {description: The interpreter that was asked about., type: str}
-        python_version: {description: Its version; null where it cannot be started., type: str}
-        interpreters: {description: Other interpreters that the node has., type: list, elements: str}
-        packages: {description: Version of each package that is installed., type: dict}
-        user: {description: C(home) and C(shell) of the user; empty where there is none., type: dict}
-        limits: {description: Each of the limits as high as the node allows it., type: dict}
+        interpreter: {description: "The module's option.", type: str}
+        python_version: {description: Its version; null if it cannot be started., type: str}
+        interpreters: {description: Other Python interpreters of the node., type: list, elements: str}
+        packages: {description: Version of each installed package., type: dict}
+        user: {description: C(home) and C(shell) of the user; empty if the user does not exist., type: dict}
+        limits: {description: The limits as far as the node allows them., type: dict}
         environments:
           description: >-
-            By path, for each that exists: C(python), the version that made it, and C(distributions), with C(version) and C(url) (null for what
-            came from an index) of each by its normalised name.
+            Existing environments by path. Each has C(python), the version of its Python, and C(distributions), with C(version) and C(url)
+            (null for a distribution from an index) by normalised name.
           type: dict
-        builds: {description: Key of each of our builds by its place., type: dict}
-        stamps: {description: "The inputs of each proof by its name, where the files that it depends on are unchanged.", type: dict}
+        builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
+        stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
 
 import glob
@@ -83,7 +83,7 @@ def os_release(path="/etc/os-release"):
 
 
 def packages_of(module, names):
-    """Version of each package that dpkg has installed; none on a node without dpkg."""
+    """Version of each installed package; empty on a node without dpkg."""
     if not names or not os.access("/usr/bin/dpkg-query", os.X_OK):
         return {}
     argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
@@ -101,7 +101,7 @@ def user_of(name):
 
 
 def environment_of(path):
-    """Python and distributions of a virtual environment, without starting it; None where there is none."""
+    """Python and distributions of a virtual environment, without starting it; None if it does not exist."""
     try:
         with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
             match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", stream.read())
@@ -110,7 +110,7 @@ def environment_of(path):
     unfinished = os.path.exists(os.path.join(path, "dlperf-unfinished"))
     if unfinished or not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
         return None
-    found = {}
+    distributions = {}
     for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
         url = None
@@ -118,12 +118,12 @@ def environment_of(path):
         if os.path.exists(direct):
             with io.open(direct, encoding="utf-8") as stream:
                 url = json.load(stream).get("url")
-        found[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
-    return {"python": match.group(1), "distributions": found}
+        distributions[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
+    return {"python": match.group(1), "distributions": distributions}
 
 
 def build_of(path):
-    """The key that the role source_build has put into a build; None where there is none."""
+    """The key written by the role source_build; None if there is no build."""
     try:
         with io.open(os.path.join(path, ".dlperf-build"), encoding="utf-8") as stream:
             return stream.read().strip()
@@ -148,7 +148,7 @@ def main():
     version = None
     reason = root_distrusts(interpreter)
     if reason:
-        module.fail_json(msg="%s, so root does not start %s. Let nobody but root write it, or choose another one." % (reason, interpreter))
+        module.fail_json(msg="%s, so it is not safe for root to start %s. Give only root write access, or choose another program." % (reason, interpreter))
     if os.access(interpreter, os.X_OK):
         code, output, _errors = module.run_command([interpreter, "-I", "-S", "-c", VERSION])
         version = output.strip() if code == 0 else None
@@ -178,7 +178,7 @@ def main():
         ansible_facts={
             "distribution": release.get("NAME", "").split(" ")[0] or None,
             "distribution_version": release.get("VERSION_ID"),
-            # Ubuntu 16.04 has only the latter, at first.
+            # Early releases of Ubuntu 16.04 have only the latter.
             "distribution_release": release.get("VERSION_CODENAME") or release.get("UBUNTU_CODENAME"),
             "dlperf_node": found,
         },

@@ -5,16 +5,16 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: node_files
-short_description: Bring several files, directories and blocks of a node to their state in one execution
+short_description: Manage several files, directories and text blocks on a node in one execution
 description:
-  - What C(copy), C(file) and C(blockinfile) do for one path each, for a list of paths. On a cluster each item
-    of a loop is a module execution on every node; this is one.
-  - Every file is written whole under a temporary name and renamed.
-  - Root refuses a path below a folder that somebody else may write, who could have put a link there. Files in a user's home are
-    for the user to write (C(become_user)).
+  - Does for a list of paths what C(copy), C(file) and C(blockinfile) do for one. A loop would execute a module for each item
+    on every node; this module executes once.
+  - Every file is written under a temporary name and then renamed, so it is never incomplete.
+  - As root it refuses a path below a folder that other users can write to, because they could place a link there. To write to a
+    user's home, run it as that user (C(become_user)).
 options:
   entries:
-    description: The paths, in the order in which they are brought to their state.
+    description: The paths, processed in this order.
     type: list
     elements: dict
     required: true
@@ -22,24 +22,24 @@ options:
       path: {description: Absolute path., type: path, required: true}
       state:
         description:
-          - C(file) has exactly O(entries[].content), C(block) contains it between two marker lines and keeps the rest,
-            C(directory) and C(absent) say it all.
-          - C(blank) removes a file of nothing but white space and a directory without files, and leaves every other one.
-          - C(keyring) is a file of the key in O(entries[].content), which is armored. apt reads armored files since 1.4 only.
-          - C(limits) is a file of pam_limits. A node that is a container cannot raise a limit above its own, and pam_limits
-            would then refuse every login of the user. So each limit is tried first (in a child process), and one
-            that cannot be raised is written as high as the node allows, with a warning.
+          - C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of
+            the file. C(directory) creates a directory, C(absent) removes the path.
+          - C(blank) removes a file that contains only white space or a directory without files, and keeps any other.
+          - C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored files.
+          - C(limits) is a file for pam_limits. A container cannot raise a limit above its own, and pam_limits would then
+            refuse every login of the user. So each limit is tried first (in a child process). A limit that is too high
+            is reduced to what the node allows, with a warning.
         type: str
         choices: [file, block, directory, absent, blank, keyring, limits]
         default: file
-      content: {description: Text of the file or block; an empty block is removed., type: str, default: ""}
+      content: {description: "Text of the file or block. For an empty text, the block is removed.", type: str, default: ""}
       marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
-      user: {description: The user whose sessions get the limits., type: str}
+      user: {description: The user to whom the limits apply., type: str}
       limits:
-        description: "Limits by their name in limits.conf(5), in its units: memlock in KiB, nofile a number; or C(unlimited)."
+        description: "Limits by their names in limits.conf(5), in its units (memlock in KiB, nofile a number), or C(unlimited)."
         type: dict
         default: {}
-      mode: {description: "Mode; new files get 0644 and directories 0755 unless told.", type: str}
+      mode: {description: "Mode; the default is 0644 for new files and 0755 for new directories.", type: str}
       owner: {description: Owner., type: str}
       group: {description: Group., type: str}
 attributes:
@@ -49,7 +49,7 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Name the cluster's hosts on every node
+- name: Write the cluster's host names to every node
   node_files:
     entries:
       - {path: /opt/dlperf, state: directory}
@@ -58,7 +58,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_paths:
-  description: The paths that were (in check mode - would be) changed.
+  description: The changed paths; in check mode, those that would change.
   returned: always
   type: list
   elements: str
@@ -83,7 +83,7 @@ MAX_BYTES = 1 << 24
 
 
 def read_bytes(path):
-    """Content of a file; none where there is none. What would block or never end is refused."""
+    """Content of a file; None if it does not exist. Refuses devices, FIFOs and huge files."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -93,17 +93,17 @@ def read_bytes(path):
     with io.open(handle, "rb") as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise OSError(errno.EINVAL, "a file of at most %d bytes was expected, found something else" % MAX_BYTES)
+            raise OSError(errno.EINVAL, "not a regular file of at most %d bytes" % MAX_BYTES)
         return stream.read()
 
 
 def read(path):
-    """Text of a file; empty where there is none."""
+    """Text of a file; empty if it does not exist."""
     return to_text(read_bytes(path) or b"", errors="surrogate_or_strict")
 
 
 def with_block(text, block, marker):
-    """The text with its block replaced, appended or (empty) removed; None where its markers do not pair."""
+    """The text with its block replaced, appended or (if empty) removed; None if its markers do not match."""
     begin, end = u"# BEGIN %s" % marker, u"# END %s" % marker
     lines = text.splitlines()
     starts = [index for index, line in enumerate(lines) if line.strip() == begin]
@@ -119,14 +119,14 @@ def with_block(text, block, marker):
 
 
 def is_blank(path):
-    """Whether there is nothing in a file or directory."""
+    """Whether a file or directory is empty."""
     if os.path.isdir(path) and not os.path.islink(path):
         return not any(files for _folder, _folders, files in os.walk(path))
     return not read(path).strip()
 
 
 class Node(object):
-    """The paths of this node, and what was done to them."""
+    """Applies entries on this node and collects the changes."""
 
     def __init__(self, module):
         self.module = module
@@ -140,7 +140,7 @@ class Node(object):
         )
 
     def own(self, entry, existed):
-        """Mode, owner and group of a path; an owner that check mode would have created is taken as right."""
+        """Set mode, owner and group of a path. In check mode, an unknown owner is accepted: an earlier task would create it."""
         path, changed = entry["path"], False
         mode = entry["mode"]
         if mode is None and not existed:
@@ -162,7 +162,7 @@ class Node(object):
         except KeyError:
             if self.module.check_mode:
                 return False
-            self.module.fail_json(msg="there is no user or group %s on this node" % name)
+            self.module.fail_json(msg="this node has no user or group %s" % name)
         return True
 
     def limits(self, entry):
@@ -171,16 +171,16 @@ class Node(object):
             wanted = str(wanted)
             if name not in LIMITS or not (wanted == "unlimited" or wanted.isdigit()):
                 self.module.fail_json(
-                    msg="limits: one of %s with a number or 'unlimited' was expected, found %s: %s"
+                    msg="limits: expected one of %s with a number or 'unlimited', found %s: %s"
                     % (", ".join(sorted(LIMITS)), name, wanted)
                 )
-            found = reachable(name, wanted)
-            if found != wanted:
+            allowed = reachable(name, wanted)
+            if allowed != wanted:
                 self.module.warn(
-                    "%s of %s: %s was wanted, this node (a container?) allows %s"
-                    % (name, entry["user"], wanted, found)
+                    "%s of %s: requested %s, but this node (perhaps a container) allows only %s"
+                    % (name, entry["user"], wanted, allowed)
                 )
-            lines.append(u"%s - %s %s" % (entry["user"], name, found))
+            lines.append(u"%s - %s %s" % (entry["user"], name, allowed))
         return u"\n".join(lines) + u"\n"
 
     def write(self, path, content):
@@ -190,25 +190,25 @@ class Node(object):
         handle, temporary = tempfile.mkstemp(dir=self.module.tmpdir)
         with io.open(handle, "wb") as stream:
             stream.write(content)
-        # A container's /etc/hosts is a mount point, which cannot be renamed over.
+        # A container's /etc/hosts is a mount point, which a rename cannot replace.
         self.module.atomic_move(temporary, path, unsafe_writes=os.path.ismount(path))
 
     def bring(self, entry):
         path, state, really = entry["path"], entry["state"], not self.module.check_mode
         reason = root_distrusts(os.path.dirname(path))
         if reason:
-            self.module.fail_json(msg="%s: %s, so root does nothing there. Let nobody but root write it." % (path, reason))
+            self.module.fail_json(msg="%s is not safe for root to use: %s. Give only root write access." % (path, reason))
         existed = os.path.lexists(path)
         if state in ("absent", "blank"):
             if existed and (state == "absent" or is_blank(path)):
                 self.note(path, u"present\n", u"absent\n")
                 if really:
-                    # Unlike Python 2's rmtree, rm follows no link that is put there while it works.
+                    # Unlike Python 2's rmtree, rm does not follow a link that is created while it runs.
                     self.module.run_command(["rm", "-rf", "--one-file-system", "--", path], check_rc=True, cwd="/")
             return
         if state == "directory":
             if existed and not os.path.isdir(path):
-                self.module.fail_json(msg="%s: a directory was expected, found a file" % path)
+                self.module.fail_json(msg="%s is a file, expected a directory" % path)
             if not existed:
                 self.note(path, u"absent\n", u"directory\n")
                 if really:
@@ -217,20 +217,20 @@ class Node(object):
             try:
                 key = dearmored(to_bytes(entry["content"]))
             except ValueError as error:
-                self.module.fail_json(msg="%s: this is no key: %s" % (path, error))
+                self.module.fail_json(msg="%s: invalid key: %s" % (path, error))
             if read_bytes(path) != key:
                 self.note(path, u"", u"a keyring of %d bytes\n" % len(key))
                 if really:
                     self.write(path, key)
         else:
             before = read(path)
-            # Python 2 has what it is given as bytes.
+            # In Python 2 the content is bytes.
             after = self.limits(entry) if state == "limits" else to_text(entry["content"])
             if state == "block":
                 after = with_block(before, after, entry["marker"])
                 if after is None:
                     self.module.fail_json(
-                        msg="%s: one line '# BEGIN %s' followed by one '# END' was expected, found another number or order"
+                        msg="%s: expected one line '# BEGIN %s' followed by one '# END', found another number or order of markers"
                         % (path, entry["marker"])
                     )
             elif after and not after.endswith("\n"):

@@ -5,27 +5,27 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: node_health_info
-short_description: System, Python, disk, clock, MPI and package sources of a node
+short_description: Gather facts about system, Python, disk, clock, MPI and package sources of a node
 description:
-  - What a preflight asks of a node beside its GPUs and its fabric. Changes nothing.
+  - Gathers the facts that preflight.yml needs, except those about GPUs and fabric. Changes nothing.
 options:
-  root: {description: Where the node's root is; for tests., type: path, default: /}
-  paths: {description: Folders whose filesystems are told about; of one that is not there it is the nearest above., type: list, elements: path, default: [/]}
-  mpirun: {description: The mpirun that is asked for its version., type: path, default: /usr/bin/mpirun}
+  root: {description: The node's root directory; tests set another one., type: path, default: /}
+  paths: {description: Folders whose filesystems to return; for a missing folder, the nearest existing parent., type: list, elements: path, default: [/]}
+  mpirun: {description: The mpirun whose version to return., type: path, default: /usr/bin/mpirun}
   mirror:
     description: >-
-      Address or path of the mirror folder that the node installs from. Of apt's sources only those behind it are asked then; on a node that
-      is not provisioned yet there are others, which do not matter.
+      URL or path of the mirror folder that the node installs from. If set, only apt sources in this mirror are checked: other sources of a node
+      that is not provisioned yet do not matter.
     type: str
   stamps: {description: Folder of the stamps of the module C(proof)., type: path, default: /opt/dlperf/stamps}
-  timeout: {description: Seconds that a program or an address may take., type: int, default: 15}
+  timeout: {description: Time limit of each program or URL in seconds., type: int, default: 15}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Look at the node
+- name: Gather facts about the node
   node_health_info:
     paths: [/, /opt/dlperf]
     mirror: http://mirror.example/dlperf
@@ -33,25 +33,25 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-time: {description: The node's clock, seconds since 1970., returned: always, type: float}
-python: {description: Version of the Python that the modules run in., returned: always, type: str}
-executable: {description: Where it is., returned: always, type: str}
-system: {description: As debian12 or ubuntu18.04; null where the node does not say., returned: always, type: str}
-system_title: {description: As the node calls it., returned: always, type: str}
-kernel: {description: Release of the kernel that runs., returned: always, type: str}
-architecture: {description: Of the machine., returned: always, type: str}
-cpus: {description: Processors that are online., returned: always, type: int}
-memory_mib: {description: Memory of the machine; null where it is not told., returned: always, type: int}
-disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null where it cannot be told.', returned: always, type: dict}
-openmpi: {description: Version of OpenMPI; null without one., returned: always, type: str}
-addresses: {description: 'By address of a package source null where it answers, else what came instead.', returned: always, type: dict}
+time: {description: The node's clock in seconds since 1970., returned: always, type: float}
+python: {description: Version of the Python that runs Ansible's modules., returned: always, type: str}
+executable: {description: Path of this Python., returned: always, type: str}
+system: {description: "System, such as debian12 or ubuntu18.04; null if unknown.", returned: always, type: str}
+system_title: {description: The system's name for itself., returned: always, type: str}
+kernel: {description: Release of the running kernel., returned: always, type: str}
+architecture: {description: Architecture of the machine., returned: always, type: str}
+cpus: {description: Number of online processors., returned: always, type: int}
+memory_mib: {description: Memory of the machine; null if unknown., returned: always, type: int}
+disks: {description: 'C(free_mib), C(total_mib) and C(read_only) by path; null if unknown.', returned: always, type: dict}
+openmpi: {description: Version of OpenMPI; null if not installed., returned: always, type: str}
+addresses: {description: 'For each address of a package source, null if it can be reached, else the error.', returned: always, type: dict}
 signatures:
   description: >-
-    What apt says against the signed lists of the sources that provisioning put there (a key that expired or is another, an address that
-    does not answer); empty where all is well, null where there are none.
+    apt's errors about the signed lists of the sources that provisioning set up (such as an expired or wrong key, or an unreachable
+    address); empty if there are no errors, null if there are no such sources.
   returned: always
   type: list
-stamps: {description: Inputs of what has been proven by name., returned: always, type: dict}
+stamps: {description: "Inputs of past verifications, by name.", returned: always, type: dict}
 """
 
 import glob
@@ -66,7 +66,7 @@ import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_reading import bounded, program, text
+from ansible.module_utils.node_probes import bounded, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -76,7 +76,7 @@ except ImportError:
 
 
 def os_release(content):
-    """(debian12, its title) of os-release(5)."""
+    """(debian12, its title) from os-release(5)."""
     pairs = (line.partition("=") for line in (content or "").splitlines() if "=" in line)
     values = dict((key.strip(), value.strip().strip("\"'")) for key, _equals, value in pairs)
     name, version = values.get("ID"), values.get("VERSION_ID", "")
@@ -87,14 +87,14 @@ def disk(path):
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
     try:
-        found = os.statvfs(path)
+        filesystem = os.statvfs(path)
     except OSError:
         return None
-    size = found.f_frsize
+    size = filesystem.f_frsize
     return {
-        "free_mib": found.f_bavail * size // 1048576,
-        "total_mib": found.f_blocks * size // 1048576,
-        "read_only": bool(found.f_flag & 1),
+        "free_mib": filesystem.f_bavail * size // 1048576,
+        "total_mib": filesystem.f_blocks * size // 1048576,
+        "read_only": bool(filesystem.f_flag & 1),
     }
 
 
@@ -120,9 +120,9 @@ def apt_addresses(timeout):
 
 
 def signatures(root, timeout):
-    """What apt says of the sources of our own when it gets and verifies their signed lists, and nothing else.
+    """apt's errors when it downloads and verifies only the signed lists of this project's sources.
 
-    apt itself is asked, in folders of its own: which keys it takes, and what it falls back to, is nowhere else the same.
+    Runs apt itself, with separate folders, because only apt knows which keys it accepts and which fallbacks it uses.
     """
     apt = program("apt-get")
     places = ("sources.list.d", "dlperf-mirror.d")
@@ -131,7 +131,7 @@ def signatures(root, timeout):
         return None
     folder = tempfile.mkdtemp(prefix="node_health_info-")
     try:
-        os.chmod(folder, 0o755)  # apt reads as a user of its own
+        os.chmod(folder, 0o755)  # apt reads as its own user
         for name in ("lists/partial", "cache/archives/partial", "sources"):
             os.makedirs(os.path.join(folder, name))
         for source in sources:
@@ -148,40 +148,40 @@ def signatures(root, timeout):
             "Acquire::https::Timeout=%d" % timeout,
         ]
         told = bounded([apt, "update", "-q"] + [part for option in options for part in ("-o", option)], 4 * timeout)
-        found = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
+        errors = re.findall(r"(?m)^[EW]: (.*)$", told["errors"] + told["output"])
         if told["late"]:
-            found.append("apt-get update did not end in %d s" % (4 * timeout))
-        elif told["code"] and not found:
-            found.append("apt-get update ended with exit status %s" % told["code"])
-        return sorted(set(line[:300] for line in found))
+            errors.append("apt-get update did not finish within %d s" % (4 * timeout))
+        elif told["code"] and not errors:
+            errors.append("apt-get update failed with exit status %s" % told["code"])
+        return sorted(set(line[:300] for line in errors))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def complaint(address, timeout):
-    """Why an address is of no use; None where it answers."""
+    """Why an address cannot be used; None if it can."""
     if address.startswith("file:"):
         address = address[len("file:") :]
     if address.startswith("/"):
-        return None if os.path.exists(address) else "there is no such path"
+        return None if os.path.exists(address) else "the path does not exist"
     try:
         urlopen(address, timeout=timeout).read(1)
-    except (EnvironmentError, ValueError) as error:  # what urllib raises is an OSError, in Python 2 an IOError
+    except (EnvironmentError, ValueError) as error:  # urllib raises OSError, in Python 2 IOError
         return str(getattr(error, "reason", None) or error)[:300]
     return None
 
 
 def proven(folder):
-    """The inputs of each proof; a stamp that cannot be read proves nothing."""
-    found = {}
+    """The inputs of each past verification; unreadable stamps are skipped."""
+    inputs = {}
     for path in glob.glob(os.path.join(folder, "*.json")):
         try:
             with io.open(path, encoding="utf-8") as stream:
                 stamp = json.load(stream)
-            found[stamp["proven"]] = stamp["inputs"]
+            inputs[stamp["proven"]] = stamp["inputs"]
         except (EnvironmentError, ValueError, KeyError, TypeError):
             continue
-    return found
+    return inputs
 
 
 def main():

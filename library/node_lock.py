@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # -*- coding: utf-8 -*-
-"""Take a node for one campaign, or give it back."""
+"""Lock a node for one campaign, or release it."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -8,30 +8,30 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: node_lock
-short_description: Take a node for one campaign, or give it back
+short_description: Lock a node for one campaign, or release it
 description:
-  - One campaign at a time has a node. The lock names its campaign, owner, controller and since when.
-  - The holder renews its lease, as O(user), while it is alive (see C(module_utils/node_lock.py)). A lock whose lease ran out is taken over,
-    and its old holder finds its lease gone.
+  - Only one campaign at a time can hold a node. The lock contains its campaign, owner, controller and start time.
+  - The running campaign renews the lease of its lock as O(user) (see C(module_utils/node_lock.py)). Another campaign can take over a lock
+    with an expired lease; the old holder then notices that its lease is missing.
 options:
   state:
-    description: V(held) takes the node or renews the lease, V(free) waits until nobody else holds it, V(absent) gives it back.
+    description: V(held) locks the node or renews the lease, V(free) waits until no other campaign holds it, V(absent) releases it.
     type: str
     choices: [held, free, absent]
     default: held
-  token: {description: "Names this holder; no other one ever has it.", type: str, required: true}
-  campaign: {description: "What the lock is held for.", type: str, default: ""}
-  owner: {description: "Who holds it.", type: str, default: ""}
-  host: {description: "From which controller.", type: str, default: ""}
-  user: {description: "Who renews the lease; empty for the user that this runs as.", type: str, default: ""}
-  lease_s: {description: "Seconds without a renewal after which the holder is dead.", type: int, default: 120}
-  wait_s: {description: "How long V(free) waits.", type: int, default: 0}
-  directory: {description: "Where the lock is; the same for all campaigns of a node.", type: path, default: /run/dlperf}
+  token: {description: "Identifies the holder; must be unique.", type: str, required: true}
+  campaign: {description: "Campaign that holds the lock.", type: str, default: ""}
+  owner: {description: "User who started the campaign.", type: str, default: ""}
+  host: {description: "Controller of the campaign.", type: str, default: ""}
+  user: {description: "User who renews the lease; empty for the user that runs the module.", type: str, default: ""}
+  lease_s: {description: "The holder is considered dead after this many seconds without a renewal.", type: int, default: 120}
+  wait_s: {description: "How many seconds V(free) waits at most.", type: int, default: 0}
+  directory: {description: "Directory of the lock; the same for all campaigns on a node.", type: path, default: /run/dlperf}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Take the node
+- name: Lock the node
   node_lock:
     token: 5f0c
     campaign: /srv/results/20260101T000000Z
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 held: {description: "Whether O(token) holds the node.", type: bool, returned: always}
-holder: {description: "Who else holds it; empty where nobody does.", type: str, returned: always}
+holder: {description: "Description of another holder; empty if there is none.", type: str, returned: always}
 """
 
 import errno
@@ -81,7 +81,7 @@ def make_lease(params):
 
 
 def take(params):
-    """Make the node O(token)'s. The old lease goes first: from then on nobody else renews it."""
+    """Lock the node for O(token). The old lease is removed first, so that nobody can renew it."""
     directory = params["directory"]
     for name in os.listdir(directory):
         if name.startswith("lease."):
@@ -97,7 +97,7 @@ def take(params):
 
 
 def told(lock, directory):
-    """Who holds the node, in words."""
+    """A description of the lock's holder."""
     since = age(directory, lock["token"])
     return "campaign %s of %s on %s since %s (last renewed %d s ago)" % (
         lock.get("campaign"), lock.get("owner"), lock.get("host"), lock.get("since"), since or 0,
@@ -122,12 +122,12 @@ def main():
     params, state, changed = module.params, module.params["state"], False
     directory, token = params["directory"], params["token"]
     if not re.match("[0-9A-Za-z]+$", token):
-        module.fail_json(msg="token: letters and digits are expected, found %r" % token)
+        module.fail_json(msg="token must consist of letters and digits, found %r" % token)
     if state != "free" and not module.check_mode:
         if not os.path.isdir(directory):
             os.makedirs(directory)
             os.chmod(directory, 0o755)
-        # Nobody but root opens it, so nobody else can keep it.
+        # Only root can open this file, so no other user can block the lock.
         mutex = os.open(os.path.join(directory, "mutex"), os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(mutex, fcntl.LOCK_EX)
     deadline = time.time() + (params["wait_s"] if state == "free" else 0)

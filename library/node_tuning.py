@@ -5,32 +5,32 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: node_tuning
-short_description: Bring clocks, persistence mode, CPU governor and NUMA balancing to their values, or give back what was there
+short_description: Set clocks, persistence mode, CPU governor and NUMA balancing, or restore the previous values
 description:
-  - What a setting was before it was first changed is recorded, and O(state=absent) gives it back where it still is as this module left it.
-  - A setting that the node does not have, or that is not its own (a container shares its kernel and its GPUs with others), is skipped,
-    and RV(skipped) says why. A setting that is not named any more is given back.
-  - It changes what is now; after a boot it is set again by what the role places.
+  - Records the value of each setting before its first change. O(state=absent) restores this value, unless somebody has changed the setting since.
+  - A setting that the node does not support or does not own (a container shares its host's kernel and GPUs) is skipped, with the reason in
+    RV(skipped). A setting that is no longer named is restored.
+  - Changes only the current values. The role installs a service that sets them again after each boot.
 options:
-  state: {description: Set them, or give back what was there., type: str, choices: [present, absent], default: present}
+  state: {description: Whether to set the values or restore the previous ones., type: str, choices: [present, absent], default: present}
   cpu_governor: {description: Governor of every CPU., type: str}
   numa_balancing: {description: Whether the kernel moves memory between NUMA nodes., type: bool}
-  persistence: {description: Whether the driver keeps GPUs initialised that nobody uses., type: bool}
+  persistence: {description: Whether the driver keeps idle GPUs initialised., type: bool}
   application_clocks:
-    description: Clocks that GPUs run at under load, in MHz.
+    description: Clocks of the GPUs under load, in MHz.
     type: dict
     suboptions:
-      memory: {description: Of the memory., type: int, required: true}
-      graphics: {description: Of the GPU., type: int, required: true}
+      memory: {description: Memory clock., type: int, required: true}
+      graphics: {description: GPU clock., type: int, required: true}
   locked_clocks:
-    description: Range that the GPUs' clocks keep within, in MHz. What was locked before cannot be asked for; giving back unlocks them.
+    description: Range of the GPUs' clocks, in MHz. Earlier locks cannot be queried, so restoring unlocks the clocks.
     type: dict
     suboptions:
-      minimum: {description: Least., type: int, required: true}
-      maximum: {description: Most., type: int, required: true}
-  root: {description: Where the node's root is; a recorded tree can be replayed., type: path, default: /}
-  record: {description: File that keeps what was there before., type: path, default: /var/lib/dlperf/tuning.json}
-  timeout: {description: Seconds that nvidia-smi may take for each of its answers., type: int, default: 30}
+      minimum: {description: Lowest clock., type: int, required: true}
+      maximum: {description: Highest clock., type: int, required: true}
+  root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
+  record: {description: File with the previous values., type: path, default: /var/lib/dlperf/tuning.json}
+  timeout: {description: Time limit of each nvidia-smi command in seconds., type: int, default: 30}
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -38,14 +38,14 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Let every CPU run at its highest clock
+- name: Run every CPU at its highest clock
   node_tuning:
     cpu_governor: performance
 """
 
 RETURN = r"""
-settings: {description: Value of each setting as it is now (in check mode - as it would be)., returned: always, type: dict}
-skipped: {description: What was not set, and why., returned: always, type: list, elements: str}
+settings: {description: Current value of each setting; in check mode, the value it would get., returned: always, type: dict}
+skipped: {description: Skipped settings, with reasons., returned: always, type: list, elements: str}
 """
 
 import io
@@ -55,14 +55,14 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_undo import read_bytes, remove_if_empty, write_whole
-from ansible.module_utils.node_reading import bounded, names, program, text
+from ansible.module_utils.node_probes import bounded, names, program, text
 
 CONTAINER = "this node is a container, and %s"
 NUMA = "proc/sys/kernel/numa_balancing"
 
 
 class Node(object):
-    """Reads and writes settings; {name: value} where a name is its kind and the CPU or GPU, as in persistence/0."""
+    """Reads and writes settings {name: value}; a name is the kind and the CPU or GPU, such as persistence/0."""
 
     def __init__(self, module):
         self.module = module
@@ -78,11 +78,11 @@ class Node(object):
     def skip(self, what, why):
         self.skipped.append("%s: %s" % (what, why))
 
-    # What is there
+    # Read
 
     def governors(self, wanted):
         folder = os.path.join(self.root, "sys/devices/system/cpu")
-        found = {}
+        current = {}
         for cpu in (name for name in names(folder) if re.match(r"cpu[0-9]+\Z", name)):
             value = text(folder, cpu, "cpufreq/scaling_governor")
             if value is None:
@@ -90,60 +90,60 @@ class Node(object):
             known = (text(folder, cpu, "cpufreq/scaling_available_governors") or "").split()
             if wanted and known and wanted not in known:
                 self.module.fail_json(
-                    msg="cpu_governor: one of %s was expected, which the driver of %s's clock has, found %s" % (", ".join(known), cpu, wanted)
+                    msg="cpu_governor: expected one of %s, which the clock driver of %s supports, found %s" % (", ".join(known), cpu, wanted)
                 )
-            found["cpu_governor/" + cpu] = value
-        if wanted and not found:
-            self.skip("cpu_governor", "the kernel does not set this machine's clocks (its firmware or its host does)")
-        return found
+            current["cpu_governor/" + cpu] = value
+        if wanted and not current:
+            self.skip("cpu_governor", "the kernel does not control this machine's clocks (its firmware or host does)")
+        return current
 
     def numa(self, wanted):
         value = text(self.root, NUMA)
         if value is None and wanted is not None:
-            self.skip("numa_balancing", "this kernel has none")
+            self.skip("numa_balancing", "this kernel does not support it")
         return {} if value is None else {"numa_balancing/kernel": value}
 
     def gpus(self, kind, query, wanted):
-        """{kind/index: answer} of nvidia-smi; none where there is no driver, or the GPUs have no such setting."""
+        """{kind/index: value} from nvidia-smi; empty without a driver, or if no GPU supports the setting."""
         self.smi = self.smi or program("nvidia-smi", ["/usr/bin", "/usr/local/bin"])
         if not self.smi:
             if wanted:
-                self.skip(kind, "there is no nvidia-smi")
+                self.skip(kind, "nvidia-smi is not installed")
             return {}
         told = bounded([self.smi, "--query-gpu=index," + query, "--format=csv,noheader,nounits"], self.timeout)
         if told["code"] != 0:
             if wanted:
                 said = (told["errors"] or told["output"]).strip().split("\n")[0]
-                self.skip(kind, "nvidia-smi does not answer in time" if told["late"] else "nvidia-smi says: " + said)
+                self.skip(kind, "nvidia-smi did not answer in time" if told["late"] else "nvidia-smi failed: " + said)
             return {}
-        found = {}
+        answers = {}
         for line in told["output"].splitlines():
             index, _comma, answer = line.partition(",")
             answer = re.sub(r"\s*,\s*", ",", answer.strip())
             if re.search(r"N/A|Not Supported|Unknown", answer):
                 if wanted:
-                    self.skip(kind, "GPU %s has no such setting (%s)" % (index.strip(), answer))
+                    self.skip(kind, "GPU %s does not support it (%s)" % (index.strip(), answer))
                 continue
-            found["%s/%s" % (kind, index.strip())] = answer
-        return found
+            answers["%s/%s" % (kind, index.strip())] = answer
+        return answers
 
     def current(self, wanted):
-        """Everything that is wanted or recorded and can be read."""
-        found = {}
+        """The current values of all wanted or recorded settings."""
+        settings = {}
         if "cpu_governor" in wanted:
-            found.update(self.governors(wanted["cpu_governor"]))
+            settings.update(self.governors(wanted["cpu_governor"]))
         if "numa_balancing" in wanted:
-            found.update(self.numa(wanted["numa_balancing"]))
+            settings.update(self.numa(wanted["numa_balancing"]))
         if "persistence" in wanted:
-            found.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
+            settings.update(self.gpus("persistence", "persistence_mode", wanted["persistence"]))
         if "application_clocks" in wanted:
             query = "clocks.applications.memory,clocks.applications.graphics"
-            found.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
+            settings.update(self.gpus("application_clocks", query, wanted["application_clocks"]))
         if "locked_clocks" in wanted:
-            # There is no such question; what was locked is gone with the boot that it was locked in.
+            # nvidia-smi cannot query locked clocks; a reboot unlocks them.
             known = self.gpus("locked_clocks", "uuid", wanted["locked_clocks"])
-            found.update((name, None) for name in known)
-        return found
+            settings.update((name, None) for name in known)
+        return settings
 
     # Change
 
@@ -168,30 +168,30 @@ class Node(object):
             with io.open(path, "w", encoding="ascii") as stream:
                 stream.write(u"%s\n" % value)
         except (IOError, OSError) as error:
-            self.module.fail_json(msg="%s cannot be set to %s: %s" % (path, value, error))
+            self.module.fail_json(msg="cannot set %s to %s: %s" % (path, value, error))
 
     def ask(self, index, *options):
         argv = [self.smi, "-i", index] + list(options)
         told = bounded(argv, self.timeout)
         if told["code"] != 0:
-            said = "it does not answer in %d s" % self.timeout if told["late"] else (told["errors"] or told["output"]).strip()
+            said = "no answer within %d s" % self.timeout if told["late"] else (told["errors"] or told["output"]).strip()
             self.module.fail_json(msg="%s failed: %s" % (" ".join(argv), said), rc=told["code"])
 
 
 def values(given):
-    """{kind: value as it is read} of what is wanted."""
-    found = {}
+    """{kind: value} of the wanted settings, in the form in which they are read."""
+    wanted = {}
     if given["cpu_governor"]:
-        found["cpu_governor"] = given["cpu_governor"]
+        wanted["cpu_governor"] = given["cpu_governor"]
     if given["numa_balancing"] is not None:
-        found["numa_balancing"] = "1" if given["numa_balancing"] else "0"
+        wanted["numa_balancing"] = "1" if given["numa_balancing"] else "0"
     if given["persistence"] is not None:
-        found["persistence"] = "Enabled" if given["persistence"] else "Disabled"
+        wanted["persistence"] = "Enabled" if given["persistence"] else "Disabled"
     if given["application_clocks"]:
-        found["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
+        wanted["application_clocks"] = "%(memory)d,%(graphics)d" % given["application_clocks"]
     if given["locked_clocks"]:
-        found["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
-    return found
+        wanted["locked_clocks"] = "%(minimum)d,%(maximum)d" % given["locked_clocks"]
+    return wanted
 
 
 def main():
@@ -216,16 +216,16 @@ def main():
     record = json.loads((read_bytes(given["record"]) or b"{}").decode("utf-8"))
     node = Node(module)
     if node.is_container and wanted:
-        node.skip("tuning", CONTAINER % "the kernel and the GPUs are its host's: set %s there" % ", ".join(sorted(wanted)))
+        node.skip("tuning", CONTAINER % "its kernel and GPUs belong to its host: set %s there" % ", ".join(sorted(wanted)))
         module.exit_json(changed=False, settings={}, skipped=node.skipped, diff={"before": "", "after": ""})
     kinds = dict((name.partition("/")[0], None) for name in record)
-    found = node.current(dict(kinds, **wanted))
+    current = node.current(dict(kinds, **wanted))
     boot = text(node.root, "proc/sys/kernel/random/boot_id") or ""
-    for name in [name for name in found if name.startswith("locked_clocks/")]:
+    for name in [name for name in current if name.startswith("locked_clocks/")]:
         noted = record.get(name) or {}
-        found[name] = noted.get("set") if noted.get("boot") == boot else None
+        current[name] = noted.get("set") if noted.get("boot") == boot else None
     changes, new = {}, dict(record)
-    for name, value in sorted(found.items()):
+    for name, value in sorted(current.items()):
         aim = wanted.get(name.partition("/")[0])
         if aim is not None:
             before = record[name]["before"] if name in record else value
@@ -233,20 +233,20 @@ def main():
                 changes[name] = aim
                 new[name] = {"before": before, "set": aim, "boot": boot}
         elif name in record:
-            # What somebody else has set since is somebody else's.
+            # A value that somebody has changed since is kept.
             if value == record[name]["set"] and value != record[name]["before"]:
                 changes[name] = record[name]["before"]
             del new[name]
     for name in record:
-        if name not in found and name.partition("/")[0] not in wanted:
-            del new[name]  # the GPU is gone, or its driver is
-    after = dict(found, **changes)
+        if name not in current and name.partition("/")[0] not in wanted:
+            del new[name]  # the GPU or its driver was removed
+    after = dict(current, **changes)
     diff = {
-        "before": "".join("%s %s\n" % (name, found[name]) for name in sorted(changes)),
+        "before": "".join("%s %s\n" % (name, current[name]) for name in sorted(changes)),
         "after": "".join("%s %s\n" % (name, after[name]) for name in sorted(changes)),
     }
     if (changes or new != record) and not module.check_mode:
-        # Before the change, so that a run which is cut off can be taken back.
+        # Recorded before the change, so that an interrupted run can be undone.
         folder = os.path.dirname(given["record"])
         if new and not os.path.isdir(folder):
             os.makedirs(folder, 0o755)

@@ -5,18 +5,18 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: package_installer
-short_description: Run a vendor's installer that changes packages by itself, and record what it changed
+short_description: Run a vendor's package installer and record what it changed
 description:
-  - What was installed before is recorded first, so that C(apt_family) with O(name) and C(state=absent) takes off what the installer put on, and
-    brings back what it removed.
-  - It runs whenever it is called; whoever calls it knows whether it has to.
+  - Records the installed packages first, so that C(apt_family) with the same O(name) and C(state=absent) can remove what the installer installed
+    and reinstall what it removed.
+  - Runs the installer at every call. The caller must know whether this is needed.
 options:
-  name: {description: Family that the packages are recorded as., type: str, required: true}
+  name: {description: Name of the family for the record of the packages., type: str, required: true}
   argv: {description: The installer and its options., type: list, elements: str, required: true}
-  chdir: {description: Folder that it runs in., type: path, required: true}
-  expect: {description: Text that it prints where all has gone well; its exit status alone does not say so., type: str, required: true}
-  logs: {description: Where on the node it keeps its logs; for the message., type: str, default: ""}
-  lock_timeout: {description: Seconds to wait for another apt or dpkg., type: int, default: 300}
+  chdir: {description: Working directory of the installer., type: path, required: true}
+  expect: {description: Text that the installer prints on success; its exit status alone is not reliable., type: str, required: true}
+  logs: {description: "Path of its logs on the node, for messages.", type: str, default: ""}
+  lock_timeout: {description: How many seconds to wait for another apt or dpkg., type: int, default: 300}
   undo: {description: Folder of the records., type: path, default: /var/lib/dlperf/undo}
 attributes:
   check_mode: {support: full}
@@ -33,7 +33,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-removed: {description: Packages that were there before and are not any more., returned: always, type: list, elements: str}
+removed: {description: Packages that were removed., returned: always, type: list, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -71,7 +71,7 @@ def main():
 
     problem = wait_for_locks(given["lock_timeout"])
     if problem:
-        module.fail_json(msg="%s: %s. Wait for it, or end it, and run again." % (given["name"], problem))
+        module.fail_json(msg="%s: %s. Wait for it or stop it, then run again." % (given["name"], problem))
     undo = Undo(given["undo"], given["name"])
     undo.begin(
         {},
@@ -86,7 +86,7 @@ def main():
         undo.settle(now)
         said = "\n".join((output + "\n" + errors).strip().splitlines()[-LINES:])
         module.fail_json(
-            msg="%s: %s ended with status %d and has not said '%s'. It said last:\n%s\n%s"
+            msg="%s: %s ended with exit status %d without printing '%s'. Its last output:\n%s\n%s"
             % (given["name"], given["argv"][0], code, given["expect"], said, given["logs"] and "Its logs are in %s." % given["logs"]),
             rc=code,
         )

@@ -5,47 +5,46 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: proof
-short_description: Prove something on a node by commands whose output is checked, once for what it depends on
+short_description: Verify a node by commands whose output is checked, once per set of inputs
 description:
-  - Runs the commands as a user and looks in the output of each for what it must say; an exit status of 0 is needed, but not
-    enough.
-  - A stamp, which only root can write, records what was proven for which inputs, and how the files are that it stands on. Where it
-    stands for the same inputs, nothing is run.
+  - Runs the commands as a user. Each must exit with status 0 and print the expected output.
+  - A stamp, which only root can write, records the inputs of the verification and the state of the files that it depends on. If the
+    stamp is valid for the same inputs, nothing is run.
 options:
-  name: {description: What is proven; names the stamp., type: str, required: true}
+  name: {description: Name of the verification and of its stamp., type: str, required: true}
   commands:
-    description: The commands, run side by side.
+    description: The commands. They run in parallel.
     type: list
     elements: dict
     required: true
     suboptions:
-      name: {description: How messages call it., type: str, required: true}
+      name: {description: "Name of the command, for messages.", type: str, required: true}
       argv: {description: The command., type: list, elements: str, required: true}
-      expect: {description: Regular expression that its standard output must contain., type: str, required: true}
+      expect: {description: Regular expression that must match in its standard output., type: str, required: true}
   inputs:
-    description: What the proof depends on. The commands are no part of it, so that another partner among the nodes proves nothing anew.
+    description: Inputs of the verification. The commands do not count, so that another partner node does not cause a new verification.
     type: dict
     default: {}
   files:
     description: >-
-      Paths, with wildcards, that the proof stands on. Once one of them was changed, is gone or new, the proof counts no more; to prove it
-      again for the same inputs is no change of the node.
+      Paths, with wildcards, that the verification depends on. If a file changes, disappears or appears, the stamp becomes invalid. A new
+      verification for the same inputs does not count as a change of the node.
     type: list
     elements: path
     default: []
-  user: {description: Who runs them., type: str, required: true}
-  environment: {description: Variables to add., type: dict, default: {}}
+  user: {description: User who runs them., type: str, required: true}
+  environment: {description: Additional environment variables., type: dict, default: {}}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
-  timeout: {description: Seconds that a command may take., type: int, default: 120}
-  parallel: {description: Commands at a time., type: int, default: 8}
-  force: {description: Run although the stamp stands., type: bool, default: false}
+  timeout: {description: Time limit of each command in seconds., type: int, default: 120}
+  parallel: {description: How many commands run at a time., type: int, default: 8}
+  force: {description: Run even if the stamp is valid., type: bool, default: false}
 attributes:
-  check_mode: {support: partial, details: Runs nothing and says whether it would.}
+  check_mode: {support: partial, details: Runs nothing; only returns whether it would.}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Prove that node2 can be reached
+- name: Verify that node2 can be reached
   proof:
     name: ssh_mesh
     user: dlperf
@@ -57,11 +56,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 proven:
-  description: C(now), C(before) (the stamp stands), or C(no) in check mode.
+  description: C(now), C(before) (the stamp is valid), or C(no) in check mode.
   returned: always
   type: str
 outputs:
-  description: Standard output of each command that was run.
+  description: Standard output of each executed command.
   returned: success
   type: dict
 """
@@ -89,9 +88,9 @@ def text(stream):
 
 
 def execute(command, argv, environment, timeout, results):
-    """Runs one command in a session of its own, which is ended as a whole when the time is over.
+    """Run one command in its own session, and kill the whole session at the time limit.
 
-    The output goes to files: what the command starts in another session may hold a pipe open for ever.
+    The output goes to files, because a process that the command starts in another session could hold a pipe open forever.
     """
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -123,17 +122,17 @@ def execute(command, argv, environment, timeout, results):
 
 
 def complaint(command, result, timeout):
-    """Why a command proves nothing; None where it proves what it should."""
+    """Why a command failed the verification; None if it passed."""
     code, output, errors, late = result
     said = (errors.strip() or output.strip())[-1500:] or "nothing"
     if late:
-        return "%s: no end within %d s; it said: %s" % (command["name"], timeout, said)
+        return "%s: not finished within %d s; output: %s" % (command["name"], timeout, said)
     if code is None:
         return "%s: cannot be started: %s" % (command["name"], errors)
     if code != 0:
-        return "%s: exit status %s; it said: %s" % (command["name"], code, said)
+        return "%s: exit status %s; output: %s" % (command["name"], code, said)
     if not re.search(command["expect"], output, re.MULTILINE):
-        return "%s: output matching %r was expected, found: %s" % (
+        return "%s: expected output matching %r, found: %s" % (
             command["name"],
             command["expect"],
             output.strip()[-1500:] or "nothing",
@@ -180,7 +179,7 @@ def main():
     try:
         user = pwd.getpwnam(given["user"])
     except KeyError:
-        module.fail_json(msg="there is no user %s on this node" % given["user"])
+        module.fail_json(msg="this node has no user %s" % given["user"])
 
     environment = {
         "HOME": user.pw_dir,
@@ -194,7 +193,7 @@ def main():
 
     def work(command):
         with slots:
-            # runuser opens a session, so the user's limits are those of a login.
+            # runuser opens a session, so the limits are those of the user's login.
             prefix = ["runuser", "-u", user.pw_name, "--"]
             execute(command, prefix + command["argv"], environment, given["timeout"], results)
 
@@ -211,9 +210,9 @@ def main():
     complaints = [line for line in complaints if line]
     if complaints:
         if os.path.exists(stamp):
-            os.unlink(stamp)  # what stood there is no longer so
+            os.unlink(stamp)  # the recorded verification is no longer valid
         module.fail_json(
-            msg="%s is not proven: %s" % (given["name"], "\n".join(complaints)), proven="no"
+            msg="verification of %s failed: %s" % (given["name"], "\n".join(complaints)), proven="no"
         )
     if before != after:
         if not os.path.isdir(given["stamps"]):

@@ -5,27 +5,27 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: python_environment
-short_description: A virtual environment filled from hash-pinned requirements
+short_description: Create a virtual environment from hash-pinned requirements
 description:
-  - Makes the environment with the interpreter that is named, and installs the requirements with their hashes
-    checked, by uv, or by the environment's own pip where no uv is named.
-  - What is installed is read from the environment itself, so that a second run starts no installer.
-  - An environment made by another version of Python is made anew, and so is one whose filling was cut off.
-  - Root starts no interpreter, uv or environment that somebody else may write. Everybody may read what is made.
+  - Creates the environment with O(interpreter) and installs the requirements with checked hashes, using uv, or
+    the environment's own pip if O(uv) is not set.
+  - Reads the installed distributions from the environment itself, so that a second run starts no installer.
+  - Recreates an environment that was made with another version of Python, or whose installation was interrupted.
+  - As root it starts no interpreter, uv or environment that other users can write to. All users can read the result.
 options:
-  path: {description: The environment., type: path, required: true}
-  interpreter: {description: "The interpreter, an absolute path.", type: path, default: /usr/bin/python3}
+  path: {description: Path of the environment., type: path, required: true}
+  interpreter: {description: "Absolute path of the Python interpreter.", type: path, default: /usr/bin/python3}
   requirements:
-    description: Text of a requirements file. Each is C(name==version) or C(name @ file:///path.whl), with its hashes.
+    description: Content of a requirements file, with lines C(name==version) or C(name @ file:///path.whl) and their hashes.
     type: str
     default: ""
   uv: {description: Path of uv., type: path}
   find_links:
-    description: Folder or address of a wheelhouse; it is then the only source.
+    description: Folder or URL of a wheelhouse, which is then the only source.
     type: str
     default: ""
-  dependencies: {description: Whether what the requirements need is looked at., type: bool, default: true}
-  name: {description: How messages call the environment., type: str, default: ""}
+  dependencies: {description: Whether to install dependencies of the requirements., type: bool, default: true}
+  name: {description: "Name of the environment, for messages.", type: str, default: ""}
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -33,7 +33,7 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Make the environment of a framework
+- name: Create the environment of a framework
   python_environment:
     path: /opt/dlperf/envs/mxnet
     requirements: "{{ lookup('ansible.builtin.file', 'requirements/mxnet-cpu.txt') }}"
@@ -42,11 +42,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 python_version:
-  description: Full version of the interpreter; null in check mode where it is not there yet.
+  description: Full version of the interpreter; null in check mode if it is not installed yet.
   returned: always
   type: str
 packages:
-  description: Version of each required distribution that is installed, by its normalised name.
+  description: Version of each installed required distribution, by normalised name.
   returned: always
   type: dict
 """
@@ -64,7 +64,7 @@ from ansible.module_utils.trusted_path import root_distrusts
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
 
-# The marker variables of an interpreter. Distributions' builds may say 3.13.0rc1 or 3.11.2+.
+# Prints an interpreter's marker variables. Not from platform.python_version(), which may be 3.13.0rc1 or 3.11.2+.
 FACTS = """
 import json, os, platform, sys
 print(json.dumps({
@@ -85,7 +85,7 @@ def normalised(name):
 
 
 class Marker(object):
-    """An environment marker of a locked file, as in python_full_version < '3.10' and sys_platform == 'linux'."""
+    """An environment marker in a lock file, such as python_full_version < '3.10' and sys_platform == 'linux'."""
 
     TOKEN = re.compile(r"""\s*(\(|\)|[<>=!~]=|[<>]|'[^']*'|"[^"]*"|[a-z_]+)""")
 
@@ -95,19 +95,19 @@ class Marker(object):
         while text[position:].strip():
             match = self.TOKEN.match(text, position)
             if not match:
-                raise ValueError("a marker was expected, found %r" % text)
+                raise ValueError("invalid marker %r" % text)
             self.tokens.append(match.group(1))
             position = match.end()
 
     def take(self):
         if not self.tokens:
-            raise ValueError("the marker %r ends too early" % self.text)
+            raise ValueError("the marker %r is incomplete" % self.text)
         return self.tokens.pop(0)
 
     def holds(self):
         result = self.either()
         if self.tokens:
-            raise ValueError("the marker %r goes on where an end was expected" % self.text)
+            raise ValueError("unexpected text at the end of the marker %r" % self.text)
         return result
 
     def either(self):
@@ -129,21 +129,21 @@ class Marker(object):
         if first == "(":
             result = self.either()
             if self.take() != ")":
-                raise ValueError("the marker %r lacks a parenthesis" % self.text)
+                raise ValueError("missing parenthesis in the marker %r" % self.text)
             return result
         operator, value = self.take(), self.take().strip("'\"")
         if first not in self.facts or operator not in (">=", "<=", "==", "!=", "<", ">"):
-            raise ValueError("the marker %r is beyond this module" % self.text)
+            raise ValueError("unsupported marker %r" % self.text)
         if first.startswith("python_"):
             bound = numbers(value.replace(".*", ""))
-            # 3.12.1 is not below 3.12, and 3.11.7 is 3.11: as many parts as the bound has count.
+            # Compare only as many parts as the bound has: 3.12.1 is not below 3.12, and 3.11.7 equals 3.11.
             mine = numbers(self.facts[first])[: len(bound)]
             return {
                 ">=": mine >= bound, "<=": mine <= bound, "==": mine == bound,
                 "!=": mine != bound, "<": mine < bound, ">": mine > bound,
             }[operator]  # fmt: skip
         if operator not in ("==", "!="):
-            raise ValueError("the marker %r is beyond this module" % self.text)
+            raise ValueError("unsupported marker %r" % self.text)
         return (self.facts[first] == value) == (operator == "==")
 
 
@@ -152,24 +152,24 @@ def numbers(version):
 
 
 def pins(requirements, facts):
-    """{name: (version, address)} of what a requirements file pins for an interpreter (its marker variables)."""
-    found = {}
+    """{name: (version, URL)} of a requirements file's pins for an interpreter with these marker variables."""
+    pinned = {}
     for line in requirements.replace("\\\n", " ").splitlines():
         line = line.split(" #")[0].strip()
         if not line or line.startswith(("#", "-")):
             continue
         match = PIN.match(line)
         if not match:
-            raise ValueError("name==version or name @ file://... was expected, found %r" % line)
+            raise ValueError("expected name==version or name @ file://..., found %r" % line)
         marker = line.split(" --hash")[0].partition(";")[2].strip()
         if not marker or Marker(marker, facts).holds():
-            found[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
-    return found
+            pinned[normalised(match.group("name"))] = (match.group("version"), match.group("url"))
+    return pinned
 
 
 def installed(path):
-    """{name: (version, address that it was installed from or None)} of an environment, without starting it."""
-    found = {}
+    """{name: (version, URL it was installed from or None)} of an environment, without starting it."""
+    versions = {}
     for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
         url = None
@@ -177,12 +177,12 @@ def installed(path):
         if os.path.exists(direct):
             with io.open(direct, encoding="utf-8") as stream:
                 url = json.load(stream).get("url")
-        found[normalised(name)] = (version, url)
-    return found
+        versions[normalised(name)] = (version, url)
+    return versions
 
 
 def lacks(wanted, have):
-    """Names of the pins that are not installed as they are pinned."""
+    """Names of the pins that are not installed in the pinned version."""
     return sorted(
         name
         for name, (version, url) in wanted.items()
@@ -192,12 +192,12 @@ def lacks(wanted, have):
     )
 
 
-# Stands in an environment while it is filled.
+# Marker file in an environment during the installation.
 UNFINISHED = "dlperf-unfinished"
 
 
 def made_with(path):
-    """Version of Python (tuple) that an environment was made with; None where there is none, or a part of one."""
+    """Version of Python (tuple) that an environment was made with; None if it is missing or incomplete."""
     if os.path.exists(os.path.join(path, UNFINISHED)):
         return None
     try:
@@ -244,10 +244,10 @@ class Environment(object):
         interpreter = self.module.params["interpreter"]
         if not os.access(interpreter, os.X_OK):
             if self.module.check_mode:
-                # The play would have brought it by now, or has refused the node.
+                # Without check mode, the play would have installed it by now.
                 self.module.exit_json(changed=True, python_version=None, packages={})
             self.module.fail_json(
-                msg="%s: there is no interpreter %s on this node" % (self.label, interpreter)
+                msg="%s: this node has no interpreter %s" % (self.label, interpreter)
             )
         return json.loads(self.run([interpreter, "-I", "-S", "-c", FACTS], interpreter))
 
@@ -267,29 +267,29 @@ class Environment(object):
         python = os.path.join(self.path, "bin", "python")
         uv, links = self.module.params["uv"], self.module.params["find_links"]
         if uv:
-            # The ordinary user cannot write .pyc files here, so they are made now, once.
+            # The unprivileged user cannot write .pyc files here, so they are compiled now.
             argv = [uv, "pip", "install", "--python", python, "--no-cache", "--compile-bytecode"]
         else:
-            # What is pinned was chosen for this Python; uv says that it takes none before 3.8, and is
-            # a program that needs no Python to run.
+            # The pins were chosen for this Python. uv declares Python 3.8 or newer, but it is a binary
+            # that needs no Python to run.
             argv = [python, "-m", "pip", "install", "--no-cache-dir", "--ignore-requires-python"]
         argv += ["--quiet", "--require-hashes"]
         if links:
             argv += ["--no-index", "--find-links", links]
             if links.startswith("http://") and not uv:
-                # Every file's hash is checked, whoever serves it.
+                # An untrusted host is safe, because every file's hash is checked.
                 argv += ["--trusted-host", re.sub(r"^http://([^/]+).*", r"\1", links)]
         if not self.module.params["dependencies"]:
             argv += ["--no-deps"]
         handle, name = tempfile.mkstemp(suffix=".txt", dir=self.module.tmpdir)
         with io.open(handle, "wb") as stream:
-            # Python 2 has it as bytes already.
+            # In Python 2 it is already bytes.
             stream.write(requirements if isinstance(requirements, bytes) else requirements.encode("utf-8"))
         mark = os.path.join(self.path, UNFINISHED)
         with open(mark, "w"):
             pass
         self.run(argv + ["-r", name], "installing the requirements")
-        # uv's lock, which everybody may write, so that anybody could make the next installation wait.
+        # Also remove uv's lock: it is world-writable, so any user could block the next installation.
         for left in (os.path.join(self.path, ".lock"), mark):
             if os.path.exists(left):
                 os.unlink(left)
@@ -314,7 +314,7 @@ def main():
         reason = root_distrusts(program)
         if reason:
             module.fail_json(
-                msg="%s: %s, so root does not start %s. Let nobody but root write it, or choose another one."
+                msg="%s: %s, so it is not safe for root to start %s. Give only root write access, or choose another program."
                 % (environment.label, reason, program)
             )
     path, requirements = module.params["path"], module.params["requirements"]
@@ -340,7 +340,7 @@ def main():
         still = lacks(wanted, after)
         if still:
             module.fail_json(
-                msg="%s: the installer succeeded, but these are not as pinned: %s"
+                msg="%s: the installer succeeded, but these packages do not have their pinned versions: %s"
                 % (environment.label, ", ".join(still))
             )
     module.exit_json(

@@ -5,15 +5,15 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: ssh_mesh_identity
-short_description: A user's SSH key and the node's host keys, as a cluster's members need them of each other
+short_description: Return a user's SSH key and the node's host keys for the other nodes of a cluster
 description:
-  - Makes an ed25519 key of the user where there is none, and returns its public half with the node's public host keys.
-  - The host keys are read from the node's own files, over the connection that Ansible has authenticated.
+  - Creates an ed25519 key if the user has none, and returns the public key with the node's public host keys.
+  - Reads the host keys from the node's own files, over Ansible's authenticated connection.
 options:
   user: {description: The user., type: str, required: true}
   comment: {description: Comment of a new key., type: str, required: true}
   host_key_files:
-    description: Public host keys that sshd presents; those that exist are returned.
+    description: Files of the public host keys that sshd presents. Existing ones are returned.
     type: list
     elements: path
     default: [/etc/ssh/ssh_host_ed25519_key.pub]
@@ -23,7 +23,7 @@ author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Make the user's key and collect it
+- name: Create the user's key and collect it
   ssh_mesh_identity:
     user: dlperf
     comment: dlperf@node1
@@ -31,7 +31,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 public_key:
-  description: Type and key; null where check mode would make it.
+  description: Type and key; null in check mode if it would be created.
   returned: always
   type: str
 host_keys:
@@ -75,7 +75,7 @@ def main():
     host_keys = [key_of(path) for path in module.params["host_key_files"] if os.path.exists(path)]
     if not host_keys:
         module.fail_json(
-            msg="no public host key on this node: one of %s was expected (make them with ssh-keygen -A)"
+            msg="this node has no public host key: expected one of %s (create them with ssh-keygen -A)"
             % ", ".join(module.params["host_key_files"])
         )
     try:
@@ -83,7 +83,7 @@ def main():
     except KeyError:
         if module.check_mode:
             module.exit_json(changed=True, public_key=None, host_keys=host_keys)
-        module.fail_json(msg="there is no user %s on this node" % module.params["user"])
+        module.fail_json(msg="this node has no user %s" % module.params["user"])
 
     folder = os.path.join(user.pw_dir, ".ssh")
     private = os.path.join(folder, "id_ed25519")
@@ -93,13 +93,13 @@ def main():
         module.exit_json(changed=True, public_key=None, host_keys=host_keys)
 
     def run(*argv, **more):
-        """Run a command as the user: the home is that user's, who could have put a link there, or what blocks or never ends."""
+        """Run a command as the user, because this home may contain links, blocking files or endless files."""
         as_user = ["timeout", "--kill-after=5", str(TIMEOUT_S), "runuser", "-u", user.pw_name, "--"]
         code, output, errors = module.run_command(as_user + list(argv), cwd="/", **more)
         if code != 0:
-            problem = "no end within %d s" % TIMEOUT_S if code == 124 else (errors or output).strip()
+            problem = "not finished within %d s" % TIMEOUT_S if code == 124 else (errors or output).strip()
             module.fail_json(
-                msg="%s: %s fails: %s. Look at what lies there, and repair or remove it." % (folder, argv[0], problem)
+                msg="%s: %s failed: %s. Check what is there, and repair or remove it." % (folder, argv[0], problem)
             )
         return output
 
@@ -111,7 +111,7 @@ def main():
         run("tee", public, data=run("ssh-keygen", "-y", "-f", private).strip())
     key = " ".join(run("head", "-c", str(MAX_BYTES), public).split()[:2])
     if not KEY.match(key):
-        module.fail_json(msg="%s: a public key was expected, found something else. Repair or remove it." % public)
+        module.fail_json(msg="%s is not a valid public key. Repair or remove it." % public)
     module.exit_json(changed=changed, public_key=key, host_keys=host_keys)
 
 

@@ -5,12 +5,12 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: ssh_mesh_trust
-short_description: Let the members of a cluster log in to this node, and let it know their host keys
+short_description: Let the members of a cluster log in to this node, and register their host keys
 description:
-  - Keeps one block in the user's authorized_keys and one in the known hosts of the node. What stands outside of
-    the blocks is somebody else's and stays.
-  - A member whose keys are not known in this run (it is down, or was not selected) keeps the entry that it has, with the
-    addresses of now. Who is no member any more loses it.
+  - Manages one block in the user's authorized_keys and one in the node's known hosts. Lines outside the blocks stay
+    as they are.
+  - A member whose keys are unknown in this run (because it is down or was not selected) keeps its existing entry, with the
+    current addresses. Entries of former members are removed.
 options:
   user: {description: The user., type: str, required: true}
   members:
@@ -21,11 +21,11 @@ options:
     suboptions:
       name: {description: Host name., type: str, required: true}
       addresses: {description: Its addresses in the cluster., type: list, elements: str, required: true}
-      public_key: {description: The user's public key there., type: str}
+      public_key: {description: The user's public key on this member., type: str}
       host_keys: {description: Its public host keys., type: list, elements: str}
-  known_hosts: {description: Known hosts of all users., type: path, default: /etc/ssh/ssh_known_hosts}
+  known_hosts: {description: File of the known hosts of all users., type: path, default: /etc/ssh/ssh_known_hosts}
   options:
-    description: What a member's key may not do besides logging in.
+    description: Restrictions on a member's key.
     type: list
     elements: str
     default: [no-agent-forwarding, no-port-forwarding, no-X11-forwarding]
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 members:
-  description: Names of the members that have both entries now.
+  description: Names of the members that now have both entries.
   returned: always
   type: list
   elements: str
@@ -68,16 +68,15 @@ END = u"# END dlperf_runner ssh_mesh"
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 
 
-# Root neither reads nor writes in a home that belongs to somebody else, who could have put a link there, or what blocks
-# or never ends.
+# Root neither reads nor writes in another user's home, because it may contain links, blocking files or endless files.
 MAX_BYTES = 1 << 22
 TIMEOUT_S = 20
-READ = 'test -e "$1" || exit 0; test -f "$1" || { echo "this is no file" >&2; exit 1; }; head -c %d "$1"' % (MAX_BYTES + 1)
+READ = 'test -e "$1" || exit 0; test -f "$1" || { echo "not a regular file" >&2; exit 1; }; head -c %d "$1"' % (MAX_BYTES + 1)
 WRITE = 'umask 077; mkdir -p "$(dirname "$1")" && cat > "$1.new" && mv "$1.new" "$1"'
 
 
 class TextFile(object):
-    """A file that is read and written as a user."""
+    """A file that is read and written as a given user."""
 
     def __init__(self, module, path, user=None):
         self.module = module
@@ -92,11 +91,11 @@ class TextFile(object):
         )
         problem = errors.decode("utf-8", "replace").strip() if code else ""
         if code == 124:
-            problem = "no end within %d s" % TIMEOUT_S
+            problem = "not finished within %d s" % TIMEOUT_S
         elif len(output) > MAX_BYTES:
-            problem = "more than %d bytes are in it" % MAX_BYTES
+            problem = "larger than %d bytes" % MAX_BYTES
         if code != 0 or problem:
-            self.module.fail_json(msg="%s: %s. Look at what lies there, and repair or remove it." % (self.path, problem))
+            self.module.fail_json(msg="%s: %s. Check what is there, and repair or remove it." % (self.path, problem))
         return output.decode("utf-8", "replace")
 
     def read(self):
@@ -107,14 +106,14 @@ class TextFile(object):
 
 
 def split(text):
-    """(lines before the block, its lines, lines behind it) of a text; ValueError where its markers do not pair."""
+    """(lines before the block, its lines, lines after it) of a text; ValueError if its markers do not match."""
     lines = text.splitlines()
     starts = [index for index, line in enumerate(lines) if line == BEGIN]
     ends = [index for index, line in enumerate(lines) if line == END]
     if not starts and not ends:
         return lines, [], []
     if len(starts) != 1 or len(ends) != 1 or ends[0] < starts[0]:
-        raise ValueError("one '%s' followed by one '%s' was expected" % (BEGIN, END))
+        raise ValueError("expected one line '%s' followed by one '%s'" % (BEGIN, END))
     return lines[: starts[0]], lines[starts[0] + 1 : ends[0]], lines[ends[0] + 1 :]
 
 
@@ -123,14 +122,14 @@ def joined(before, block, behind):
     return u"\n".join(lines) + u"\n" if lines else u""
 
 
-def entries(lines):
-    """{member: [type and key]} of a block: the member is named in the comment at the end of each line."""
-    found = {}
+def keys_by_member(lines):
+    """{member: [type and key]} of a block; the comment at the end of each line names the member."""
+    keys = {}
     for line in lines:
         match = re.search(r"((?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*) dlperf_runner:(\S+)$", line)
         if match:
-            found.setdefault(match.group(2), []).append(match.group(1))
-    return found
+            keys.setdefault(match.group(2), []).append(match.group(1))
+    return keys
 
 
 def is_address(text):
@@ -172,18 +171,18 @@ def main():
         wrong = [address for address in member["addresses"] if not is_address(address)]
         if wrong or not member["addresses"]:
             module.fail_json(
-                msg="%s: addresses like 10.11.0.2 were expected, found %s; set dlperf_address"
+                msg="%s: expected IP addresses like 10.11.0.2, found %s; set dlperf_address"
                 % (member["name"], ", ".join(wrong) or "none")
             )
         for key in (member["host_keys"] or []) + [member["public_key"] or "ssh-ed25519 AAAA"]:
             if not KEY.match(key):
-                module.fail_json(msg="%s: a public key was expected, found %r" % (member["name"], key))
+                module.fail_json(msg="%s: invalid public key %r" % (member["name"], key))
 
     try:
         user = pwd.getpwnam(module.params["user"])
     except KeyError:
         if not module.check_mode:
-            module.fail_json(msg="there is no user %s on this node" % module.params["user"])
+            module.fail_json(msg="this node has no user %s" % module.params["user"])
         user = None
     files = [TextFile(module, module.params["known_hosts"])]
     if user:
@@ -194,7 +193,7 @@ def main():
         parts = [split(text) for text in texts]
     except ValueError as error:
         module.fail_json(msg="%s: %s" % (" or ".join(entry.path for entry in files), error))
-    kept = [entries(part[1]) for part in parts]
+    kept = [keys_by_member(part[1]) for part in parts]
 
     everyone = sorted(set(address for member in members for address in member["addresses"]))
     prefix = u",".join([u'from="%s"' % u",".join(everyone)] + module.params["options"])
@@ -222,7 +221,7 @@ def main():
         if not module.check_mode:
             files[index].write(after)
     if not module.check_mode and os.path.exists(files[0].path):
-        # Everybody may know the hosts; the umask above is for the user's own file.
+        # All users may read the known hosts; the umask above is for the user's own file.
         changed |= module.set_mode_if_different(files[0].path, "0644", False)
     digest = hashlib.sha256(u"\n".join(known + authorized).encode("utf-8")).hexdigest()
     module.exit_json(changed=changed, members=complete, digest=digest, diff=diffs)

@@ -5,26 +5,28 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: vendor_file
-short_description: Bring a vendor's file to a node, whole and with the right checksum
+short_description: Place a vendor's file on a node and verify its checksum
 description:
-  - Differs from C(get_url) in that a file without a checksum cannot be had, that what was cut off never lies at O(path),
-    that the source may be a path of the node, and that a Debian package can be unpacked without being installed.
+  - Differs from C(get_url) in these points. The checksum is required and verified before the file gets to O(path), so that a wrong download
+    does not replace a right file (ansible-core 2.16, which old nodes need, verifies afterwards). Check mode needs neither the source nor
+    the folder of O(path), without which C(get_url) fails. Errors name the source and the remedy. A Debian package can be unpacked without
+    being installed, and is then not downloaded again.
 options:
-  path: {description: Where it lies afterwards., type: path, required: true}
-  source: {description: "Its address, or a path of the node (C(file:) or not); O(path) itself where it was copied there.", type: str, required: true}
-  sha256: {description: Its checksum., type: str, required: true}
+  path: {description: Path of the file on the node., type: path, required: true}
+  source: {description: "URL, or a path on the node (with or without C(file:)); O(path) itself if the file was copied there.", type: str, required: true}
+  sha256: {description: SHA-256 of the file., type: str, required: true}
   unpack:
-    description: A folder that holds the content of the file, a Debian package, afterwards. What it is unpacked from is known by the checksum.
+    description: Folder into which to unpack the file, a Debian package. A stamp in it records the checksum.
     type: path
-  mode: {description: Mode., type: str, default: "0644"}
-  remedy: {description: What the message about another checksum says that one can do., type: str, default: ""}
+  mode: {description: File mode., type: str, default: "0644"}
+  remedy: {description: Advice in the message about a wrong checksum., type: str, default: ""}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
 """
 
 EXAMPLES = r"""
-- name: Fetch the driver
+- name: Download the driver
   vendor_file:
     path: /var/lib/dlperf/files/driver.run
     source: https://vendor.example/driver.run
@@ -75,13 +77,13 @@ class VendorFile(object):
         if self.source.startswith(("/", "file:")):
             local = self.source[5:] if self.source.startswith("file:") else self.source
             if not os.path.isfile(local):
-                self.fail("%s is not there" % local, "put the file there, or correct the path")
+                self.fail("%s does not exist" % local, "copy the file there, or correct the path")
             return io.open(local, "rb")
         response, info = fetch_url(self.module, self.source, timeout=60)
         if info["status"] != 200:
             self.fail(
-                "%s cannot be fetched: %s" % (self.source, info["msg"]),
-                "check the address, or the mirror that dlperf_mirror and dlperf_vendor_mirror name",
+                "cannot download %s: %s" % (self.source, info["msg"]),
+                "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror",
             )
         return response
 
@@ -101,13 +103,13 @@ class VendorFile(object):
                 if self.source == self.path:
                     os.unlink(self.path)
                 self.fail(
-                    "sha256 %s was expected, found %s (%d bytes of %s): it was cut off, or it is another file"
+                    "expected sha256 %s, found %s (%d bytes of %s): it is incomplete or another file"
                     % (self.sha256, digest.hexdigest(), size, self.source),
-                    self.module.params["remedy"] or "compare both with what the vendor publishes, and fetch the file anew",
+                    self.module.params["remedy"] or "compare both with the checksum that the vendor publishes, and download the file again",
                 )
             os.rename(temporary, self.path)
         except (IOError, OSError) as error:
-            self.fail("writing %s failed: %s" % (self.path, error), "make room or repair the disk, and run again")
+            self.fail("cannot write %s: %s" % (self.path, error), "free disk space or repair the disk, and run again")
         finally:
             if os.path.exists(temporary):
                 os.unlink(temporary)
@@ -120,7 +122,7 @@ class VendorFile(object):
         code, output, errors = self.module.run_command(["dpkg-deb", "-x", self.path, new])
         if code != 0:
             shutil.rmtree(new, ignore_errors=True)
-            self.fail("it cannot be unpacked: %s" % (errors or output).strip(), "make room (df -h), or check that it is a Debian package")
+            self.fail("cannot unpack it: %s" % (errors or output).strip(), "free disk space (df -h), or check that it is a Debian package")
         os.chmod(new, 0o755)
         with io.open(os.path.join(new, STAMP), "w", encoding="ascii") as stream:
             stream.write(u"%s\n" % self.sha256)
@@ -143,7 +145,7 @@ def main():
     missing = not os.path.isfile(file.path) or checksum(file.path) != file.sha256
     unpack = file.unpack is not None and not file.is_unpacked()
     if file.unpack is not None and not unpack:
-        missing = False  # the file itself has done its work
+        missing = False  # once unpacked, the file itself is not needed
     folders = [os.path.dirname(path) for path in (file.path, file.unpack) if path]
     if not module.check_mode and (missing or unpack):
         for folder in folders:

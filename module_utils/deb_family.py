@@ -1,4 +1,4 @@
-"""A family of packages: the files that pin it, what dpkg says of it, and what changed (pure functions)."""
+"""Families of packages: apt's files that pin them, dpkg's state, and changes (pure functions)."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -8,73 +8,73 @@ import fnmatch
 import re
 
 HEADER = "# Made by dlperf_runner\n"
-# One line of dpkg-query, for `installed`
+# Format of dpkg-query's lines for `installed`
 QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
 
-# What apt and dpkg say, what it means, and the way out. The first that matches counts; \1 stands for a group.
+# (pattern in the output of apt or dpkg, explanation, remedy). The first match counts.
 MEANINGS = (
     (
         r"No space left on device|don't have enough free space in (\S+)\b|not enough free disk space",
         "the node's disk is full",
-        "make room (df -h; apt-get clean) and run again",
+        "free disk space (df -h; apt-get clean) and run again",
     ),
     (
         r"NO_PUBKEY ([0-9A-F]+)|following signatures couldn't be verified",
-        "the repository is signed with another key than the one that was given for it",
-        "compare the key's fingerprint with what the vendor publishes; a mirror must not sign anew",
+        "the repository is signed with another key than the configured one",
+        "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signature",
     ),
     (
         r"BADSIG|is not signed|EXPKEYSIG|REVKEYSIG|invalid signature|clearsigned file isn't valid",
-        "the repository's signature is not valid",
-        "copy the repository anew, with its Release files",
+        "the repository's signature is invalid",
+        "copy the repository again, including its Release files",
     ),
     (
         r"Hash Sum mismatch|File has unexpected size|unexpected end of file|Connection closed prematurely"
         r"|wrong size|did not match",
-        "a download was cut off, or is not what the repository's signed index says",
-        "run again; where it stays, copy the repository anew and look at proxies in between",
+        "a download was incomplete or does not match the repository's signed index",
+        "run again; if the error persists, copy the repository again and check proxies in between",
     ),
     (
         r"404 +(?:Not Found|File not found)|does not have a Release file|no longer has a Release file",
-        "the repository, or a file of it, is not there (404)",
-        "check the address, or the mirror that dlperf_mirror and dlperf_vendor_mirror name",
+        "the repository or one of its files does not exist (404)",
+        "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror",
     ),
     (
         r"Could not (?:resolve|connect)|Temporary failure resolving|Connection (?:refused|timed out)"
         r"|Network is unreachable|Unable to connect|No route to host",
-        "the repository cannot be reached from the node",
-        "name a mirror that the node reaches (dlperf_mirror)",
+        "the node cannot reach the repository",
+        "set dlperf_mirror to a mirror that the node can reach",
     ),
     (
         r"Conflicting values set for option Signed-By",
-        "another source of the node names the same repository with another key",
-        "remove that source (grep -r '^[^#].*URL' /etc/apt/sources.list*), ours brings its own",
+        "another source on the node uses the same repository with another key",
+        "remove that source (grep -r '^[^#].*URL' /etc/apt/sources.list*); this role adds its own",
     ),
     (
         r"Could not get lock (\S+)|Unable to (?:acquire|lock)|is another process using it",
-        "another apt or dpkg is at work on the node",
+        "another apt or dpkg is running on the node",
         "wait for it (unattended-upgrades?) and run again",
     ),
     (
         r"Version '([^']+)' for '([^']+)' was not found",
-        "the repository does not have the version",
-        "run again with a version that it has (apt-cache madison NAME), or mirror this one",
+        "the repository does not have this version",
+        "choose a version that it has (apt-cache madison NAME), or add this one to the mirror",
     ),
     (
         r"Unable to locate package (\S+)|has no installation candidate",
-        "no source of the node has a package",
-        "check that the repository is the one for this system",
+        "none of the node's sources has the package",
+        "check that the repository is for this system",
     ),
     (
         r"unmet dependencies|held broken packages|have been held back",
-        "the packages cannot be installed together with what the node has",
-        "see apt's own words; remove what stands in the way, or release its hold (apt-mark unhold)",
+        "the packages conflict with installed packages",
+        "see apt's message; remove the conflicting packages, or release their holds (apt-mark unhold)",
     ),
 )
 
 
 def explanation(output):
-    """What apt's output means and the way out, and the lines that say so; None where it is unknown."""
+    """(explanation with the matching lines, remedy) for apt's output; None if unknown."""
     for pattern, meaning, remedy in MEANINGS:
         if re.search(pattern, output):
             lines = [line.strip() for line in output.splitlines() if re.search(pattern, line)]
@@ -83,7 +83,7 @@ def explanation(output):
 
 
 def source_text(repository, keyring):
-    """The repository as a deb822 source, which apt knows since 1.1 (Ubuntu 16.04)."""
+    """The repository as a deb822 source, supported since apt 1.1 (Ubuntu 16.04)."""
     fields = [("Types", "deb"), ("URIs", repository["uri"]), ("Suites", repository["suite"])]
     if repository.get("components"):
         fields.append(("Components", " ".join(repository["components"])))
@@ -94,9 +94,9 @@ def source_text(repository, keyring):
 
 
 def preferences_text(packages, pins):
-    """Priority 1001: apt keeps to these versions, and goes down to them, whatever newer ones there are.
+    """apt preferences with priority 1001: apt keeps these versions, or downgrades to them, even if newer ones exist.
 
-    The first record that matches a version counts. A package that is named, and that a glob names too, gets no version but its own.
+    The first record that matches a version counts. A package in `packages` that also matches a glob is pinned to its own version only.
     """
     entries = []
     for name, version in sorted(packages.items()):
@@ -111,26 +111,26 @@ def preferences_text(packages, pins):
 
 
 def base(name):
-    """libc6 of libc6:amd64."""
+    """libc6 for libc6:amd64."""
     return name.partition(":")[0]
 
 
 def installed(output):
-    """{name: (version, on hold)} out of dpkg-query's lines in QUERY_FORMAT, of what is installed.
+    """{name: (version, on hold)} of installed packages, from dpkg-query's lines in QUERY_FORMAT.
 
-    A package that dpkg left in the middle (half-installed, half-configured, unpacked) is not.
+    Packages that dpkg left unfinished (half-installed, half-configured, unpacked) do not count.
     """
-    found = {}
+    versions = {}
     for line in output.splitlines():
         name, version, status = line.split("\t")
         want, _error, state = status.split(" ")
         if state == "installed" or state.startswith("triggers-"):
-            found[name] = (version, want == "hold")
-    return found
+            versions[name] = (version, want == "hold")
+    return versions
 
 
 def interrupted(output):
-    """Names of the packages that dpkg left in the middle."""
+    """Names of the packages that dpkg left unfinished."""
     states = ("half-installed", "half-configured", "unpacked")
     lines = (line.split("\t") for line in output.splitlines())
     return sorted(line[0] for line in lines if line[2].rpartition(" ")[2] in states)
@@ -141,7 +141,7 @@ def is_member(name, patterns):
 
 
 def wrong_versions(present, packages, pins):
-    """{name: the version that it should have} of what is missing or another version; None: as pinned."""
+    """{name: wanted version} of missing packages and those with a wrong version; None means the pinned version."""
     versions = dict((base(name), version) for name, (version, _held) in present.items())
     wrong = dict((n, v) for n, v in packages.items() if versions.get(n) != v)
     for pin in pins:
@@ -156,7 +156,7 @@ def wrong_versions(present, packages, pins):
 
 
 def simulated(output):
-    """{name: version} to install and {name: version} to remove, out of `apt-get -s`."""
+    """{name: version} to install and {name: version} to remove, from the output of `apt-get -s`."""
     # Inst libnccl2 [2.28.3-1+cuda12.9] (2.7.3-1+cuda10.2 dlperf:stand-in [amd64]) / Remv libnccl2 [2.7.3-1+cuda10.2]
     installs = re.findall(r"(?m)^Inst (\S+)(?: \[\S+\])? \((\S+)", output)
     removes = re.findall(r"(?m)^(?:Remv|Purg) (\S+)(?: \[(\S+)\])?", output)
@@ -164,10 +164,10 @@ def simulated(output):
 
 
 def merged(record, before, now):
-    """The record of what was put on a node, and what must be given back, after one more change.
+    """The record of installed packages and of versions to restore, after one more change.
 
-    `before` and `now` are {name: version} of all packages. `installed` is ours, `changed` and `removed` hold the
-    versions that were there before us.
+    `before` and `now` are {name: version} of all packages. `installed` lists packages added since the first change;
+    `changed` and `removed` hold the original versions.
     """
     ours = dict(record.get("installed") or {})
     changed = dict(record.get("changed") or {})
@@ -194,7 +194,7 @@ def merged(record, before, now):
 
 
 def obsolete(record, packages, pins):
-    """What an earlier definition of the family put on, and the new one has no use for."""
+    """Packages installed for an earlier definition of the family that the new one does not need."""
     was = record.get("definition") or {}
     old = list(was.get("packages") or {}) + [p for pin in was.get("pins") or [] for p in pin["packages"]]
     new = list(packages) + [pattern for pin in pins for pattern in pin["packages"]]
@@ -203,7 +203,7 @@ def obsolete(record, packages, pins):
 
 
 def listings(there, wrong, drop):
-    """The family before and after a run, as text: `there` as `installed` says it, `wrong` as `wrong_versions` does."""
+    """The family before and after a run, as text; `there` is from `installed`, `wrong` from `wrong_versions`."""
     before = dict((base(name), (version, hold)) for name, (version, hold) in there.items())
     after = dict((name, (wrong.get(name) or version, True)) for name, (version, _hold) in before.items())
     after.update((name, (version, True)) for name, version in wrong.items() if version)

@@ -1,4 +1,4 @@
-"""The record of what a family of packages changed on a node, by which it is taken off again."""
+"""The record of a package family's changes on a node, used to undo them."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -16,7 +16,7 @@ from ansible.module_utils.deb_family import merged
 
 
 def read_bytes(path):
-    """Content of a file; None where there is none."""
+    """Content of a file; None if it does not exist."""
     try:
         with io.open(path, "rb") as stream:
             return stream.read()
@@ -45,11 +45,11 @@ def remove_if_empty(folder):
 
 
 class Undo(object):
-    """Written before each change, so that a run that was cut off anywhere can be taken back.
+    """The record, written before each change, so that an interrupted run can be undone.
 
-    {"definition", "repository", "before": {"holds", "autos"}, "unfinished": packages before the change that is not
-    over, or null, "installed", "changed", "removed": see deb_family.merged, "held",
-    "files": {path: null or {"content": base64, "mode"}}, "directories": those that were made}
+    {"definition", "repository", "before": {"holds", "autos"}, "unfinished": packages before the current change, or
+    null, "installed", "changed", "removed": see deb_family.merged, "held",
+    "files": {path: null or {"content": base64, "mode"}}, "directories": created ones}
     """
 
     def __init__(self, folder, family):
@@ -68,7 +68,7 @@ class Undo(object):
         write_whole(self.path, text.encode("utf-8"), 0o600)
 
     def others(self):
-        """{path: record} of the other families."""
+        """{path: record} of all other families."""
         paths = (path for path in glob.glob(os.path.join(self.folder, "*.json")) if path != self.path)
         return dict((path, self.read(path)) for path in paths)
 
@@ -79,19 +79,19 @@ class Undo(object):
             self.record = {"before": {"holds": holds(), "autos": autos()}, "files": {}, "directories": []}
         if not self.record.get("unfinished"):
             self.record["unfinished"] = snapshot()
-        # The old definition stays until the new one is there: it says what is obsolete.
+        # The old definition is kept until the change is finished, because it tells what is obsolete.
         self.record["next"] = definition
         self.record["repository"] = repository
         self.save()
 
     def settled(self, now):
-        """The record with the change up to now in it."""
+        """The record, including the current change so far."""
         if not self.record.get("unfinished"):
             return self.record
         return dict(merged(self.record, self.record["unfinished"], now), unfinished=None)
 
     def settle(self, now):
-        """After a failure: what was changed so far is recorded, and the change goes on being unfinished."""
+        """After a failure, record the changes so far and keep the change marked as unfinished."""
         if self.record.get("unfinished"):
             self.record = dict(self.settled(now), unfinished=now)
             self.save()
@@ -107,7 +107,7 @@ class Undo(object):
         for directory in sorted(directories, reverse=True):
             remove_if_empty(directory)
         left = [directory for directory in directories if os.path.isdir(directory)]
-        if left and others:  # somebody else's files are in it: who goes last removes it
+        if left and others:  # another family uses it and will remove it
             path, record = sorted(others.items())[0]
             record["directories"] = sorted(set(record.get("directories") or []) | set(left))
             write_whole(path, (json.dumps(record, indent=1, sort_keys=True) + "\n").encode("utf-8"), 0o600)
@@ -138,7 +138,7 @@ class Undo(object):
             write_whole(path, was, 0o644)
 
     def note(self, path):
-        """Record what a path was before the first of the families that share it wrote it."""
+        """Record a path's content from before the first of the families that share it."""
         if path in self.record["files"]:
             return
         for record in self.others().values():
@@ -153,7 +153,7 @@ class Undo(object):
         self.save()
 
     def give_back(self, path):
-        """A file as it was before, unless another family needs it."""
+        """Restore a file unless another family needs it."""
         was = self.record["files"].pop(path)
         if not any(path in (record.get("files") or {}) for record in self.others().values()):
             if was is None:
@@ -165,15 +165,15 @@ class Undo(object):
         self.save()
 
     def drop_lists(self, path):
-        """apt's lists of a source that goes."""
+        """Remove apt's lists of a source that is removed."""
         if not path.endswith(".sources"):
             return
         match = re.search(r"(?m)^URIs: (\S+)", (read_bytes(path) or b"").decode("utf-8"))
         if match:
-            # As apt names them: http://host/x86_64/ as host_x86%5f64_
+            # apt's file name for http://host/x86_64/ begins with host_x86%5f64_
             prefix = re.sub(r"^[a-z]+:(//)?", "", match.group(1)).rstrip("/").replace("_", "%5f").replace("/", "_")
-            for found in glob.glob("/var/lib/apt/lists/%s_*" % prefix):
-                os.unlink(found)
+            for package_list in glob.glob("/var/lib/apt/lists/%s_*" % prefix):
+                os.unlink(package_list)
 
     def give_back_preferences(self):
         for path in sorted(self.record["files"]):
@@ -185,12 +185,12 @@ class Undo(object):
             self.give_back(path)
 
     def diff(self, files, stale):
-        found = []
+        differences = []
         for path, content in sorted(files.items()):
             was = read_bytes(path)
             if was != content or (os.stat(path).st_mode & 0o777) != 0o644 or path not in (self.record.get("files") or {}):
-                found.append(self.difference(path, was, content))
-        return found + [self.difference(path, read_bytes(path), None) for path in stale]
+                differences.append(self.difference(path, was, content))
+        return differences + [self.difference(path, read_bytes(path), None) for path in stale]
 
     def difference(self, path, before, after):
         sides = [(side or b"").decode("utf-8", "replace") for side in (before, after)]

@@ -1,4 +1,4 @@
-"""Waiting for apt and dpkg to be free, with the name of who holds them (apt itself waits since 1.9.11 only)."""
+"""Wait until apt and dpkg are free, and name the process that holds their locks (apt waits only since 1.9.11)."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -14,7 +14,7 @@ LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/list
 
 
 def is_locked(path):
-    """Whether another process holds it; looking takes it for a moment."""
+    """Whether another process holds the lock; this check takes it for a moment."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
@@ -33,7 +33,7 @@ def is_locked(path):
 
 
 def holder(path):
-    """Who holds it, as far as /proc/locks tells: `apt-get, process 4711`."""
+    """The process that holds the lock, according to /proc/locks: `apt-get, process 4711`."""
     inode = str(os.stat(path).st_ino)
     with io.open("/proc/locks", encoding="ascii", errors="replace") as stream:
         for line in stream:
@@ -49,7 +49,7 @@ def holder(path):
 
 
 def wait_for_locks(timeout):
-    """None where all are free in time; else what is wrong."""
+    """None if all locks become free in time; else a description of the problem."""
     end = time.time() + timeout
     while True:
         held = [path for path in LOCKS if is_locked(path)]

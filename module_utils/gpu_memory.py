@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""Samples of what GPUs do while a command runs, who uses them and what the kernel says of them, for benchmark_job."""
+"""For benchmark_job: samples of GPUs while a command runs, of their processes and of the kernel's messages."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -17,7 +17,7 @@ from ansible.module_utils.owned_file import append, create
 
 QUERY = "nvidia-smi --query-gpu=%s --format=csv,noheader,nounits"
 MEMORY = "index,uuid,memory.used"
-# What else is asked, and how its column is called; a driver that knows one of them not is asked for the memory alone.
+# Further fields and their columns. If the driver does not know one of them, only the memory is queried.
 MORE = (
     ("utilization.gpu", "utilization_percent"),
     ("clocks.sm", "sm_clock_mhz"),
@@ -28,9 +28,9 @@ MORE = (
     ("ecc.errors.uncorrected.volatile.total", "ecc_uncorrected"),
 )
 ALL = ",".join([MEMORY] + [field for field, _ in MORE])
-# Every few looks: `process, GPU-5f3c, 4711, 12565, 1000 35 1000 36`, with owner and age (s) of the process, this user, and the age of this
-# loop, which begins with the run; lines of the kernel about the GPUs' errors, if it lets this user see them, and `kernel` after them.
-# No single quotes: ssh's command has them around this.
+# Every few samples: lines `process, GPU-5f3c, 4711, 12565, 1000 35 1000 36`, with owner and age (s) of the process, this user, and the age of
+# this loop, which starts with the run; then the kernel's lines about GPU errors and a line `kernel`, if this user may read the kernel's log.
+# No single quotes, because ssh's command puts the whole text between single quotes.
 SELDOM = (
     "nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader,nounits 2>/dev/null"
     ' | while IFS=", " read -r gpu pid used; do'
@@ -48,12 +48,12 @@ HEADERS = {
 
 
 class Sampler(object):
-    """What nvidia-smi says of the GPUs of each host, and the kernel, beside a command that runs.
+    """Samples each host's GPUs with nvidia-smi, and its kernel's log, while a command runs.
 
-    One child per host, this node's directly, another's through ssh as mpirun goes there. A sample
-    that does not come, or that cannot be read, is left out; no error of it leaves this class.
-    `params` are those of the module; `environment` is where ssh and nvidia-smi are found; `longest`:
-    seconds after which other nodes end their children by themselves.
+    Starts one child per host, on another node through ssh, as mpirun does. Missing and unreadable
+    samples are skipped; sampling errors never leave this class. `params` are the module's options,
+    `environment` has the PATH of ssh and nvidia-smi, and after `longest` seconds other nodes stop
+    their children by themselves.
     """
 
     def __init__(self, params, environment, longest):
@@ -71,8 +71,8 @@ class Sampler(object):
         self.kernel = {}
 
     def start(self):
-        # A loop of a shell: each nvidia-smi that ends has printed all it had to, and the loop ends
-        # with the first that fails, as it does when nobody reads any more.
+        # A shell loop: each finished nvidia-smi has printed complete lines, and the loop ends with the
+        # first one that fails, as it does when nobody reads its output.
         look = "%s || %s" % (QUERY % ALL, QUERY % MEMORY)
         seldom = 'if [ "$n" = 0 ]; then %s; fi; n=$(((n + 1) %% %d))' % (SELDOM, LOOKS)
         loop = "n=0; while %s; do %s; sleep %d; done" % (look, seldom, self.seconds)
@@ -111,16 +111,16 @@ class Sampler(object):
             try:
                 self.take(host, [line.decode("utf-8", "replace") for line in lines])
             except (IOError, OSError):
-                piece = b""  # the disk is full, or worse: that is the command's to find out
+                piece = b""  # a full disk, for example, which the command will report itself
             if not piece:
                 self.end(host)
 
     def take(self, host, lines):
         now = "%.3f" % time.time()
         for line in lines:
-            found = sample(line)
-            if found:
-                index, uuid, used, more = found
+            fields = sample(line)
+            if fields:
+                index, uuid, used, more = fields
                 self.devices.setdefault(host, {})[uuid] = index
                 self.keep("telemetry", host, [now, str(index), str(used)] + more)
                 if self.is_used(index, uuid):
@@ -132,9 +132,9 @@ class Sampler(object):
                 self.take_kernel(host, now, line)
 
     def take_process(self, host, now, line):
-        """Each process of a device once, when it is first seen."""
+        """Record each process on a device once, when it is first seen."""
         fields = [field.strip() for field in line.split(",")]
-        owner = fields[-1].split()  # nothing where no such process is seen from here
+        owner = fields[-1].split()  # empty if the process is not visible from here
         device = self.devices.get(host, {}).get(fields[1])
         if len(fields) != 5 or len(owner) != 4 or device is None or (fields[1], fields[2]) in self.processes.setdefault(host, set()):
             return
@@ -143,7 +143,7 @@ class Sampler(object):
         self.keep("processes", host, [now, str(device), fields[2], owner[0], owner[1], used, owner[2], owner[3]])
 
     def take_kernel(self, host, now, line):
-        """An error that was not in the kernel's log at the first look. The log may be long: no more than 1000."""
+        """Record an error that was not in the kernel's log at the first sample; at most 1000 in all."""
         if line == "kernel":
             if ("xid", host) not in self.files:
                 self.open("xid", host)
@@ -180,7 +180,7 @@ class Sampler(object):
         child.wait()
 
     def result(self):
-        """End all children; what is to be added to the state."""
+        """Stop all children and return what to add to the state."""
         self.poll()
         for host in list(self.streams):
             self.end(host)
@@ -198,16 +198,16 @@ def file_names(hosts):
 
 
 def alone():
-    """In a child: a group of its own, and an end when nobody reads (Python 2 leaves SIGPIPE ignored)."""
+    """In a child: start a new session, and end when nobody reads (Python 2 leaves SIGPIPE ignored)."""
     os.setsid()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def sample(line):
-    """Index, UUID, MiB and the rest of a line like `0, GPU-5f3c, 12565, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0`, or of its first
-    three fields alone; None of anything else."""
+    """(index, UUID, MiB, other fields) of a line like `0, GPU-5f3c, 12565, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0`, or of its first
+    three fields alone; None for any other line."""
     fields = [field.strip() for field in line.split(",")]
-    # A device without a memory of its own says [N/A].
+    # A device without its own memory reports [N/A].
     if len(fields) not in (3, 3 + len(MORE)) or not digits(fields[0]) or not digits(fields[2]):
         return None
     more = [field if re.match(r"(0x[0-9A-Fa-f]+|[0-9]+(\.[0-9]+)?)$", field) else "" for field in fields[3:]]

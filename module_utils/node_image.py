@@ -1,8 +1,8 @@
-"""What an image of a node holds, and the archive that it is written to.
+"""Select the contents of a node's image and write its archive.
 
-The image is an allow-list: files that a package shipped and nobody has changed since (dpkg's own lists and
-checksums say so), folders that the caller names, and the few names below. Every other file of the node stays
-out, wherever it lies. Independently of that, only what everybody on the node may read is packed.
+The image contains only an allow-list of files: unmodified files of packages (according to dpkg's lists and
+checksums), folders named by the caller, and the few names below. No other file of the node is included. In
+addition, only files that all users on the node can read are packed.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -27,31 +27,31 @@ TAG = "node"
 LABEL = "dlperf.contents"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-# Packaged, but of no use in a container.
+# Packaged files that a container does not need.
 UNWANTED = (
     "boot/", "lib/firmware/", "lib/modules/", "usr/lib/firmware/", "usr/lib/modules/", "usr/share/doc/", "usr/share/locale/",
     "usr/share/man/", "usr/src/",
 )  # fmt: skip
-# Links into /usr where the distribution has merged it; dpkg's lists may still name what lies behind them by the short name.
+# Links into /usr on a distribution with merged /usr; dpkg's lists may still use the short paths.
 MERGED = ("bin", "lib", "lib32", "lib64", "libo32", "libx32", "sbin")
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]+-----END CERTIFICATE-----\n"
-# Accounts that every distribution has. A container's processes are root inside, and the benchmark user outside.
+# Accounts that every distribution has. Inside the container, processes run as root; outside, as the benchmark user.
 WRITTEN = {
     "etc/passwd": b"root:*:0:0:root:/root:/bin/sh\nnobody:*:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": b"root:*:0:\ntty:*:5:\nnogroup:*:65534:\n",
     "etc/nsswitch.conf": b"passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
 }
-# In place of checksums: any content, or none because only a symbolic link is taken.
+# Instead of checksums: any content is allowed, or only a symbolic link.
 ANY, LINK = "any", "link"
-# No such file, out of reach for the user, or a link where a file or folder was.
+# The file is missing or not accessible, or is now a link.
 ABSENT = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP)
 
 
 @contextlib.contextmanager
 def rights_of(user):
-    """The file access of an ordinary user, an entry of pwd, in place of root's: what the user may not read cannot get into the
-    archive, and a link that the user lays leads root nowhere."""
+    """Access files with the permissions of a user (an entry of pwd) instead of root's. Files that the user may not read cannot get
+    into the archive, and a link made by the user cannot mislead root."""
     if os.geteuid() != 0 or user.pw_uid == 0:
         yield
         return
@@ -68,7 +68,7 @@ def rights_of(user):
 
 
 def lines(path):
-    """Lines of a file as native strings; none where there is no file."""
+    """Lines of a file as native strings; empty if it does not exist."""
     try:
         with open(path, "rb") as stream:
             data = stream.read()
@@ -80,7 +80,7 @@ def lines(path):
 
 
 def canonical(root, path):
-    """The name of a packaged path: relative, and in /usr where the distribution is merged."""
+    """The name of a packaged path: relative, and below usr on a distribution with merged /usr."""
     name = path.lstrip("/")
     top = name.split("/", 1)[0]
     if top in MERGED and top != name and os.path.islink(os.path.join(root, top)):
@@ -89,47 +89,47 @@ def canonical(root, path):
 
 
 def shipped(root):
-    """The checksums (MD5) of what packages shipped, by name; folders and links have none."""
+    """MD5 checksums of packaged files, by name; empty for folders and links."""
     info, named, sums = os.path.join(root, "var/lib/dpkg"), set(), {}
     for path in glob.glob(os.path.join(info, "info", "*.list")):
         named.update(line for line in lines(path) if line not in ("", "/."))
     for path in glob.glob(os.path.join(info, "info", "*.md5sums")):
         for line in lines(path):
             sums.setdefault("/" + line[34:], set()).add(line[:32])
-    # Of configuration it is the package's own content that dpkg knows, so an edited file differs.
+    # For configuration files dpkg has the packaged checksum, so an edited file differs.
     for line in lines(os.path.join(info, "status")):
-        found = re.match(r" (/.+?) ([0-9a-f]{32})(?: [a-z-]+)*$", line)
-        if found:
-            sums.setdefault(found.group(1), set()).add(found.group(2))
+        checksums = re.match(r" (/.+?) ([0-9a-f]{32})(?: [a-z-]+)*$", line)
+        if checksums:
+            sums.setdefault(checksums.group(1), set()).add(checksums.group(2))
     diverted = lines(os.path.join(info, "diversions"))
     for original, moved in zip(diverted[::3], diverted[1::3]):
         if original in named:
             named.add(moved)
             sums.setdefault(moved, set()).update(sums.get(original, ()))
-    found = {}
+    checksums = {}
     for path in named:
-        found.setdefault(canonical(root, path), set()).update(sums.get(path, ()))
-    return found
+        checksums.setdefault(canonical(root, path), set()).update(sums.get(path, ()))
+    return checksums
 
 
 def links(root):
-    """Names of what is taken where it is a symbolic link, which holds no content: the merged folders, the time zone, the
-    alternatives that were chosen, and the names by which OpenSSL finds certificates."""
-    found = list(MERGED) + ["etc/localtime"]
+    """Names that are included if they are symbolic links, which have no content: merged folders, the time zone, the chosen
+    alternatives, and OpenSSL's names of certificates."""
+    names = list(MERGED) + ["etc/localtime"]
     for path in glob.glob(os.path.join(root, "var/lib/dpkg/alternatives/*")):
         # auto / link / slave / its link / ... / an empty line
         text = lines(path)
         text = text[1 : text.index("")] if "" in text else []
         for name, link in zip([os.path.basename(path)] + text[1::2], text[::2]):
-            found += ["etc/alternatives/" + name, canonical(root, link)]
+            names += ["etc/alternatives/" + name, canonical(root, link)]
     certificates = os.path.join(root, os.path.dirname(CERTIFICATES))
     if os.path.isdir(certificates):
-        found += [os.path.join(os.path.dirname(CERTIFICATES), name) for name in os.listdir(certificates)]
-    return found
+        names += [os.path.join(os.path.dirname(CERTIFICATES), name) for name in os.listdir(certificates)]
+    return names
 
 
 def folder(root, top):
-    """Names of a folder and of everything below it that everybody may reach; no link is followed."""
+    """Names of a folder and of everything below it that all users can reach; links are not followed."""
     pending = [top]
     while pending:
         name = pending.pop()
@@ -141,7 +141,7 @@ def folder(root, top):
 
 
 def compiled(root, sources):
-    """Names of the compiled forms of packaged Python modules, each with its source and the source's checksums."""
+    """Names of compiled files of packaged Python modules, each with its source and the source's checksums."""
     for place in set(os.path.dirname(name) for name in sources if name.endswith(".py")):
         cache = os.path.join(place, "__pycache__")
         if os.path.isdir(os.path.join(root, cache)):
@@ -152,28 +152,28 @@ def compiled(root, sources):
 
 
 def allowed(root, folders):
-    """What may be packed, by name: checksums, a source and its checksums, ANY or LINK."""
+    """Names that may be packed, with their condition: checksums, a source and its checksums, ANY or LINK."""
     packaged = shipped(root)
-    found = dict.fromkeys(links(root), LINK)
-    found.update(compiled(root, packaged))
-    found.update(packaged)
-    found["etc/ld.so.cache"] = ANY
+    conditions = dict.fromkeys(links(root), LINK)
+    conditions.update(compiled(root, packaged))
+    conditions.update(packaged)
+    conditions["etc/ld.so.cache"] = ANY
     for path in folders:
         top = path.strip("/")
-        # A folder of a package has more in it than the package's.
-        if top in found or not os.path.isdir(os.path.join(root, top)):
+        # A packaged folder can also contain other files.
+        if top in conditions or not os.path.isdir(os.path.join(root, top)):
             continue
         for name in folder(root, top):
-            found[name] = ANY
-    for name in list(found):
-        while os.path.dirname(name) and os.path.dirname(name) not in found:
+            conditions[name] = ANY
+    for name in list(conditions):
+        while os.path.dirname(name) and os.path.dirname(name) not in conditions:
             name = os.path.dirname(name)
-            found[name] = set()
-    return dict((name, known) for name, known in found.items() if not name.startswith(UNWANTED))
+            conditions[name] = set()
+    return dict((name, known) for name, known in conditions.items() if not name.startswith(UNWANTED))
 
 
 def is_reachable(root, name, seen):
-    """Whether all on the way to a name are folders that everybody may enter; `seen` keeps the answers."""
+    """Whether all parents of a name are folders that all users may enter; `seen` caches the answers."""
     parent = os.path.dirname(name)
     if not parent:
         return True
@@ -189,7 +189,7 @@ def is_reachable(root, name, seen):
 
 
 def pack(layer, root, name, known):
-    """Pack one name into a tar file if what is there may be taken; whether it was."""
+    """Pack one name into a tar file if it meets its condition; returns whether it was packed."""
     path = os.path.join(root, name)
     status = os.lstat(path)
     member = tarfile.TarInfo(name)
@@ -211,7 +211,7 @@ def pack(layer, root, name, known):
             if isinstance(known, set) and checksum(stream) not in known:
                 return False
             stream.seek(0)
-            # Python compares the time of a source with the one in its compiled form.
+            # Python compares a source's time with the one in the compiled file.
             member.size, member.mode, member.mtime = status.st_size, mode_of(status), int(status.st_mtime)
             layer.addfile(member, stream)
     else:
@@ -220,17 +220,17 @@ def pack(layer, root, name, known):
 
 
 def mode_of(status):
-    """The permissions, without the bits that lend the owner's or the group's rights."""
+    """The permissions without the setuid and setgid bits."""
     return stat.S_IMODE(status.st_mode) & 0o1777
 
 
 def is_compiled(stream, root, source, known):
-    """Whether the stream's header says that this source was compiled, as its package shipped it."""
+    """Whether the compiled file's header matches the unmodified packaged source."""
     header = stream.read(16)
     with open(os.path.join(root, source), "rb") as text:
         status = os.fstat(text.fileno())
         facts = struct.pack("<LL", int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
-        # Behind the magic number, and since Python 3.7 behind flags.
+        # After the magic number, and since Python 3.7 after flags.
         return facts in (header[4:12], header[8:16]) and checksum(text) in known
 
 
@@ -242,19 +242,19 @@ def checksum(stream):
 
 
 def written(root):
-    """Contents of the files that are made for the image, by name. Of the bundle of certificates, nothing but certificates."""
-    found = dict(WRITTEN)
+    """Contents of the files written for the image, by name. From the certificate bundle, only certificates are copied."""
+    contents = dict(WRITTEN)
     try:
         with open(os.path.join(root, CERTIFICATES), "rb") as stream:
-            found[CERTIFICATES] = b"".join(re.findall(CERTIFICATE, stream.read()))
+            contents[CERTIFICATES] = b"".join(re.findall(CERTIFICATE, stream.read()))
     except (IOError, OSError) as error:
         if error.errno not in ABSENT:
             raise
-    return found
+    return contents
 
 
 def write_layer(stream, root, folders):
-    """Write what may be packed as a tar file; gives the names in it."""
+    """Write the allowed names as a tar file; returns the packed names."""
     names, contents, seen, packed = allowed(root, folders), written(root), {}, set(WRITTEN)
     layer = tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT)
     for name in sorted(set(names) | set(contents)):
@@ -274,7 +274,7 @@ def write_layer(stream, root, folders):
 
 
 class Hashed(object):
-    """A stream for tarfile that knows size and digest of what went through it."""
+    """A stream for tarfile that computes the size and digest of the written data."""
 
     def __init__(self, stream):
         self.stream, self.size, self.digest = stream, 0, hashlib.sha256()
@@ -289,7 +289,7 @@ class Hashed(object):
 
 
 class Archive(object):
-    """An archive as `docker save` writes it: a layer, the image's configuration, and their names. The file is new and its maker's."""
+    """A new archive in the format of `docker save`: a layer, the image's configuration, and a manifest."""
 
     def __init__(self, path):
         self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b")
@@ -299,7 +299,7 @@ class Archive(object):
         self.pad(len(data))
 
     def add_layer(self, root, folders):
-        """A layer whose size and digest are known at its end only; gives both, and the names in it."""
+        """Add a layer, whose header is written last; returns its size, its digest and the packed names."""
         start, layer = self.stream.tell(), Hashed(self.stream)
         self.stream.write(b"\0" * tarfile.BLOCKSIZE)
         packed = write_layer(layer, root, folders)
@@ -328,7 +328,7 @@ def compact(document):
 
 
 def contents(environment, folders, root="/"):
-    """A digest of what makes the image: packages of the node, distributions of the environment, names of further folders."""
+    """A digest of the image's sources: the node's packages, the environment's distributions, names of further folders."""
     digest = hashlib.sha256(compact([FORMAT, folders]))
     with open(os.path.join(root, "var/lib/dpkg/status"), "rb") as stream:
         wanted = (b"Package:", b"Version:", b"Status:")
@@ -342,14 +342,14 @@ def contents(environment, folders, root="/"):
 
 
 def write(path, name, label, folders, needed=(), root="/"):
-    """Write an image of the packages and of these folders; gives the size of its layer. `needed` are programs that it must have."""
+    """Write an image of the packages and these folders; returns the size of its layer. `needed` lists programs that it must contain."""
     archive = Archive(path)
     size, layer, packed = archive.add_layer(root, folders)
     for program in needed:
         real = os.path.realpath(os.path.join(root, program.lstrip("/")))
         if os.path.relpath(real, os.path.realpath(root)) not in packed:
             raise RuntimeError(
-                "%s would not be in it: expected a file of a package, as the package shipped it, or one in %s, readable by everybody; "
+                "%s cannot be included: expected an unmodified file of a package, or a file in %s, readable by all users; "
                 "found %s" % (program, ", ".join(folders), real)
             )
     config = {

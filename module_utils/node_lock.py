@@ -1,12 +1,12 @@
 # -*- coding: utf-8 -*-
-"""A node's lock: one campaign at a time, which proves with a lease that it is alive.
+"""A node's lock: only one campaign at a time holds it, and renews a lease to show that it is alive.
 
-    lock           who holds it: campaign, owner, host, since, token, lease_s, boot_id
-    lease.TOKEN    belongs to the benchmarks' user; its mtime is the node's uptime when it was renewed
+    lock           the holder: campaign, owner, host, since, token, lease_s, boot_id
+    lease.TOKEN    belongs to the benchmarks' user; its mtime is the node's uptime at the last renewal
 
-Only root makes and removes files there, so a holder whose lease is gone has lost the node for good,
-however long it slept. Times are the node's uptime: no clock that is set changes them. The directory
-is on a tmpfs, and `boot_id` says so where it is not.
+Only root creates and removes files there, so a holder without a lease has lost the node for good,
+however long it was suspended. Times are the node's uptime, which no change of the clock affects. The
+directory is on a tmpfs; `boot_id` detects a reboot if it is not.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -35,7 +35,7 @@ def lease_path(directory, token):
 
 
 def age(directory, token):
-    """Seconds since the lease was renewed; None where there is none."""
+    """Seconds since the lease was renewed; None if there is no lease."""
     try:
         return uptime() - os.stat(lease_path(directory, token)).st_mtime
     except OSError as error:
@@ -45,13 +45,13 @@ def age(directory, token):
 
 
 def is_held(directory, token, lease_s):
-    """Whether the lease still stands. One of the future was not renewed by anybody honest."""
+    """Whether the lease is still valid. A lease from the future is not valid."""
     since = age(directory, token)
     return since is not None and -1 <= since <= lease_s
 
 
 def renew(directory, token):
-    """Renew the lease; false where it is gone."""
+    """Renew the lease; False if it is missing."""
     now = uptime()
     try:
         os.utime(lease_path(directory, token), (now, now))
@@ -63,7 +63,7 @@ def renew(directory, token):
 
 
 def holder(directory):
-    """Who holds the node now; None where nobody does, or who did is dead."""
+    """The current lock; None if there is none or its holder is dead."""
     try:
         with open(os.path.join(directory, "lock")) as handle:
             lock = json.load(handle)

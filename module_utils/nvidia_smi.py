@@ -1,7 +1,7 @@
-"""nvidia-smi's words as facts, of drivers from 418 on: text in, facts out. Python 2.7 and 3.6+.
+"""Parse the output of nvidia-smi (drivers since 418): text in, facts out. Python 2.7 and 3.6+.
 
-What a GPU does not have, or the driver does not say, is null and never 0; what could not be read is null, and what stood
-there instead is told in `errors`.
+A value that the GPU or its driver does not support is None, never 0. An invalid value is None too, and its text is kept in
+`errors`.
 """
 from __future__ import absolute_import, division, print_function
 
@@ -10,7 +10,7 @@ __metaclass__ = type
 import re
 import xml.etree.ElementTree as ElementTree
 
-# Absent by nature; anything else that is no value is an error.
+# Texts for unsupported values. Any other text that is not a value is an error.
 ABSENT = ("n/a", "not supported", "not available", "none", "", "requested functionality has been deprecated")
 MESSAGES = (
     # Failed to initialize NVML: Driver/library version mismatch
@@ -28,7 +28,7 @@ XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d{1,4})(?:, (.*))?
 
 
 def trouble(result):
-    """What kept a program from telling anything: {kind, message, exit_status}; None where nothing did."""
+    """Why nvidia-smi failed: {kind, message, exit_status}; None if it succeeded."""
     said = (re.sub(r"(?s)<.*>", "", result["output"]).strip() or result["errors"].strip())[-500:]
     if result["late"]:
         return {"kind": "timeout", "message": said or "no answer", "exit_status": None}
@@ -36,7 +36,7 @@ def trouble(result):
         return {"kind": "cannot_start", "message": result["errors"], "exit_status": None}
     if result["code"] == 0 and "<gpu " in result["output"]:
         return None
-    # It may have told of other GPUs before; names of processes, which anybody chooses, stand in what it told.
+    # Ignore the XML part: it may describe other GPUs, and contains names of processes, which any user can choose.
     words = re.sub(r"(?s)<nvidia_smi_log>.*</nvidia_smi_log>", "", result["output"]) + result["errors"]
     for kind, pattern in MESSAGES:
         if pattern.search(words):
@@ -47,20 +47,20 @@ def trouble(result):
 
 
 def bare(value):
-    """`[N/A]` as N/A."""
+    """N/A for `[N/A]`."""
     value = (value or "").strip()
     return value[1:-1].strip() if value.startswith("[") and value.endswith("]") else value
 
 
 class Reader:
-    """Reads values below an element, and keeps what it could not read."""
+    """Reads values below an element and collects invalid ones in `errors`."""
 
     def __init__(self, element, errors=None):
         self.element = element
         self.errors = {} if errors is None else errors
 
     def text(self, *paths):
-        """The first of these that tells something; old drivers have other names than new ones."""
+        """The first of these paths with a value; old and new drivers use different names."""
         for path in paths:
             value = bare(self.element.findtext(path))
             if value.lower() in ABSENT:
@@ -72,7 +72,7 @@ class Reader:
         return None
 
     def number(self, unit, *paths):
-        """`16160 MiB` as 16160, `1530 MHz`, `300.00 W`; with another unit it is not that number."""
+        """16160 for `16160 MiB`, and likewise with MHz and W; a value with another unit is invalid."""
         value = self.text(*paths)
         if value is None:
             return None
@@ -83,7 +83,7 @@ class Reader:
         return float(match.group(1) + match.group(2)) if match.group(2) else int(match.group(1))
 
     def switch(self, *paths):
-        """Enabled and Yes are true, Disabled and No false; null where there is no such switch."""
+        """True for Enabled and Yes, False for Disabled and No; None if not supported."""
         value = self.text(*paths)
         if value is None:
             return None
@@ -94,13 +94,13 @@ class Reader:
 
 
 def total(reader, *paths):
-    """Sum of the counters that there are; null where there is none of them."""
+    """Sum of the supported counters; None if none is supported."""
     counts = [count for count in (reader.number("", path) for path in paths) if count is not None]
     return sum(counts) if counts else None
 
 
 def ecc_counts(reader, period):
-    """Since Turing by kind of memory, before that by the number of bits with a total."""
+    """Counts by kind of memory since Turing; before, by number of bits, with a total."""
     where = "ecc_errors/%s/" % period
     corrected = reader.number("", where + "single_bit/total")
     uncorrected = reader.number("", where + "double_bit/total")
@@ -113,8 +113,8 @@ def ecc_counts(reader, period):
 
 
 def throttle_reasons(element):
-    """The reasons that hold now, without their prefix; null where the driver tells none."""
-    # Since 545 clocks_event_reasons; display_clocks_setting has a prefix with and without an s.
+    """The current reasons without their prefix; None if the driver does not report them."""
+    # clocks_event_reasons since 545. The prefix of display_clocks_setting exists with and without an s.
     parent = element.find("clocks_event_reasons")
     if parent is None:
         parent = element.find("clocks_throttle_reasons")
@@ -133,10 +133,10 @@ def processes(element):
         return None
     if bare(parent.text).lower() == "n/a":
         return None
-    found = []
+    entries = []
     for item in parent.findall("process_info"):
         reader = Reader(item)
-        found.append(
+        entries.append(
             {
                 "pid": reader.number("", "pid"),
                 "name": bare(item.findtext("process_name")) or None,
@@ -144,11 +144,11 @@ def processes(element):
                 "memory_mib": reader.number("MiB", "used_memory"),
             }
         )
-    return found
+    return entries
 
 
 def gpu(element):
-    """A <gpu> of nvidia-smi -q -x."""
+    """The facts of a <gpu> element from nvidia-smi -q -x."""
     reader = Reader(element)
     remapped = element.find("remapped_rows")
     has_remapped = remapped is not None and len(remapped)
@@ -197,12 +197,12 @@ def gpu(element):
 
 
 def read_xml(output):
-    """{driver, cuda, gpus} of nvidia-smi -q -x; None where it is no such document."""
+    """{driver, cuda, gpus} from nvidia-smi -q -x; None if it is not such a document."""
     match = re.search(r"(?s)<nvidia_smi_log>.*</nvidia_smi_log>", output)
     if not match:
         return None
     try:
-        # Without the declaration: ElementTree of Python 2 wants bytes for it, that of Python 3 text or bytes.
+        # Without the XML declaration, because ElementTree in Python 2 would then require bytes.
         document = ElementTree.fromstring(match.group().encode("utf-8"))
     except (ElementTree.ParseError, ValueError):
         return None
@@ -216,19 +216,19 @@ def read_xml(output):
 
 
 def bus_id(value):
-    """00000000:3B:00.0 as sysfs names it, 0000:3b:00.0; null where it is none."""
+    """The name in sysfs, 0000:3b:00.0, for 00000000:3B:00.0; None for anything else."""
     match = re.match(r"(?:[0-9a-f]{4})?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", (value or "").strip().lower())
     return match.group(1) if match else None
 
 
 def indices(output):
-    """Index by uuid, of nvidia-smi --query-gpu=index,uuid --format=csv,noheader."""
+    """Index by uuid, from nvidia-smi --query-gpu=index,uuid --format=csv,noheader."""
     pairs = (re.match(r"\s*([0-9]{1,4}),\s*(\S+)\s*\Z", line) for line in output.splitlines())
     return dict((match.group(2), int(match.group(1))) for match in pairs if match)
 
 
 def topology(output):
-    """{devices, links, nics, cpu_affinity, numa} of nvidia-smi topo -m; None where there is no such table.
+    """{devices, links, nics, cpu_affinity, numa} from nvidia-smi topo -m; None without such a table.
 
     `links` is {GPU0: {GPU1: NV2, mlx5_0: NODE}}. New drivers underline the head by escapes, separate by tabs and leave a cell
     empty where nothing is known; reports carry the table with blanks.
@@ -274,12 +274,12 @@ def topology(output):
 
 
 def xid_errors(output):
-    """What the kernel has logged of the GPUs' errors: {bus_id, xid, message, count}, each once."""
-    found = {}
+    """GPU errors in the kernel's log as {bus_id, xid, message, count}, each once."""
+    errors = {}
     for line in output.splitlines():
         match = XID.search(line)
         if match:
             key = (match.group(1).lower(), int(match.group(2)))
-            entry = found.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
+            entry = errors.setdefault(key, {"bus_id": key[0], "xid": key[1], "message": (match.group(3) or "").strip()[:200], "count": 0})
             entry["count"] += 1
-    return [found[key] for key in sorted(found)]
+    return [errors[key] for key in sorted(errors)]

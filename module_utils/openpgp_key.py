@@ -1,4 +1,4 @@
-"""Fingerprints of public keys, read from their packets (RFC 4880): bare nodes have gpgv, but no gpg."""
+"""Read the fingerprints of public keys from their packets (RFC 4880), because bare nodes have no gpg."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -25,7 +25,7 @@ def crc24(data):
 
 
 def dearmored(data):
-    """The binary form of a key file, armoured or not; ValueError where the armour is damaged."""
+    """The binary form of a key file, armoured or not; ValueError if the armour is damaged."""
     if ARMOR not in data:
         return data
     binary = b""
@@ -33,7 +33,7 @@ def dearmored(data):
     while ARMOR in rest:
         block, end, rest = rest.partition(ARMOR)[2].partition(ARMOR_END)
         if not end:
-            raise ValueError("its armour has no end; the file was cut off")
+            raise ValueError("its armour has no end; the file is incomplete")
         lines = [line.strip() for line in block.splitlines()]
         lines = lines[lines.index(b"", 1) + 1 :] if b"" in lines[1:] else lines
         sums = [line[1:] for line in lines if line.startswith(b"=")]
@@ -50,12 +50,12 @@ def dearmored(data):
 
 
 def packets(data):
-    """(tag, body) of each packet; ValueError where they do not fill the data exactly."""
+    """(tag, body) of each packet; ValueError for incomplete or other data."""
     data, at = bytearray(data), 0
     while at < len(data):
         head = data[at]
         if not head & 0x80:
-            raise ValueError("it holds something else than OpenPGP packets")
+            raise ValueError("it contains data other than OpenPGP packets")
         try:
             if head & 0x40:
                 tag, first = head & 0x3F, data[at + 1]
@@ -66,50 +66,50 @@ def packets(data):
                 elif first == 255:
                     length, at = struct.unpack(">I", bytes(data[at + 2 : at + 6]))[0], at + 6
                 else:
-                    raise ValueError("a key has no packets of partial length")
+                    raise ValueError("it has a packet of partial length, which a key cannot have")
             else:
                 tag, kind = (head >> 2) & 0x0F, head & 3
                 if kind == 3:
-                    raise ValueError("a key has no packets of unknown length")
+                    raise ValueError("it has a packet of unknown length, which a key cannot have")
                 size = 1 << kind
                 length = 0
                 for byte in data[at + 1 : at + 1 + size]:
                     length = (length << 8) + byte
                 at += 1 + size
         except (IndexError, struct.error):
-            raise ValueError("it was cut off")
+            raise ValueError("it is incomplete")
         if at + length > len(data):
-            raise ValueError("it was cut off")
+            raise ValueError("it is incomplete")
         yield tag, bytes(data[at : at + length])
         at += length
 
 
 def fingerprints(data):
-    """Fingerprints of the primary keys of a binary key file, in their order.
+    """Fingerprints of the primary keys in a binary key file, in their order.
 
-    All of them count: apt takes a signature of any key in the keyring.
+    All of them matter, because apt accepts a signature by any key in the keyring.
     """
-    found = []
+    primary = []
     for tag, body in packets(data):
         if tag in (SECRET_KEY, SECRET_SUBKEY):
-            raise ValueError("it holds a secret key")
+            raise ValueError("it contains a secret key")
         if tag == PUBLIC_KEY:
             if bytearray(body)[:1] != bytearray([4]):
-                raise ValueError("it holds a key of another version than 4")
+                raise ValueError("it contains a key with a version other than 4")
             digest = hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body)
-            found.append(digest.hexdigest().upper())
-    if not found:
-        raise ValueError("it holds no public key")
-    return found
+            primary.append(digest.hexdigest().upper())
+    if not primary:
+        raise ValueError("it contains no public key")
+    return primary
 
 
 def key_problem(data, wanted):
-    """Why a key file, armoured or not, is not one of the keys with these fingerprints alone; None where it is."""
+    """Why a key file has keys other than those with these fingerprints, or is invalid; None if it is right."""
     wanted = set(name.replace(" ", "").upper() for name in wanted)
     try:
-        found = fingerprints(dearmored(data))
+        present = fingerprints(dearmored(data))
     except ValueError as error:
-        return "this is no public key: %s" % error
-    if set(found) <= wanted:
+        return "not a public key file: %s" % error
+    if set(present) <= wanted:
         return None
-    return "fingerprint %s was expected, found %s" % (" or ".join(sorted(wanted)), ", ".join(found))
+    return "expected fingerprint %s, found %s" % (" or ".join(sorted(wanted)), ", ".join(present))

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""Read and write files in a directory that others may have tampered with: never through a link or a FIFO."""
+"""Read and write files safely in a directory that others can write to: never through a link or a FIFO."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -23,24 +23,24 @@ KINDS = {
 
 
 class Refused(Exception):
-    """Says which file cannot be read, and why."""
+    """A file cannot be read; the message says why."""
 
 
 def discard(path):
     try:
         os.unlink(path)
     except OSError:
-        pass  # most often there is none
+        pass  # usually it does not exist
 
 
 def create(path):
-    """A descriptor of a new, empty file; whatever had the name before is removed, not written to."""
+    """Open a new, empty file and return its descriptor; an existing file is removed, not overwritten."""
     discard(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
 
 
 def append(path, data):
-    """Append to a file, without waiting for the reader of a FIFO."""
+    """Append to a file without following a link or waiting for a FIFO's reader."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.write(descriptor, data)
@@ -49,9 +49,9 @@ def append(path, data):
 
 
 class OwnedFile(object):
-    """A regular file of this user's own, open for reading; raises Refused for anything else.
+    """A regular file owned by this user, open for reading; raises Refused for anything else.
 
-    Neither a symbolic link nor another name of a file is read, and opening a FIFO does not wait for its writer.
+    Refuses symbolic links and files with several hard links, and does not wait for a FIFO's writer.
     """
 
     def __init__(self, path, limit=None):
@@ -59,16 +59,16 @@ class OwnedFile(object):
         try:
             self.descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError as error:
-            raise Refused("%s is not readable: %s" % (path, self.why_not(error)))
+            raise Refused("%s cannot be read: %s" % (path, self.why_not(error)))
         try:
-            found = os.fstat(self.descriptor)
-            self.size, self.identity = found.st_size, "%d:%d" % (found.st_dev, found.st_ino)
-            if not stat.S_ISREG(found.st_mode):
-                raise Refused("%s is %s, not a regular file" % (path, KINDS.get(stat.S_IFMT(found.st_mode), "something else")))
-            if found.st_uid != os.geteuid():
-                raise Refused("%s belongs to the user id %d, not to %d" % (path, found.st_uid, os.geteuid()))
-            if found.st_nlink > 1:  # 0: it was replaced just now
-                raise Refused("%s has %d names (hard links), not one" % (path, found.st_nlink))
+            status = os.fstat(self.descriptor)
+            self.size, self.identity = status.st_size, "%d:%d" % (status.st_dev, status.st_ino)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused("%s is %s, not a regular file" % (path, KINDS.get(stat.S_IFMT(status.st_mode), "something else")))
+            if status.st_uid != os.geteuid():
+                raise Refused("%s belongs to user id %d instead of %d" % (path, status.st_uid, os.geteuid()))
+            if status.st_nlink > 1:  # 0 means that it was just replaced
+                raise Refused("%s has %d hard links instead of one" % (path, status.st_nlink))
             if limit is not None and self.size > limit:
                 raise Refused("%s has %d bytes, more than the limit of %d" % (path, self.size, limit))
         except Refused:
@@ -89,12 +89,12 @@ class OwnedFile(object):
         os.close(self.descriptor)
 
     def pieces(self, offset, count):
-        """So many bytes from there on, a piece at a time; raises Refused where the file ends before."""
+        """Yield `count` bytes from `offset` in pieces; raises Refused if the file is shorter."""
         os.lseek(self.descriptor, offset, os.SEEK_SET)
         while count:
             piece = os.read(self.descriptor, min(count, PIECE))
             if not piece:
-                raise Refused("%s was truncated while it was read" % self.path)
+                raise Refused("%s was truncated while reading it" % self.path)
             count -= len(piece)
             yield piece
 
@@ -102,7 +102,7 @@ class OwnedFile(object):
         return b"".join(self.pieces(offset, count))
 
     def packed(self, offset, count):
-        """So many bytes from there on, compressed, as text."""
+        """Return `count` bytes from `offset`, compressed and in Base64."""
         return base64.b64encode(zlib.compress(self.read(offset, count), 1)).decode("ascii")
 
     def sha256(self):
@@ -113,7 +113,7 @@ class OwnedFile(object):
 
 
 def size_and_end(path, count):
-    """The size of a file and its last bytes; 0 and nothing of one that is refused."""
+    """The size of a file and its last bytes; 0 and empty if it is refused."""
     try:
         with OwnedFile(path) as source:
             count = min(count, source.size)
@@ -123,15 +123,15 @@ def size_and_end(path, count):
 
 
 def described(path, limit, at_once):
-    """What a controller needs to fetch a file: its size, identity and digest, and its content if it has at most `at_once` bytes; or why it is
-    refused."""
+    """What the controller needs to fetch a file: its size, identity and digest, and the content up to `at_once` bytes; or the reason for a
+    refusal."""
     try:
         with OwnedFile(path, limit) as source:
-            found = {"size": source.size, "identity": source.identity, "sha256": source.sha256()}
+            description = {"size": source.size, "identity": source.identity, "sha256": source.sha256()}
             if source.size <= at_once:
-                found["content"] = source.packed(0, source.size)
-            return found
+                description["content"] = source.packed(0, source.size)
+            return description
     except Refused as error:
         return {"refused": str(error)}
     except (IOError, OSError) as error:
-        return {"refused": "%s is not readable: %s" % (path, error)}
+        return {"refused": "%s cannot be read: %s" % (path, error)}

@@ -1,7 +1,7 @@
-"""Stamps: what has been proven on this node, for which inputs, and the files that it stands on.
+"""Stamps: records of past verifications on this node, with their inputs and the files they depend on.
 
-A stamp whose files were changed, or are gone, proves nothing any more: who edits a file or its mode
-by hand makes the role that brings it look again.
+A stamp is invalid once one of its files has changed or is missing. So a manual edit of a file or its
+mode makes the role that manages it check the node again.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -17,22 +17,22 @@ import stat
 
 
 def fingerprint(pattern):
-    """Digest of the paths that match, and of what stat(2) says of each; of a directory only that it is there,
-    its mode and its owner. No file is opened: some lie in a home that belongs to somebody else."""
-    found = []
+    """Digest of the matching paths and their stat(2) data; for a directory only its existence, mode and owner.
+    No file is opened, because some are in a user's home."""
+    stats = []
     for path in sorted(glob.glob(pattern)):
         facts = [path, os.path.realpath(path)]
         try:
             status = os.stat(path)
-        except OSError:  # a link to nothing
+        except OSError:  # a dangling link
             status = None
         if status:
             facts += [status.st_mode, status.st_uid, status.st_gid]
             if not stat.S_ISDIR(status.st_mode):
                 times = ["%.6f" % status.st_mtime, "%.6f" % status.st_ctime]
                 facts += [status.st_size] + times
-        found.append(facts)
-    return hashlib.sha256(json.dumps(found).encode("utf-8")).hexdigest()[:32]
+        stats.append(facts)
+    return hashlib.sha256(json.dumps(stats).encode("utf-8")).hexdigest()[:32]
 
 
 def fingerprints(patterns):
@@ -40,7 +40,7 @@ def fingerprints(patterns):
 
 
 def read(path):
-    """A stamp; empty where there is none, or none that can be read."""
+    """The content of a stamp; empty if it is missing or unreadable."""
     try:
         with io.open(path, encoding="utf-8") as stream:
             stamp = json.load(stream)
@@ -50,11 +50,11 @@ def read(path):
 
 
 def standing(folder):
-    """The inputs of each proof by its name, of the stamps whose files are as they were."""
-    found = {}
+    """The inputs of all valid stamps, by name."""
+    inputs = {}
     for path in glob.glob(os.path.join(folder, "*.json")):
         stamp = read(path)
         files = stamp.get("files", {})
         if "proven" in stamp and "inputs" in stamp and files == fingerprints(files):
-            found[stamp["proven"]] = stamp["inputs"]
-    return found
+            inputs[stamp["proven"]] = stamp["inputs"]
+    return inputs

@@ -1,7 +1,7 @@
-"""Whether root may rely on a path: whether nobody else can change what lies there.
+"""Check whether a path is safe for root to use: whether only root can change what is there.
 
-Who may write a folder can rename what is in it, and put a link or another file in its place, between any two
-system calls of root. So root acts below folders only that nobody else may write.
+A user with write access to a folder can replace a file in it by a link or another file, between any two
+system calls of root. So root uses only folders to which no other user can write.
 """
 
 from __future__ import absolute_import, division, print_function
@@ -18,7 +18,7 @@ MAX_LINKS = 40
 
 
 def members(gid):
-    """Names of the users in a group, but for root."""
+    """Names of the users in a group, except root."""
     try:
         names = set(grp.getgrgid(gid).gr_mem)
     except KeyError:
@@ -28,27 +28,27 @@ def members(gid):
 
 
 def writers(path, status):
-    """Who but root may change a file, or rename what is in a folder, in words; None where nobody may."""
+    """A description of users other than root who can change a file or rename files in a folder; None if there are none."""
     if status.st_uid not in (0, os.geteuid()):
         return "%s belongs to user id %d" % (path, status.st_uid)
     if stat.S_ISLNK(status.st_mode):
         return None
-    # In a folder like /tmp nobody can rename what belongs to others.
+    # In a sticky folder such as /tmp, users can rename only their own files.
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_mode & stat.S_IWOTH and not is_sticky:
-        return "everybody may write %s" % path
+        return "%s is world-writable" % path
     if status.st_mode & stat.S_IWGRP and status.st_gid not in (0, os.getegid()) and not is_sticky:
         names = members(status.st_gid)
         if names:
-            return "%s may write %s" % (", ".join(names), path)
+            return "%s is writable by %s" % (path, ", ".join(names))
     return None
 
 
 def distrust(path):
-    """Why somebody but root could change what lies at an absolute path, in words; None where nobody could.
+    """Why users other than root could change what is at an absolute path; None if they cannot.
 
-    Every folder on the way and every link is looked at. A part that does not exist ends the look: where only root
-    may write the folder above it, nobody else can make it.
+    Checks all parent folders and all links. The check ends at a missing part: if only root can write to the folder
+    above it, only root can create it.
     """
     pending = [part for part in reversed(path.split("/")) if part]
     current, links = "/", 0
@@ -60,27 +60,27 @@ def distrust(path):
             current = os.path.dirname(current) if part == ".." else current
             above = os.lstat(current)
             continue
-        found = os.path.join(current, part)
+        child = os.path.join(current, part)
         try:
-            status = os.lstat(found)
+            status = os.lstat(child)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
-            return "everybody may make %s" % found if above.st_mode & stat.S_IWOTH else None
-        reason = writers(found, status)
+            return "any user can create %s" % child if above.st_mode & stat.S_IWOTH else None
+        reason = writers(child, status)
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MAX_LINKS:
-                return "%s: links go in circles" % path
-            target = os.readlink(found)
+                return "%s has a loop of links" % path
+            target = os.readlink(child)
             if target.startswith("/"):
                 current, above = "/", os.lstat("/")
             pending += [part for part in reversed(target.split("/")) if part]
         else:
-            current, above = found, status
+            current, above = child, status
     return reason
 
 
 def root_distrusts(path):
-    """The same, for what has no rights to lose where it is not root."""
+    """Same as distrust, but only when running as root; other users have no privileges to lose."""
     return distrust(path) if path and os.geteuid() == 0 else None

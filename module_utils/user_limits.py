@@ -1,4 +1,4 @@
-"""How high this node lets the limits of a session be, in the names and units of limits.conf(5). Python 2.7 and 3.6+."""
+"""The highest session limits that this node allows, in the names and units of limits.conf(5). Python 2.7 and 3.6+."""
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
@@ -7,7 +7,7 @@ import os
 
 try:
     import resource
-except ImportError:  # python3-minimal has none: the limits are then written as they are wanted
+except ImportError:  # python3-minimal lacks it; then the limits are written as requested
     resource = None
 
 # Name in limits.conf: (constant of the resource module, bytes per unit)
@@ -21,7 +21,7 @@ LIMITS = {
 
 
 def can_set(kind, value):
-    """Whether a process of this node can raise the limit so far; tried in a child, so that nothing stays."""
+    """Whether a process on this node can raise a limit to a value; tried in a child process."""
     child = os.fork()
     if child == 0:
         try:
@@ -33,7 +33,7 @@ def can_set(kind, value):
 
 
 def reachable(name, wanted):
-    """The wanted limit, or the hard limit that this node has, in the units of limits.conf."""
+    """The wanted limit, or this node's hard limit if lower, in the units of limits.conf."""
     if resource is None:
         return wanted
     constant, unit = LIMITS[name]

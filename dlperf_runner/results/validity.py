@@ -103,7 +103,7 @@ def _about_losses(
 
 
 def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
-    """Other processes that the supervisors saw on each host (module_utils/beside.py)."""
+    """Other processes that the supervisors saw on each host (module_utils/other_processes.py)."""
     for host in dict.fromkeys(process.host for process in run.beside):
         others = [process for process in run.beside if process.host == host]
         cores = sum(process.cores for process in others)

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -IS
-"""This machine as the only node, where it cannot hold the lab (a container without namespaces).
+"""This machine as the only node, if it cannot run the lab (as in a container without namespaces).
 
 It carries the machine's own host name, which mpirun knows to be here without any SSH.
 

@@ -1,9 +1,9 @@
-"""Let a signal end bench.yml in order: the run under way is ended and recorded, the nodes are given
-back, and no further run begins. A second signal ends it at once; what comes within SAME_S of the
-first is the same: the end of a runner is told twice, by TERM and by the HUP of its terminal.
+"""Stop bench.yml cleanly on a signal: end and record the current run, release the nodes, and start
+no further run. A second signal stops it at once. Signals within SAME_S of the first count as one,
+because a runner that ends sends two: TERM, and HUP from its terminal.
 
-The file that DLPERF_STOP names says so to all processes of this playbook. dlperf_runner, where it
-drives this, is told the process by DLPERF_PID_FILE; when it dies, it counts as a TERM.
+The file named by DLPERF_STOP tells all processes of this playbook to stop. If dlperf_runner drives
+the playbook, it learns the process from DLPERF_PID_FILE, and its death counts as a TERM.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible.plugins.callback import CallbackBase
 DOCUMENTATION = """
 name: campaign_stop
 type: aggregate
-short_description: Let a signal end bench.yml in order
+short_description: Stop bench.yml cleanly on a signal
 """
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
@@ -43,7 +43,7 @@ class CallbackModule(CallbackBase):
         self.process = os.getpid()
         self.stop = Path(constants.DEFAULT_LOCAL_TMP) / "stop"
         os.environ["DLPERF_STOP"] = str(self.stop)
-        # One that is ignored (nohup, a job of a shell) stays so.
+        # A signal that is ignored (nohup, a shell's background job) stays ignored.
         self.before = {
             number: signal.signal(number, self.on_signal)
             for number in SIGNALS
@@ -53,11 +53,11 @@ class CallbackModule(CallbackBase):
         if runner:
             die_with_parent()
             Path(os.environ["DLPERF_PID_FILE"]).write_text(str(self.process))
-            if os.getppid() != runner:  # it was gone before
+            if os.getppid() != runner:  # it has already ended
                 os.kill(self.process, signal.SIGTERM)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002
-        """Only while the nodes are this campaign's there is something to put in order."""
+        """Track whether this campaign holds nodes; only then must it stop cleanly."""
         if self.gives_back:
             self.holds = self.gives_back = False
         if task.action == "node_lock":
@@ -66,7 +66,7 @@ class CallbackModule(CallbackBase):
 
     def on_signal(self, number: int, _: FrameType | None) -> None:
         if os.getpid() != self.process:
-            return  # a worker, which looks for the file
+            return  # a worker process, which checks for the file
         if number == signal.SIGHUP or os.getppid() != int(
             os.environ.get("DLPERF_RUNNER_PID") or os.getppid()
         ):
@@ -75,7 +75,7 @@ class CallbackModule(CallbackBase):
             self.stop.touch()
             self.told = time.monotonic()
             with suppress(OSError):
-                os.write(2, b"\nEnding the run under way; another signal ends all at once.\n")
+                os.write(2, b"\nStopping the current run; another signal stops all at once.\n")
             return
         if self.stop.exists() and time.monotonic() < self.told + SAME_S:
             return
@@ -84,7 +84,7 @@ class CallbackModule(CallbackBase):
 
 
 def die_with_parent() -> None:
-    """Linux's prctl(2); elsewhere nothing, and the nodes' leases are what is left."""
+    """Use Linux's prctl(2). Elsewhere do nothing; then the nodes' leases expire."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     except (AttributeError, OSError):
@@ -92,7 +92,7 @@ def die_with_parent() -> None:
 
 
 def drop_terminal() -> None:
-    """Writing to a terminal that is gone is an error, and would end the playbook."""
+    """Writing to a closed terminal is an error and would stop the playbook."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         if os.isatty(descriptor) or not is_writable(descriptor):

@@ -9,14 +9,14 @@ from ansible.utils.vars import load_extra_vars
 
 DOCUMENTATION = """
 name: with_extra_variables
-short_description: A dictionary over which the variables of `-e` are laid
+short_description: A dictionary updated with the variables of `-e`
 options:
-  _input: {description: What holds where `-e` says nothing else., type: dict, required: true}
+  _input: {description: Values for variables that `-e` does not set., type: dict, required: true}
 """
 
 
 def with_extra_variables(defaults: dict[str, Any]) -> dict[str, Any]:
-    """Ansible reads `-e` when it starts, and keeps the answer."""
+    """Return the defaults, updated with `-e`, which Ansible parses only once."""
     return {**defaults, **load_extra_vars(DataLoader())}
 
 

@@ -1,4 +1,4 @@
-"""The mpirun of proofs: over TCP and the named interface, one process per entry of the hosts."""
+"""The mpirun command of verifications: TCP, the named interface, one process per host entry."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 def argv(
     mpirun: str, hosts: Sequence[str], interface: str, arguments: Sequence[str] = ()
 ) -> list[str]:
-    """The command up to the program that it starts.
+    """The command line up to the program to start.
 
-    Another interface, or a silent fall-back to shared memory, must not pass as a proof.
+    TCP is forced: another interface or a silent fallback to shared memory must not pass.
     """
     slots = ",".join(f"{host}:{count}" for host, count in Counter(hosts).items())
     command = [mpirun, "-np", str(len(hosts)), "--bind-to", "none"]
@@ -30,7 +30,7 @@ def argv(
 
 
 def next_of(hosts: Sequence[str], host: str) -> str:
-    """The host behind this one, behind the last the first; a host alone is its own next one."""
+    """The next host in the list; the first follows the last."""
     return hosts[(hosts.index(host) + 1) % len(hosts)]
 
 

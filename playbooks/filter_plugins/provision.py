@@ -1,4 +1,4 @@
-"""What provisioning asks a node and tells its roles, computed once out of the catalogue."""
+"""The facts that provisioning queries and the arguments of its roles, from the catalogue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
 
 
 def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
-    """The arguments of the module node_facts: what provisioning asks a node before it changes it.
+    """The arguments of the module node_facts, which provisioning runs before any change.
 
-    `choice` is what the inventory says; playbooks/provision.yml lists its keys.
+    `choice` holds the inventory's settings; playbooks/provision.yml lists its keys.
     """
     chosen = _chosen(choice, root)
     return {
@@ -39,20 +39,20 @@ def for_node(
 ) -> dict[str, Any]:
     """The variables that provisioning sets on a node.
 
-    `dlperf_node` is what the roles know of the node: what the module node_facts found, but of the
-    environments only the paths of those that are as pinned (`complete`).
-    `provision_roles` and `provision_preflights` name the roles that have something to bring or to
-    refuse; all others are arguments of roles. Without a `mesh` that all nodes have proven, the
-    node's own proof of it does not count.
+    `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of
+    those that match their pins (`complete`).
+    `provision_roles` and `provision_preflights` list the roles to run and to check; all other
+    variables are arguments of roles. Unless all nodes have verified the same `mesh`, the node's
+    own record of it does not count.
     """
     chosen = _chosen(choice, root)
     stack, apt, environments = chosen.stack, chosen.stack["apt_packages"], chosen.environments
     openmpi = {"method": "package", "version": "", **stack.get("openmpi", {})}
     has_gpus, is_built = stack["accelerator"] == "gpu", openmpi["method"] == "source"
     pulled = images(choice["frameworks"], choice["stack"], root)
-    # Where the interpreter is not there yet, it will be the stack's.
+    # If the interpreter is missing, the stack's own will be installed.
     version = node["python_version"] or chosen.python or None
-    # With a Python that is removed, what was made with it goes.
+    # Environments made with a Python that will be removed are lost.
     there = {} if node["builds"] and not chosen.python else node["environments"]
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
@@ -117,7 +117,7 @@ def for_node(
 
 
 class _Chosen(NamedTuple):
-    """What follows from the inventory's choice alone, whatever a node is like."""
+    """Values that depend only on the inventory's settings, not on the node."""
 
     stack: dict[str, Any]
     environments: list[dict[str, Any]]
@@ -131,13 +131,13 @@ class _Chosen(NamedTuple):
 
 def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     stack = document(choice["stack"], root, "stacks")
-    # An inventory may name another interpreter for some of its nodes.
+    # An inventory may set another interpreter for some nodes.
     given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
     python = "" if given else choice["python"] or stacks_own
     own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
-    # One node alone needs no mesh, and no sshd for it.
+    # A single node needs neither a mesh nor sshd.
     has_mesh = int(choice["nodes"]) > 1
-    # A stack with GPUs brings its engine itself, in the version that it names.
+    # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
     left_out = {"ssh_mesh": not has_mesh, "container": not has_containers}
     packages = [
@@ -161,15 +161,15 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
 
 
 def document(name: str, root: str, kind: str = "") -> dict[str, Any]:
-    """A document of the catalogue; an unknown name lists the known ones of its kind.
+    """A document of the catalogue; the error for an unknown name lists the known ones.
 
-    Ansible's own from_yaml takes 20 ms for it.
+    Ansible's from_yaml would take 20 ms per document.
     """
     folder = Path(root, "dlperf_runner", "catalog", kind)
     path = folder / f"{name}.yml"
     if not path.is_file():
         known = ", ".join(sorted(entry.stem for entry in folder.glob("*.yml")))
-        raise ValueError(f"{name} was expected to be one of the {kind} {known}")
+        raise ValueError(f"unknown name {name} in {kind}; known names: {known}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  both are safe
 
@@ -181,14 +181,14 @@ def environments(
     operator_wheels: Mapping[str, Any] | None = None,
     directory: str = "/opt/dlperf",
 ) -> list[dict[str, Any]]:
-    """One environment per name (a framework's, or `<framework>-<flavor>`), as the roles take it;
-    its files get `root` in front.
+    """One environment per name (`<framework>` or `<framework>-<flavor>`), as arguments of roles,
+    with file paths below `root`.
 
-    One that is an image only is left out: there is nothing to be installed.
-    One that is not there for the stack is refused, with the stacks that it has, and so is one that
-    needs a wheel of the operator's which `operator_wheels` (the inventory's variable) lacks.
+    Environments that exist only as an image are left out: there is nothing to install. Raises
+    ValueError if an environment does not support the stack, or needs an operator's wheel that
+    `operator_wheels` (the inventory's variable) lacks.
     """
-    found = []
+    chosen = []
     for name in names:
         framework, stacks = _framework(name, root)
         if stack not in stacks:
@@ -216,18 +216,18 @@ def environments(
                 key: f"{root}/{value}" if key in PATHS else value
                 for key, value in entry["horovod"].items()
             }
-        found.append(environment)
-    return found
+        chosen.append(environment)
+    return chosen
 
 
 def mpirun(stack: str, root: str = str(ROOT)) -> str:
-    """Where the mpirun of a stack is: a build from source has a place of its own."""
+    """The path of a stack's mpirun, which differs for a build from source."""
     method = document(stack, root, "stacks").get("openmpi", {}).get("method", "package")
     return str(document("mpirun", root)["paths"][method])
 
 
 def images(names: Sequence[str], stack: str, root: str) -> list[str]:
-    """Images that are all there is of an environment, by the names of their registry."""
+    """Registry names of the images of environments that exist only as an image."""
     entries = (_framework(name, root)[1].get(stack, {}) for name in names)
     return [
         entry["container"]["image"]
@@ -237,7 +237,7 @@ def images(names: Sequence[str], stack: str, root: str) -> list[str]:
 
 
 def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A framework, and the environments per stack that go by this name."""
+    """The framework of an environment's name, and its environments by stack."""
     folder = Path(root, "dlperf_runner", "catalog", "frameworks")
     own, _, _ = name.partition("-")
     for base in (name, *(f.stem for f in folder.glob(f"{own}*.yml") if name.startswith(f.stem))):
@@ -254,36 +254,36 @@ def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _operator_wheel(
     environment: str, wheel: Mapping[str, str], given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The wheel with the operator's path and sha256; what is amiss names the variable."""
+    """The wheel with the operator's path and sha256; errors name the inventory's variable."""
     name, version = wheel["distribution"], wheel["version"]
     said = given.get(name)
     variable = f"dlperf_operator_wheels: {{{name}: {{path: ..., sha256: ...}}}}"
     if said is None:
         raise ValueError(
             f"{environment} needs the wheel of {name} {version}, which you must provide"
-            f" ({wheel['reason']}): name it in the inventory, {variable}"
+            f" ({wheel['reason']}). Add it to the inventory: {variable}"
         )
     path, sha256 = str(said.get("path", "")), str(said.get("sha256", ""))
     if not re.match(rf"{re.escape(name)}-{re.escape(version)}[-.+]\S*\.whl$", Path(path).name):
         raise ValueError(
-            f"the wheel {path!r} is not one of {name} {version}: correct the inventory's {variable}"
+            f"{path!r} is not a wheel of {name} {version}. Correct the inventory's {variable}"
         )
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise ValueError(f"64 hexadecimal digits were expected as sha256 in {variable}")
+        raise ValueError(f"the sha256 must have 64 hexadecimal digits in {variable}")
     if not Path(path).is_file():
-        raise ValueError(f"there is no file {path} on the controller: correct {variable}")
+        raise ValueError(f"the controller has no file {path}. Correct {variable}")
     return {"distribution": name, "version": version, "path": path, "sha256": sha256}
 
 
 def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:
-    """The items with these keys and no others; an item that lacks one of them is left out."""
+    """The items reduced to these keys; items that lack a key are left out."""
     return [{key: item[key] for key in keys} for item in items if all(key in item for key in keys)]
 
 
 def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: str) -> bool:
-    """Whether an environment (as the module node_facts says it) is what requirements pin.
+    """Whether an environment (from the module node_facts) matches the pinned requirements.
 
-    `python` is the version of the interpreter that it is to be made with.
+    `python` is the version of the interpreter to make it with.
     """
     minor = ".".join(python.split(".")[:2])
     if not environment or ".".join(environment["python"].split(".")[:2]) != minor:
@@ -298,8 +298,8 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
             {"python_version": minor, "python_full_version": python}
         ):
             continue
-        found = have.get(re.sub(r"[-_.]+", "-", pin.name).lower())
-        if not found or found["version"] not in pin.specifier or pin.url:
+        installed = have.get(re.sub(r"[-_.]+", "-", pin.name).lower())
+        if not installed or installed["version"] not in pin.specifier or pin.url:
             return False
     return True
 
@@ -307,8 +307,9 @@ def as_pinned(requirements: str, environment: Mapping[str, Any] | None, python: 
 def complete(
     items: Sequence[Mapping[str, Any]], there: Mapping[str, Any], python: str
 ) -> list[str]:
-    """Paths of the environments that are what their requirements files pin, where those that are
-    `there` (by path, as the module node_facts says it) are to be made with a version of Python."""
+    """Paths of the environments that match their requirements files and Python version.
+
+    `there` holds the existing environments by path, from the module node_facts."""
     return [
         item["path"]
         for item in items

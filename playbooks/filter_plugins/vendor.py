@@ -1,5 +1,4 @@
-"""Release tables of the roles that install vendors' software: which release, for which system,
-from where."""
+"""Look up releases, systems and sources in the release tables of roles for vendors' software."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Any
 import yaml
 
 REPOSITORIES = Path(__file__).parents[1] / "vars/vendor_repositories.yml"
-# Of what a command that failed has printed.
+# How many last lines of a failed command's output to show.
 LINES = 12
 TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
 
@@ -34,39 +33,37 @@ def newest_first(versions: list[str]) -> list[str]:
 def release(
     releases: Mapping[str, Any], version: object, system: str, what: str, variable: str
 ) -> dict[str, Any]:
-    """The entry of a release table for a system, with the system's own part laid over it.
+    """The entry of a release table for a system, updated with the system's own values.
 
-    A version or system that is not there is refused, with the nearest that is.
+    Raises ValueError for an unknown version or system; the message names the nearest release.
     """
     version = str(version)
     if version not in releases:
         known = listed(newest_first(list(releases)))
-        raise ValueError(f"{what} {version} is not known ({variable}); known is {known}")
+        raise ValueError(f"{what} {version} is unknown ({variable}); known versions: {known}")
     entry = dict(releases[version])
     systems = entry.pop("systems")
     if system not in systems:
         others = [v for v in newest_first(list(releases)) if system in releases[v]["systems"]]
-        # The next newer one; where there is none, the newest.
+        # The next newer version, or else the newest.
         newer = [v for v in others if numbers(v) > numbers(version)]
         nearest = (
-            f"the nearest that is: {what} {(newer or others[:1])[-1]}"
-            if others
-            else "none that is known here is"
+            f"use {what} {(newer or others[:1])[-1]}" if others else "no known version is available"
         )
         where = listed([title(name) for name in systems])
         why = f" ({entry['why']})" if entry.get("why") else ""
         raise ValueError(
-            f"{what} {version} is not for {title(system)}{why}: it is for {where};"
+            f"{what} {version} does not support {title(system)}{why}, only {where};"
             f" for {title(system)}, {nearest} ({variable})"
         )
     own = systems[system] if isinstance(systems, Mapping) else {}
-    found = {**entry, **own, "version": version, "system": system}
-    own_names = {key: text for key, text in found.items() if isinstance(text, str)}
-    return substituted(found, own_names | names_of(system))
+    merged = {**entry, **own, "version": version, "system": system}
+    own_names = {key: text for key, text in merged.items() if isinstance(text, str)}
+    return substituted(merged, own_names | names_of(system))
 
 
 def names_of(system: str) -> dict[str, str]:
-    """What stands for a node's system in addresses: ubuntu1804, ubuntu18.04, ubuntu."""
+    """Forms of a node's system in URLs: ubuntu1804, ubuntu18.04, ubuntu."""
     name = re.match(r"[a-z]*", system)
     return {
         "system": system.replace(".", ""),
@@ -76,7 +73,7 @@ def names_of(system: str) -> dict[str, str]:
 
 
 def refusal(*arguments: Any) -> str:
-    """Why `release` refuses what it is asked for; empty where it does not."""
+    """The error message of `release`; empty if it succeeds."""
     try:
         release(*arguments)
     except ValueError as error:
@@ -85,26 +82,26 @@ def refusal(*arguments: Any) -> str:
 
 
 def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
-    """Why a release of CUDA cannot run on a driver; empty where it can, or nothing is known."""
+    """Why a release of CUDA cannot run on a driver; empty if it can or the driver is unknown."""
     wanted = str(entry["minimum_driver"])
     if not driver or numbers(driver) >= numbers(wanted):
         return ""
     return (
-        f"CUDA {entry['version']} needs driver {wanted} or newer, and the stack has {driver};"
+        f"CUDA {entry['version']} needs driver {wanted} or newer, but the stack has {driver};"
         f" change {variable}"
     )
 
 
 def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
-    """Why a vendor's file cannot be had; empty where its source and checksum are given.
+    """Why a vendor's file cannot be used; empty if its source and checksum are set.
 
-    `variables` are those that give them, as `nccl_archive nccl_archive_sha256`.
+    `variables` names the variables of both, such as `nccl_archive nccl_archive_sha256`.
     """
     of_source, of_sum = variables.split()
     if not source:
         return (
-            f"{name} cannot be fetched from its vendor without a login. Fetch it yourself, and name"
-            f" it in {of_source} (a path or an address), or put it into the mirror."
+            f"{name} cannot be downloaded from its vendor without a login. Download it yourself and"
+            f" set {of_source} to its path or URL, or put it into the mirror."
         )
     if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         return without_checksum(name, "installed", of_sum)
@@ -113,8 +110,8 @@ def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
 
 def without_checksum(what: str, done: str, variable: str) -> str:
     return (
-        f"{what} has no known checksum, and nothing is {done} without one. Give its sha256"
-        f" (64 hexadecimal digits, as sha256sum says it of a file that you trust) in {variable}."
+        f"{what} has no known checksum, and nothing is {done} without one. Set {variable} to the"
+        " 64 hexadecimal digits that sha256sum prints for a file that you trust."
     )
 
 
@@ -126,23 +123,23 @@ def source_refusal(
     role: str,
     name: str,
 ) -> str:
-    """Why a version cannot be built from source as it is asked for; empty where it can.
+    """Why a version cannot be built from source; empty if it can.
 
-    A version that the role's release table lacks, and a file of the operator's, need the operator's
-    checksum: the table's is that of the project's own file.
+    A version outside the role's release table, and an operator's own file, need a checksum from the
+    operator: the table's checksums are for the files on the project's site.
     """
     known = listed(newest_first(list(releases)))
     if not version:
-        return f"to build {name} from its source needs {role}_version; known is {known}"
+        return f"a build of {name} from source needs {role}_version; known versions: {known}"
     if version not in releases and not archive:
         return (
-            f"{name} {version} is not known here; known is {known}. For another one give its"
-            f" source in {role}_archive (a path or an address) and its checksum in {role}_sha256."
+            f"{name} {version} is unknown; known versions: {known}. For another version, set"
+            f" {role}_archive to its source (a path or a URL) and {role}_sha256 to its checksum."
         )
     if not (sha256 or releases.get(version, {}).get("sha256")):
         return without_checksum(f"The source of {name} {version}", "built", f"{role}_sha256")
     if sha256 and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        return f"{role}_sha256: 64 hexadecimal digits were expected, found {sha256}"
+        return f"{role}_sha256 must have 64 hexadecimal digits, found {sha256}"
     return ""
 
 
@@ -153,8 +150,7 @@ def source(
     sha256: str,
     mirror: str | None,
 ) -> dict[str, str]:
-    """Where the source of a version comes from, its name as a file, and its checksum: what the
-    operator gives, or the release table."""
+    """The source, file name and checksum of a version, from the operator or the release table."""
     known = releases.get(version, {})
     url = archive or known.get("url", "")
     return {
@@ -169,7 +165,7 @@ def numbers(version: str) -> list[int]:
 
 
 def substituted(value: Any, names: Mapping[str, str]) -> Any:
-    """{system} and the other names in all texts, keys included."""
+    """Replace {system} and the other names in all strings, including keys."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
@@ -180,9 +176,9 @@ def substituted(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def address(url: str, mirror: str | None) -> str:
-    """Where a vendor's address is found: behind the mirror, by host and path, where there is one.
+    """A vendor's URL, or its place in the mirror (by host and path) if there is a mirror.
 
-    A mirror is an address, or a folder of the node.
+    A mirror is a URL or a folder on the node.
     """
     if not mirror:
         return url
@@ -193,7 +189,7 @@ def address(url: str, mirror: str | None) -> str:
 
 @cache
 def repositories() -> dict[str, Any]:
-    """Every vendor's repository, and its key."""
+    """All vendors' repositories with their keys, by name."""
     loaded = yaml.safe_load(REPOSITORIES.read_text(encoding="utf-8"))
     return dict(loaded["vendor_repositories"])
 
@@ -203,11 +199,11 @@ def repository(
 ) -> dict[str, Any]:
     """A repository in the form that the module apt_family takes.
 
-    `keys`: by repository, the fingerprints of those that a site's mirror signs anew.
+    `keys`: key fingerprints of the repositories that a site's mirror signs with its own key.
     """
     entry = substituted(repositories()[name], names_of(system))
     key = entry["key"]
-    found = {
+    described = {
         "name": name,
         "uri": address(entry["url"], mirror),
         "suite": entry.get("suite", "/"),
@@ -216,11 +212,11 @@ def repository(
         "fingerprints": keys.get(name, key["fingerprints"]),
     }
     has_sum = key.get("sha256") and name not in keys
-    return found | ({"key_sha256": key["sha256"]} if has_sum else {})
+    return described | ({"key_sha256": key["sha256"]} if has_sum else {})
 
 
 def last_words(result: Mapping[str, Any]) -> str:
-    """What a failed step said last: warnings of a compiler come first, the error at the end."""
+    """The last output lines of a failed step; a compiler prints its errors last."""
     said = str(result.get("stderr") or result.get("stdout") or "").strip()
     lines = "\n".join(said.splitlines()[-LINES:])
     message = str(result.get("msg") or "").strip()

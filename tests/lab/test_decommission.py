@@ -28,8 +28,8 @@ def test_a_provisioned_node_is_as_it_was_but_for_results(lab: Lab) -> None:
     assert lab.said("node1", "id -un dlperf; mpirun --version; ls /opt/dlperf/uv")
     lab.said("node1", "runuser -u dlperf -- mkdir -p /home/dlperf/runs/campaign/case")
     output = lab.play("playbooks/decommission.yml", *FEW)
-    assert "node1 keeps the user dlperf and its home" in output
-    assert "node2 keeps the user" not in output
+    assert "node1: the user dlperf and its home are kept" in output
+    assert "node2: the user" not in output
     assert lab.said("node1", "ls -d /home/dlperf/runs/campaign/case")
     assert differences(lab, "node2", before["node2"]) == []
     lab.play("playbooks/decommission.yml", *FEW, "-e", "dlperf_remove_results=true")

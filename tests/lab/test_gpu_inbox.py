@@ -85,7 +85,7 @@ def test_a_link_below_the_rate_of_the_stack_is_refused(lab: Lab) -> None:
     lab.said("node1", f"cp {PORT}/rate /srv/rate; echo '200 Gb/sec (4X HDR)' > {PORT}/rate")
     status, output = role(lab)
     assert status == 2, output
-    assert "node1: mlx5_0 port 1 has trained at 200 Gb/s, not at 400" in output
+    assert "node1: mlx5_0 port 1 runs at 200 Gb/s instead of 400" in output
     lab.said("node1", f"mv /srv/rate {PORT}/rate")
 
 

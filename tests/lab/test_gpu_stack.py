@@ -133,14 +133,14 @@ def test_what_a_system_does_not_take_is_refused_before_anything_changes(
     was = cluster.state("node1")
     status, output = cluster.provision(node="node1")
     assert status == 2
-    assert "440.33.01 is not for Debian 12" in output
-    assert "it is for Ubuntu 16.04 or Ubuntu 18.04" in output
+    assert "440.33.01 does not support Debian 12" in output
+    assert "only Ubuntu 16.04 or Ubuntu 18.04" in output
     assert cluster.state("node1") == was
 
 
 def test_a_hold_of_somebody_else_is_not_overridden(cluster: UsedCluster, before: list[str]) -> None:
     cluster.refused(
-        "nccl", "nccl: somebody holds another version of libnccl2", "apt-mark unhold libnccl2"
+        "nccl", "nccl: another version of libnccl2 is held on the node", "apt-mark unhold libnccl2"
     )
     # The archive lies there unpacked; nothing else has changed.
     assert [line for line in cluster.state("node2") if "/var/lib/dlperf" not in line] == before
@@ -149,13 +149,11 @@ def test_a_hold_of_somebody_else_is_not_overridden(cluster: UsedCluster, before:
 
 def test_a_file_without_a_checksum_or_with_another_one_is_refused(cluster: UsedCluster) -> None:
     cluster.refused(
-        "nccl", "has no known checksum", "in nccl_archive_sha256", nccl_archive_sha256=""
+        "nccl", "has no known checksum", "Set nccl_archive_sha256", nccl_archive_sha256=""
     )
     cluster.refused(
         "nccl",
-        "sha256 "
-        + "0" * 64
-        + " was expected, found "
+        f"expected sha256 {'0' * 64}, found "
         + cluster.vendors.archive_of("bionic")["nccl_archive_sha256"],
         "Compare it with nccl_archive_sha256",
         nccl_archive_sha256="0" * 64,
@@ -167,7 +165,7 @@ def test_a_file_of_the_controller_serves_too(cluster: UsedCluster) -> None:
     """And one that was cut off does not."""
     cut = cluster.scratch / "cut.deb"
     cut.write_bytes(cluster.vendors.archives["bionic"].read_bytes()[:-100])
-    cluster.refused("nccl", "it was cut off, or it is another file", nccl_archive=str(cut))
+    cluster.refused("nccl", "it is incomplete or another file", nccl_archive=str(cut))
     whole = cluster.scratch / "whole.deb"
     whole.write_bytes(cluster.vendors.archives["bionic"].read_bytes())
     status, output = cluster.alone("nccl", nccl_archive=str(whole))
@@ -180,8 +178,8 @@ def test_another_key_is_refused_and_leaves_nothing(cluster: UsedCluster) -> None
     wrong = {**keys, "nvidia-machine-learning": ["A" * 40]}
     cluster.refused(
         "cudnn",
-        "fingerprint " + "A" * 40 + " was expected, found " + keys["nvidia-machine-learning"][0],
-        "Compare the fingerprint with what the vendor publishes",
+        f"expected fingerprint {'A' * 40}, found " + keys["nvidia-machine-learning"][0],
+        "Compare the fingerprint with the one that the vendor publishes",
         dlperf_vendor_keys=wrong,
     )
     assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
@@ -198,7 +196,7 @@ def test_a_repository_that_another_key_signs_is_refused_and_leaves_nothing(
     cluster.refused(
         "cudnn",
         "cudnn: repository http://10.11.0.1:8010/vendor/developer",
-        "is signed with another key than the one that was given for it",
+        "is signed with another key than the configured one",
     )
     assert "machine-learning" not in cluster.lab.said("node2", "ls /etc/apt/*")
     for name, content in true.items():
@@ -209,7 +207,7 @@ def test_a_repository_that_is_not_there_is_named(cluster: UsedCluster) -> None:
     nothing = "http://10.11.0.1:8010/nothing"
     cluster.refused(
         "cudnn",
-        f"key cannot be fetched from {nothing}/developer",
+        f"cannot download the repository's key from {nothing}/developer",
         "404",
         "dlperf_mirror and dlperf_vendor_mirror",
         dlperf_vendor_mirror=nothing,
@@ -222,7 +220,7 @@ def test_a_download_that_was_cut_off_is_said(cluster: UsedCluster) -> None:
     whole = deb.read_bytes()
     deb.write_bytes(whole[:-500])
     cluster.refused(
-        "cudnn", "a download was cut off, or is not what the repository's signed index says"
+        "cudnn", "a download was incomplete or does not match the repository's signed index"
     )
     deb.write_bytes(whole)
 
@@ -231,7 +229,7 @@ def test_a_full_disk_is_said(cluster: UsedCluster) -> None:
     folder = "/var/cache/apt/archives"
     mount = f"mount -t tmpfs -o size=16k tmpfs {folder} && mkdir {folder}/partial"
     cluster.lab.said("node2", mount)
-    cluster.refused("cudnn", "the node's disk is full", "Make room")
+    cluster.refused("cudnn", "the node's disk is full", "Free disk space")
     cluster.lab.said("node2", "umount /var/cache/apt/archives")
 
 
@@ -296,7 +294,7 @@ def test_after_all_that_a_run_brings_everything_and_a_second_one_nothing(
 ) -> None:
     status, output = cluster.provision()
     assert status == 0, output
-    assert "driver 440.33.01 is installed, none is running" in output
+    assert "driver 440.33.01 is installed, but the running driver is none" in output
     assert cluster.versions("node2", VERSIONS) == VERSIONS
     assert set(VERSIONS) <= set(cluster.lab.said("node2", "apt-mark showhold").split())
     daemon = json.loads(cluster.lab.said("node2", "cat /etc/docker/daemon.json"))
@@ -399,7 +397,7 @@ def test_the_run_file_serves_a_system_without_packages(cluster: UsedCluster) -> 
     status, output = cluster.alone("nvidia_driver", "node1", **given)
     assert status == 2
     assert "has no known checksum" in output
-    assert "in nvidia_driver_sha256" in output
+    assert "Set nvidia_driver_sha256" in output
     given["nvidia_driver_sha256"] = hashlib.sha256(run.read_bytes()).hexdigest()
     status, output = cluster.alone("nvidia_driver", "node1", **given)
     assert status == 0, output

@@ -191,7 +191,7 @@ def test_a_killed_lab_leaves_nothing_and_can_come_up_again(tmp_path: Path, which
 def test_with_the_lab_down_playbooks_say_how_to_bring_it_up(tmp_path: Path) -> None:
     refused = Lab(tmp_path / "lab").command("ansible-playbook", "provision.yml")
     assert refused.returncode != 0
-    assert "The lab is down. Bring it up: ansible-playbook playbooks/lab.yml" in refused.stdout
+    assert "The lab is not running. Start it: ansible-playbook playbooks/lab.yml" in refused.stdout
     assert "node2" not in refused.stdout.partition("PLAY RECAP")[0]
 
 
@@ -279,7 +279,7 @@ def ordinary_user() -> Iterator[Path]:
         subordinate = [line.split(":")[0] for line in Path("/etc/subuid").read_text().splitlines()]
         if USER not in subordinate:
             pytest.skip("useradd gives no subordinate ids on this machine")
-        for name in ("lab_control.py", "lab_holder.py"):
+        for name in ("lab_control.py", "lab_holder.py", "lab_machine.py"):
             shutil.copy(CONTROL.with_name(name), home)
         shutil.copy(PROJECT / ".cache/lab/bookworm.tar", home)
         yield home

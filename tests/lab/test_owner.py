@@ -144,7 +144,7 @@ def test_signal_ends_the_runner_its_playbook_and_the_ranks(
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
     told = nodes.command(*runner("status", directory))
     assert told.returncode == 1
-    assert "failed: node1: stopped, because its campaign was" in told.stdout
+    assert "failed: node1: stopped together with its campaign" in told.stdout
     if number == signal.SIGTERM:
         check_resumes(nodes, directory)
 
@@ -158,7 +158,7 @@ def test_playbook_notices_that_its_runner_was_killed(nodes: Lab, tmp_path: Path)
     check_nothing_is_left(nodes, directory, END_S)
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)
     told = nodes.command(*runner("status", directory))
-    assert "failed: node1: stopped, because its campaign was" in told.stdout
+    assert "failed: node1: stopped together with its campaign" in told.stdout
     check_resumes(nodes, directory)
 
 
@@ -175,7 +175,7 @@ def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> No
         process.send_signal(signal.SIGTERM)
         text, _ = process.communicate(timeout=END_S)
     assert process.returncode == 2, text
-    assert "A signal ended the campaign" in text
+    assert "A signal stopped the campaign" in text
     assert f"-e resume={directory}" in text
     check_nothing_is_left(nodes, directory, 5)
     assert all(nodes.ssh(node, f"test -e {LOCK}").returncode for node in NODES)

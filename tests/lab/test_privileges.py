@@ -92,7 +92,7 @@ HOSTILE = {
         f"'./out' is a link to '{CANARY}/secret'",
     ),
     "fifo": ("mkfifo $(P)/pipe; rm -f build.tar.gz", "'./pipe' is neither a file"),
-    "stamp": (f"ln -s {CANARY}/secret $(P)/.dlperf-build", "has the name of the stamp"),
+    "stamp": (f"ln -s {CANARY}/secret $(P)/.dlperf-build", "has the reserved name of the stamp"),
     "all-of-it": (f"rm -r $(P); ln -s {CANARY} $(P); (setsid sleep 3000 &)", "Permission denied"),
 }
 
@@ -103,7 +103,7 @@ def test_a_hostile_source_becomes_no_root(cluster: Cluster, before: Any, name: s
     status, output = cluster.build(name, install)
     assert cluster.gained(before) == NOTHING
     assert status == 2, output
-    assert f"{name} 1 cannot be built on node1" in output
+    assert f"Cannot build {name} 1 on node1" in output
     assert said in output
     for node in NODES:
         left = f"ls -d {PREFIX}* /var/lib/dlperf/files/*; grep -lz '^300[0]$' /proc/*/cmdline"
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_of_and_leaves_no_half(cluster: Cluster, before: Any
     install = "head -c 200000 /dev/urandom > $(P)/share/data"
     status, output = cluster.build("disk", install, prefix="/srv/disk")
     assert status == 2, output
-    assert "No space left on device; make room (df -h)" in output
+    assert "No space left on device. Free disk space (df -h)" in output
     assert cluster.lab.said("node2", "ls /srv") == "theirs"
     cluster.lab.said("node2", "rm /srv/theirs/full")
     status, output = cluster.build("disk", install, prefix="/srv/disk")
@@ -172,7 +172,7 @@ def test_what_blocks_in_the_home_is_told_of(cluster: Cluster, before: Any, name:
     status, output = cluster.play("provision.yml", "--tags", "ssh_mesh")
     assert status == 2, output
     assert "/home/dlperf/.ssh" in output
-    assert "Look at what lies there, and repair or remove it." in output
+    assert "Check what is there, and repair or remove it." in output
     cluster.reset()
     assert cluster.gained(before) == NOTHING
 

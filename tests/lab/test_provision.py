@@ -79,7 +79,7 @@ def test_the_doctor_says_what_bare_nodes_lack(fresh: Lab) -> None:
     bare = findings(fresh, 1)
     lacking = {(node, check) for node in NODES for check in ("openmpi", "ssh mesh")}
     assert failed(bare) == lacking | {("node1", "all-reduce")}
-    assert "there is no user dlperf" in bare["node1", "ssh mesh"]["found"]
+    assert "this node has no user dlperf" in bare["node1", "ssh mesh"]["found"]
     assert "provision.yml" in bare["node1", "ssh mesh"]["hint"]
 
 
@@ -119,7 +119,7 @@ def test_what_was_changed_by_hand_is_found_and_mended(fresh: Lab) -> None:
     assert broken["", "system"]["found"].startswith("node2: debian10")
     done = fresh.command("ansible-playbook", "playbooks/preflight.yml", "--limit", "node2")
     assert done.returncode == 2
-    assert "A node is not fit" in done.stdout
+    assert "At least one node is not ready for benchmarks" in done.stdout
     assert "failed  system: expected" in done.stdout
     fresh.said("node2", "sed -i s/10/12/ /etc/os-release")
     status, output, counts = provision(fresh, "--tags", "node_base,ssh_mesh")
@@ -189,7 +189,7 @@ def test_an_interface_that_is_not_there_is_no_proof(fresh: Lab) -> None:
     )
     assert status == 2
     assert of("failed", counts) == {"node2": 1, "node3": 1}
-    assert "openmpi is not proven" in output
+    assert "verification of openmpi failed" in output
 
 
 def test_a_python_that_no_environment_takes_is_refused_before_anything_changes(

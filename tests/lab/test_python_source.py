@@ -81,7 +81,7 @@ def test_a_source_without_a_checksum_is_refused_before_anything_changes(cluster:
     status, output = cluster.play("provision.yml", python_sha256="")
     assert status == 2
     assert "The source of Python 3.11.2 has no known checksum" in output
-    assert "in python_sha256" in output
+    assert "Set python_sha256" in output
     assert node_state(cluster.lab, "node2") == cluster.before["node2"]
 
 

@@ -56,7 +56,7 @@ def configure(lab: Lab, *options: str, **changed: object) -> str:
 
 def test_without_consent_it_is_only_said(lab: Lab) -> None:
     output = configure(lab)
-    assert output.count("A reboot is pending; consent to it with -e dlperf_reboot=true") == 3
+    assert output.count("A reboot is pending. Allow it with -e dlperf_reboot=true") == 3
     for node in NODES:
         assert lab.ssh(node, f"cat {LOG}").stdout == ""
 

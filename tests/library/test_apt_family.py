@@ -73,8 +73,8 @@ class TestOpenpgpKey:
     @pytest.mark.parametrize(
         ("damage", "said"),
         [
-            (lambda keys: keys["one"][:-5], "cut off"),
-            (lambda _: b"<html>not found</html>", "something else"),
+            (lambda keys: keys["one"][:-5], "incomplete"),
+            (lambda _: b"<html>not found</html>", "data other than"),
             (lambda _: b"", "no public key"),
             (lambda keys: keys["secret"], "secret key"),
         ],
@@ -86,7 +86,7 @@ class TestOpenpgpKey:
             openpgp_key.fingerprints(damage(keys))
 
     def test_damaged_armour_is_refused(self, keys: dict[str, Any]) -> None:
-        with pytest.raises(ValueError, match="cut off"):
+        with pytest.raises(ValueError, match="incomplete"):
             openpgp_key.dearmored(keys["armoured"][:-60])
         lines = keys["armoured"].split(b"\n")
         lines[3] = lines[3][:5] + (b"A" if lines[3][5:6] != b"A" else b"B") + lines[3][6:]
@@ -98,7 +98,7 @@ class TestOpenpgpKey:
         assert openpgp_key.key_problem(keys["armoured"], [one.lower()]) is None
         assert openpgp_key.key_problem(keys["both"], [one, two]) is None
         problem = openpgp_key.key_problem(keys["both"], [one])
-        assert problem.startswith(f"fingerprint {one} was expected, found ")
+        assert problem.startswith(f"expected fingerprint {one}, found ")
         assert two in problem
 
 
@@ -206,10 +206,10 @@ class TestWhatDpkgSays:
             (
                 "E: Failed to fetch http://x/y.deb  File has unexpected size (3 != 5)."
                 " Mirror sync in progress?",
-                "cut off",
+                "download was incomplete",
             ),
-            ("E: Version '9' for 'libnccl2' was not found", "does not have the version"),
-            ("W: Failed to fetch http://x/InRelease  Could not resolve 'x'", "cannot be reached"),
+            ("E: Version '9' for 'libnccl2' was not found", "does not have this version"),
+            ("W: Failed to fetch http://x/InRelease  Could not resolve 'x'", "cannot reach"),
         ],
     )
     def test_what_apt_says_is_explained(self, said: str, meaning: str) -> None:
@@ -264,14 +264,14 @@ class TestJsonSettings:
     @given(OBJECTS, OBJECTS)
     def test_what_is_merged_can_be_given_back(self, value: Any, wanted: Any) -> None:
         new, before = json_settings["merged"](value, wanted)
-        assert json_settings["given_back"](new, wanted, before) == value
+        assert json_settings["restored"](new, wanted, before) == value
 
     def test_what_others_have_changed_since_stays(self) -> None:
         wanted = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
         new, before = json_settings["merged"]({"log-driver": "local"}, wanted)
         new["runtimes"]["kata"] = {"path": "kata"}
         new["log-driver"] = "journald"
-        assert json_settings["given_back"](new, wanted, before) == {
+        assert json_settings["restored"](new, wanted, before) == {
             "log-driver": "journald",
             "runtimes": {"kata": {"path": "kata"}},
         }
@@ -337,7 +337,7 @@ class TestVendorFile:
         source.write_bytes(b"stand-in")
         digest = hashlib.sha256(b"stand-in").hexdigest()
         wrong = execute("vendor_file", path=str(path), source=str(source), sha256="0" * 64)
-        assert f"sha256 {'0' * 64} was expected, found {digest}" in wrong["msg"]
+        assert f"expected sha256 {'0' * 64}, found {digest}" in wrong["msg"]
         assert list(path.parent.iterdir()) == []
         given = {"path": str(path), "source": str(source), "sha256": digest, "mode": "0755"}
         assert execute("vendor_file", **given)["changed"]
@@ -350,7 +350,7 @@ class TestVendorFile:
     def test_a_source_that_is_not_there_is_named(self, tmp_path: Path) -> None:
         gone = str(tmp_path / "gone.run")
         result = execute("vendor_file", path=str(tmp_path / "x"), source=gone, sha256="0" * 64)
-        assert f"{gone} is not there" in result["msg"]
+        assert f"{gone} does not exist" in result["msg"]
 
 
 def test_apts_globs_are_pythons() -> None:

@@ -62,7 +62,7 @@ def listener(log: Path, secret: Path) -> None:
 
 INSTEAD: list[tuple[Callable[[Path, Path], None], str]] = [
     (links, "it is a symbolic link, not a regular file"),
-    (hard_link, "has 2 names (hard links), not one"),
+    (hard_link, "has 2 hard links instead of one"),
     (fifo, "is a FIFO, not a regular file"),
     (folder, "is a directory, not a regular file"),
     (listener, "it is a socket, not a regular file"),
@@ -92,7 +92,7 @@ def test_only_a_regular_file_is_read(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     result = call(tmp_path, *python("os.chown('train.log', 65534, -1)"))
-    assert "belongs to the user id 65534, not to 0" in result["files"]["train.log"]["refused"]
+    assert "belongs to user id 65534 instead of 0" in result["files"]["train.log"]["refused"]
 
 
 def test_a_file_above_the_limit_is_refused_unread(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_file_that_is_truncated_or_replaced_while_it_is_fetched(
 ) -> None:
     log = tmp_path / "train.log"
     os.truncate(log, 70)
-    assert "truncated while it was read" in part(tmp_path, large)["msg"]
+    assert "truncated while reading it" in part(tmp_path, large)["msg"]
     secret.replace(log)
     assert "replaced by another file" in part(tmp_path, large, count=5)["msg"]
     log.unlink()
@@ -181,7 +181,7 @@ def test_a_damaged_state_starts_nothing_again_and_ends_the_command(
     (tmp_path / "job.json").write_text(state, encoding="latin-1")
     result = call(tmp_path, *argv, launched=True)
     assert result["failed"]
-    assert "job.json is lost or damaged" in result["msg"]
+    assert "job.json, the state of the launch, is missing or damaged" in result["msg"]
     assert until_gone(marker, 1)
     assert (tmp_path / "began").read_text() == "x"
 
@@ -192,7 +192,7 @@ def test_a_forged_supervisor_gets_no_signal_and_is_not_waited_for(tmp_path: Path
     (tmp_path / "job.json").write_text(json.dumps(state))
     result = call(tmp_path, "/bin/true")
     if os.geteuid() == 0:
-        assert "another launch is running" in result["msg"]
+        assert "another launch has been running" in result["msg"]
     else:
         assert result["exit_status"] == 0
 
@@ -222,5 +222,5 @@ def test_a_killed_supervisor_is_told(tmp_path: Path) -> None:
     argv = (*python("time.sleep(3)"), f"dlperf-orphan-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0.5)
     os.kill(json.loads((tmp_path / "job.json").read_text())["supervisor"], signal.SIGKILL)
-    assert "the supervisor of the launch is gone" in call(tmp_path, *argv, launched=True)["msg"]
+    assert "the supervisor of the launch has died" in call(tmp_path, *argv, launched=True)["msg"]
     assert until_gone(argv[-1])

@@ -104,7 +104,7 @@ def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
     call(tmp_path, *argv, wait_s=0.3, lease_s=3)
     refused = call(tmp_path, *argv, launch="t2")
     assert refused["failed"]
-    assert "another launch is running" in refused["msg"]
+    assert "another launch has been running" in refused["msg"]
     assert until_gone(argv[-1])
     again = call(tmp_path, sys.executable, "-c", "print('again')", launch="t3")
     assert (again["exit_status"], again["tail"]) == (0, "again\n")

@@ -205,7 +205,7 @@ PLANTED = "the secret that was planted"
     ("instead", "why"),
     [
         ("ln -s {secret} train.log", "is a symbolic link"),
-        ("ln {secret} train.log", "has 2 names"),
+        ("ln {secret} train.log", "has 2 hard links"),
         ("mkfifo train.log", "is a FIFO"),
         ("truncate -s 3M train.log", "has 3145728 bytes, more than the limit of 2097152"),
         ("true", "No such file or directory"),
@@ -237,7 +237,7 @@ def test_log_that_shrinks_while_it_is_fetched_fails_the_run(tmp_path: Path) -> N
     with subprocess.Popen(["sh", "-c", waits, "sh", part, tmp_path / "nodes"]) as other:
         run = run_on_cpu(tmp_path, "head -c 100000000 /dev/zero")
         other.wait(timeout=60)
-    assert "train.log was truncated while it was read" in outcome(run, "failed")["message"]
+    assert "train.log was truncated while reading it" in outcome(run, "failed")["message"]
     assert [path.name for path in run.iterdir()] == ["run.json"]
 
 

@@ -39,12 +39,12 @@ HARMFUL = {
     "setgid": (member("./bin/sg", mode=0o2755), "setgid"),
     "setgid folder": (member("./shared", tarfile.DIRTYPE, 0o2755), "setgid"),
     "sticky": (member("./bin/sticky", mode=0o1755), "sticky"),
-    "world-writable": (member("./lib.so", mode=0o646), "written by everybody"),
+    "world-writable": (member("./lib.so", mode=0o646), "world-writable"),
     "device": (member("./null", tarfile.CHRTYPE), "neither a file"),
     "disk": (member("./sda", tarfile.BLKTYPE), "neither a file"),
     "FIFO": (member("./pipe", tarfile.FIFOTYPE), "neither a file"),
-    "absolute": (member("/etc/cron.d/x"), "outside of the archive"),
-    "upward": (member("./bin/../../x"), "outside of the archive"),
+    "absolute": (member("/etc/cron.d/x"), "outside the archive"),
+    "upward": (member("./bin/../../x"), "outside the archive"),
     "line end": (member("./bin/a\nb"), "control character"),
     "twice": (member("bin/program"), "twice"),
     "stamp": (member("./.dlperf-build"), "stamp"),
@@ -127,7 +127,7 @@ def test_a_sound_build_belongs_to_root_and_keeps_its_times(tmp_path: Path) -> No
 def test_an_archive_that_was_cut_off_leaves_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "prefix").mkdir()
     (tmp_path / "prefix/before").touch()
-    assert "cannot be" in unpack(tmp_path, cut=100)["msg"]
+    assert unpack(tmp_path, cut=100)["msg"].startswith("Cannot ")
     assert (tmp_path / "prefix/before").exists()
     assert not (tmp_path / "prefix.dlperf-new").exists()
 
@@ -144,9 +144,9 @@ def test_a_place_that_others_may_write_is_refused(tmp_path: Path) -> None:
     shared.chmod(0o777)
     for place in (shared / "prefix", shared / "not/there/prefix"):
         result = unpack(tmp_path, path=str(place))
-        assert f"everybody may write {shared}" in result["msg"]
+        assert f"{shared} is world-writable" in result["msg"]
     (tmp_path / "link").symlink_to(shared)
-    assert "everybody may write" in unpack(tmp_path, path=str(tmp_path / "link/prefix"))["msg"]
+    assert "is world-writable" in unpack(tmp_path, path=str(tmp_path / "link/prefix"))["msg"]
     assert list(shared.iterdir()) == []
 
 
@@ -170,7 +170,7 @@ class TestWhatAnotherUserOwns:
             shared.chmod(0o2775)
             result = unpack(tmp_path, path=str(shared / "prefix"))
             assert bool(result.get("changed")) == trusted
-            assert trusted or f"daemon may write {shared}" in result["msg"]
+            assert trusted or f"{shared} is writable by daemon" in result["msg"]
         assert (shared / "prefix").stat().st_gid == 0
 
     def test_root_writes_and_removes_no_file_there(self, tmp_path: Path) -> None:
@@ -217,4 +217,4 @@ class TestWhatAnotherUserOwns:
 def test_a_fifo_is_refused_and_waited_for_by_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "hosts")
     entry = {"path": str(tmp_path / "hosts"), "state": "block", "content": "x"}
-    assert "hosts: a file of at most" in call("node_files", entries=[entry])["msg"]
+    assert "hosts: not a regular file of at most" in call("node_files", entries=[entry])["msg"]

@@ -108,7 +108,7 @@ def test_ports_on_ethernet_one_of_them_down(tmp_path: Path) -> None:
     ]
     assert (up["lid"], up["sm_lid"]) == (None, None)
     assert (down["state"], down["physical_state"], down["gids"]) == ("DOWN", "Disabled", [])
-    assert (up["fault"], down["fault"]) == (None, "look at cable and switch")
+    assert (up["fault"], down["fault"]) == (None, "check the cable and the switch")
     assert [device["numa_node"] for device in found["devices"]] == [1, None]
     assert found["interfaces"]["eth3"]["speed_mbps"] is None  # -1 while it is down
     assert found["interfaces"]["eth2"]["addresses"] is None  # there is no ip to ask
@@ -147,7 +147,7 @@ def test_the_ports_in_use_are_the_named_interfaces_or_all(
     named = {"interface": interface} if interface else {}
     ports = facts(tmp_path, tree(tmp_path / "root", files), **named)["devices"][0]["ports"]
     assert [port["in_use"] for port in ports] == in_use
-    assert {port["fault"] for port in ports} == {"no subnet manager runs (opensm, or the switch's)"}
+    assert {port["fault"] for port in ports} == {"start a subnet manager (opensm, or the switch's)"}
 
 
 def test_a_node_without_any(tmp_path: Path) -> None:

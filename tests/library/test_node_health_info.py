@@ -68,7 +68,7 @@ def test_sources_that_answer_and_that_do_not(tmp_path: Path) -> None:
     bins = program(tmp_path / "bin", "apt-get", script)
     answers = {
         f"file:{mirror}/apt/dists/a/InRelease": None,
-        f"file:{mirror}/apt/dists/b/InRelease": "there is no such path",
+        f"file:{mirror}/apt/dists/b/InRelease": "the path does not exist",
     }
     found = health(tmp_path, bins)["addresses"]
     assert "refused" in found.pop("http://127.0.0.1:9/dists/c/InRelease")

@@ -278,7 +278,7 @@ def test_a_program_that_would_be_missing_is_named(node: Node, tmp_path: Path, fo
     program = f"{folder}/bin/mpirun"
     node.file(program, "built here\n", mode=0o755)
     node.listed.append("/usr/local")
-    with pytest.raises(AssertionError, match=f"{program} would not be in it: .*{ENVIRONMENT}"):
+    with pytest.raises(AssertionError, match=f"{program} cannot be included: .*{ENVIRONMENT}"):
         write(node, tmp_path / "image.tar", folders=[ENVIRONMENT, "/usr/local"], needed=[program])
 
 

@@ -165,12 +165,12 @@ def test_what_a_node_does_not_have_is_skipped_with_the_reason(node: Node) -> Non
     (node.root / "proc/sys/kernel/numa_balancing").unlink()
     found = node.run(**WANTED)
     text = "\n".join(found["skipped"])
-    assert "cpu_governor: the kernel does not set this machine's clocks" in text
-    assert "numa_balancing: this kernel has none" in text
-    assert "application_clocks: GPU 0 has no such setting" in text
+    assert "cpu_governor: the kernel does not control this machine's clocks" in text
+    assert "numa_balancing: this kernel does not support it" in text
+    assert "application_clocks: GPU 0 does not support it" in text
     assert set(found["settings"]) == {"persistence/0", "persistence/1"}
     (node.bin / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'; exit 6\n")
-    assert "persistence: nvidia-smi says: No devices were found" in node.run(**WANTED)["skipped"]
+    assert "persistence: nvidia-smi failed: No devices were found" in node.run(**WANTED)["skipped"]
 
 
 def test_a_container_is_left_alone(node: Node) -> None:
@@ -179,4 +179,4 @@ def test_a_container_is_left_alone(node: Node) -> None:
         pytest.skip("this machine is no container")
     found = node.run(root="/", **WANTED)
     assert not found["changed"]
-    assert "its host's: set application_clocks, cpu_governor" in found["skipped"][0]
+    assert "belong to its host: set application_clocks, cpu_governor" in found["skipped"][0]

@@ -113,7 +113,7 @@ class TestLimits:
             prefix += ["setpriv", "--bounding-set", "-sys_resource"]
         result = self.limit(path, "99999", prefix)
         assert "somebody - nofile 256\n" in path.read_text()
-        assert "99999 was wanted" in str(result["warnings"])
+        assert "requested 99999" in str(result["warnings"])
 
     def test_an_unknown_limit_is_refused(self, tmp_path: Path) -> None:
         result = self.limit(tmp_path / "limits.conf", "much")
@@ -148,13 +148,13 @@ class TestProof:
         self.prove(tmp_path, ["echo", "ok"], "ok")
         assert list(tmp_path.iterdir())
         result = self.prove(tmp_path, ["sh", "-c", "echo why >&2; exit 3"], "ok", force=True)
-        assert "exit status 3; it said: why" in result["msg"]
+        assert "exit status 3; output: why" in result["msg"]
         assert not list(tmp_path.iterdir())
 
     def test_what_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
         marker = f"3600.{os.getpid()}"
         result = self.prove(tmp_path, ["sh", "-c", f"sleep {marker} & wait"], "ok", timeout=1)
-        assert "no end within 1 s" in result["msg"]
+        assert "not finished within 1 s" in result["msg"]
         left = subprocess.run(["pgrep", "-f", f"sleep {marker}"], check=False, capture_output=True)
         assert not left.stdout
 
@@ -230,7 +230,7 @@ class TestPythonEnvironment:
         assert self.environment(tmp_path, interpreter=absent, check=True)["changed"]
         result = self.environment(tmp_path, interpreter=absent)
         assert result["failed"]
-        assert f"there is no interpreter {absent}" in result["msg"]
+        assert f"this node has no interpreter {absent}" in result["msg"]
 
     def test_an_environment_whose_filling_was_cut_off_is_made_anew(self, tmp_path: Path) -> None:
         _path, digest = wheel(tmp_path, "alpha", "1.0")
@@ -396,7 +396,9 @@ class TestSshMesh:
         assert f"{ssh}/authorized_keys: " in result["msg"]
         found = self.call(home, "ssh_mesh_identity", comment="it", host_key_files=[str(host_key)])
         said = (
-            "no end within 20 s" if kind == "FIFO" else "id_ed25519.pub: a public key was expected"
+            "not finished within 20 s"
+            if kind == "FIFO"
+            else "id_ed25519.pub is not a valid public key"
         )
         assert said in found["msg"]
 

@@ -27,26 +27,25 @@ def releases(role: str, name: str = "releases") -> dict[str, Any]:
         (
             "9.9",
             "ubuntu18.04",
-            "NCCL 9.9 is not known (nccl.version); known is 2.29.7, 2.15.5 or 2.7.3",
+            "NCCL 9.9 is unknown (nccl.version); known versions: 2.29.7, 2.15.5 or 2.7.3",
         ),
         (
             "2.7.3",
             "ubuntu22.04",
-            "NCCL 2.7.3 is not for Ubuntu 22.04 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for Ubuntu 22.04, the nearest that is: NCCL 2.15.5 (nccl.version)",
+            "NCCL 2.7.3 does not support Ubuntu 22.04 (built for CUDA 10.2), only Ubuntu 16.04 or"
+            " Ubuntu 18.04; for Ubuntu 22.04, use NCCL 2.15.5 (nccl.version)",
         ),
         (
             "2.29.7",
             "ubuntu20.04",
-            "NCCL 2.29.7 is not for Ubuntu 20.04 (built for CUDA 12.9): it is for Debian 12, Ubuntu"
-            " 22.04 or Ubuntu 24.04; for Ubuntu 20.04, the nearest that is: NCCL 2.15.5"
-            " (nccl.version)",
+            "NCCL 2.29.7 does not support Ubuntu 20.04 (built for CUDA 12.9), only Debian 12,"
+            " Ubuntu 22.04 or Ubuntu 24.04; for Ubuntu 20.04, use NCCL 2.15.5 (nccl.version)",
         ),
         (
             "2.7.3",
             "centos7",
-            "NCCL 2.7.3 is not for centos 7 (built for CUDA 10.2): it is for Ubuntu 16.04 or"
-            " Ubuntu 18.04; for centos 7, none that is known here is (nccl.version)",
+            "NCCL 2.7.3 does not support centos 7 (built for CUDA 10.2), only Ubuntu 16.04 or"
+            " Ubuntu 18.04; for centos 7, no known version is available (nccl.version)",
         ),
         ("2.7.3", "ubuntu18.04", ""),
     ],
@@ -59,7 +58,7 @@ def test_a_refusal_says_the_reason_and_the_nearest_that_works(
 
 def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     entry = {"version": "12.9.1", "minimum_driver": "525.60"}
-    assert "needs driver 525.60 or newer, and the stack has 440.33.01" in rules.too_old(
+    assert "needs driver 525.60 or newer, but the stack has 440.33.01" in rules.too_old(
         entry, "440.33.01", "driver.version"
     )
     assert rules.too_old(entry, "580.105.08", "driver.version") == ""

@@ -100,7 +100,9 @@ def test_parts_must_be_as_long_as_asked_for(tmp_path: Path, run: Path) -> None:
         return packed(b"x" * 98)
 
     found = plugin.fetched({"train.log": entry}, JOB, run / "rn50.log", part)
-    assert found["refused"] == ["train.log was not fetched: 98 bytes came, where 99 were announced"]
+    assert found["refused"] == [
+        "train.log was not fetched: received 98 bytes instead of the announced 99"
+    ]
     assert asked == [{"path": "/opt/r1/train.log", "identity": "1:2", "offset": 0, "count": 99}]
     assert list(run.iterdir()) == []
 

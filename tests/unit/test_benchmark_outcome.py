@@ -54,7 +54,7 @@ def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
 
 
 def test_timeouts_and_lost_controllers_are_named() -> None:
-    for reason, words in (("timeout", "time-out of 60 s"), ("lease", "no controller")):
+    for reason, words in (("timeout", "time limit of 60 s"), ("lease", "no longer polled")):
         found = outcome({"n": ENDED | {"exit_status": -15, "reason": reason}}, ["n"], 60)
         assert found["status"] == "failed"
         assert words in found["message"]
@@ -77,7 +77,7 @@ def test_what_ran_beside_is_kept_of_every_launch() -> None:
 
 
 def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
-    for reason, why in (("stopped", "stopped, because its campaign was"), ("lock", "another")):
+    for reason, why in (("stopped", "stopped together with its campaign"), ("lock", "another")):
         found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
         assert found["status"] == "failed"
         assert why in found["message"]

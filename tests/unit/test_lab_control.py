@@ -6,6 +6,7 @@ import getpass
 import importlib.util
 import os
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -24,6 +25,11 @@ def control() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def machine(control: ModuleType) -> ModuleType:
+    return sys.modules[control.check.__module__]
 
 
 @pytest.fixture
@@ -73,11 +79,11 @@ def test_ssh_takes_the_configuration(control: ModuleType, tmp_path: Path) -> Non
 
 
 def test_programs_that_are_missing_are_named_with_their_packages(
-    control: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machine: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(control, "search_path", lambda: str(tmp_path))
-    with pytest.raises(control.LabError) as refused:
-        control.require_programs({"ip": "iproute2", "newuidmap": "uidmap", "newgidmap": "uidmap"})
+    monkeypatch.setattr(machine, "search_path", lambda: str(tmp_path))
+    with pytest.raises(machine.LabError) as refused:
+        machine.require_programs({"ip": "iproute2", "newuidmap": "uidmap", "newgidmap": "uidmap"})
     assert str(refused.value) == (
         "missing: ip, newuidmap, newgidmap. Install with: apt-get install iproute2 uidmap"
     )
@@ -93,35 +99,35 @@ def test_programs_that_are_missing_are_named_with_their_packages(
         ("# me", False),
     ],
 )
-def test_subordinate_ids(control: ModuleType, tmp_path: Path, line: str, enough: bool) -> None:
+def test_subordinate_ids(machine: ModuleType, tmp_path: Path, line: str, enough: bool) -> None:
     path = tmp_path / "subuid"
     path.write_text(f"other:1:65536\n{line}\n")
-    assert control.has_subordinate_ids(path, "me", 1000) is enough
+    assert machine.has_subordinate_ids(path, "me", 1000) is enough
 
 
 @pytest.mark.usefixtures("ordinary_user")
 def test_a_user_without_subordinate_ids_is_told_how_to_get_them(
-    control: ModuleType, monkeypatch: pytest.MonkeyPatch
+    machine: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "require_programs", lambda *_: None)
-    monkeypatch.setattr(control, "has_subordinate_ids", lambda path, *_: "gid" not in path)
-    with pytest.raises(control.LabError) as refused:
-        control.check()
+    monkeypatch.setattr(machine, "require_programs", lambda *_: None)
+    monkeypatch.setattr(machine, "has_subordinate_ids", lambda path, *_: "gid" not in path)
+    with pytest.raises(machine.LabError) as refused:
+        machine.check()
     user = getpass.getuser()
-    assert f"/etc/subgid gives {user} no 65536 subordinate ids" in str(refused.value)
+    assert f"/etc/subgid has no 65536 subordinate ids for {user}" in str(refused.value)
     assert f"usermod --add-subgids 100000-165535 {user}" in str(refused.value)
 
 
 @pytest.mark.usefixtures("ordinary_user")
 def test_a_refused_trial_says_what_was_refused_and_the_way_out(
-    control: ModuleType, monkeypatch: pytest.MonkeyPatch
+    machine: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control, "require_programs", lambda *_: None)
-    monkeypatch.setattr(control, "has_subordinate_ids", lambda *_: True)
-    monkeypatch.setattr(control, "unshare_argv", lambda **_: ["env"])
-    monkeypatch.setattr(control, "TRIAL", "echo 'unshare failed: denied' >&2; exit 1")
-    with pytest.raises(control.LabError) as refused:
-        control.check()
+    monkeypatch.setattr(machine, "require_programs", lambda *_: None)
+    monkeypatch.setattr(machine, "has_subordinate_ids", lambda *_: True)
+    monkeypatch.setattr(machine, "unshare_argv", lambda **_: ["env"])
+    monkeypatch.setattr(machine, "TRIAL", "echo 'unshare failed: denied' >&2; exit 1")
+    with pytest.raises(machine.LabError) as refused:
+        machine.check()
     assert "this machine does not allow the lab: unshare failed: denied\n" in str(refused.value)
     assert "As root" in str(refused.value) or "-i inventory/local" in str(refused.value)
 
@@ -141,7 +147,7 @@ def test_a_directory_that_is_no_labs_is_not_touched(control: ModuleType, tmp_pat
     """As `-e lab_dir=/` would be, where there is a /root."""
     (tmp_path / "root/mine").mkdir(parents=True)
     assert control.down(tmp_path) is False
-    with pytest.raises(control.LabError, match="is no lab's directory: it holds root"):
+    with pytest.raises(control.LabError, match="is not a lab's directory: it contains root"):
         control.up(tmp_path, {"nodes": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["root"]
 

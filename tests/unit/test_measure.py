@@ -1,4 +1,4 @@
-"""The published rules of calculation, and logs that contradict what they should confirm."""
+"""The published calculation rules, and logs that contradict what they should confirm."""
 
 from __future__ import annotations
 

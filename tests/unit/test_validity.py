@@ -1,4 +1,4 @@
-"""Rules of validity on what a run's directory holds: what excludes a run, and what does not."""
+"""Validity rules on what a run's directory holds: what excludes a run, and what does not."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Controller side of `benchmark_job`: wait for a launch with signs of life, bring its log and its
-telemetry home.
+"""Controller side of `benchmark_job`: wait for a launch, show its progress, and fetch its log and
+telemetry.
 
-The benchmark runs as the user that the module runs as, and may have put anything where the module
-looks, or into its answer. Nothing of an answer is used before it is checked: names of files are
-those that were asked for, sizes are bounded, and digests are computed of what arrived.
+The benchmark runs as the same user as the module, so it may have forged any file that the module
+reads, and its answer. Every part of an answer is checked before use: only requested file names are
+accepted, sizes are bounded, and digests are computed from the received bytes.
 
-One task per run keeps what the harness adds to a run small; see benchmarks/README.md.
+One task per run keeps the harness's overhead small; see benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 display = Display()
-STOP_S = 90  # as long as a supervisor may need: TERM, KILL, and what removes containers
+STOP_S = 90  # the longest time that a supervisor needs for TERM, KILL and removing containers
 
 DOCUMENTATION = """
 action: benchmark_launch
-short_description: Launch a command on a node, wait for its end, fetch its log
+short_description: Launch a command on a node, wait for it, and fetch its log
 options:
   job: {description: Options of the benchmark_job module., type: dict, required: true}
   label: {description: Name of the run in messages., type: str, required: true}
   destination: {description: Path of the log on the controller., type: path, required: true}
-  progress: {description: Whether this node tells the run's progress., type: bool, default: true}
-  show_every_s: {description: Seconds between two signs of life., type: int, default: 15}
+  progress: {description: Whether to report this node's progress., type: bool, default: true}
+  show_every_s: {description: Seconds between two progress lines., type: int, default: 15}
 """
 
 PART = 16 << 20  # bytes of a file that one module run returns
-OVERDUE_S = 300  # what a node takes at most to end a command and to clean up
+OVERDUE_S = 300  # the longest time that a node needs to stop a command and clean up
 REASONS = ("", "timeout", "lease", "stopped", "lock")
 KINDS = ("telemetry", "processes", "xid")
 TAIL = 4096
-# What Ansible and people are told of a module that failed; the rest of its answer is not believed.
+# Keys that are passed on from a failed module's answer; the rest is not trusted.
 TOLD = ("failed", "unreachable", "skipped", "changed", "msg", "module_stderr", "exception")
 ADVICE = (
-    "Only a regular file of the benchmark's user with one name and at most {limit} MiB is fetched."
-    " Find out what the benchmark does with it, or, if it is too large, raise"
+    "Only a regular file with one link, owned by the benchmark's user, of at most {limit} MiB is"
+    " fetched. Check what the benchmark does with it. If it is too large, raise"
     " benchmark_run_{kind}_limit_mib"
 )
 
 
 class UnfitError(Exception):
-    """What a node answered is not what the module answers."""
+    """The node's answer does not have the form of the module's answer."""
 
 
-# What comes of using an answer that is of other types than the module's.
+# Errors from an answer with wrong types.
 DAMAGED = (UnfitError, AttributeError, KeyError, TypeError, ValueError, OverflowError, zlib.error)
 
 
@@ -71,18 +71,18 @@ class ActionModule(ActionBase):
         arguments = self._task.args
         destination = Path(arguments["destination"])
         progress = destination.with_name("progress.json")
-        tells = boolean(arguments.get("progress", True))  # one node of a run does
+        tells = boolean(arguments.get("progress", True))  # only one node of a run reports progress
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = time.monotonic()
         if is_stopped():
-            return {"failed": True, "msg": "not launched, because its campaign was stopped"}
+            return {"failed": True, "msg": "not launched because its campaign was stopped"}
         try:
             while True:
                 if is_stopped():
                     job |= {"stop": True, "wait_s": STOP_S}
                 result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
                 if result.get("failed") or result.get("unreachable") or result.get("skipped"):
-                    # The signal may have ended this call's ssh as well.
+                    # The signal may have ended this call's ssh too.
                     if is_stopped() and not job.get("stop"):
                         continue
                     return {key: result[key] for key in TOLD if key in result}
@@ -95,8 +95,8 @@ class ActionModule(ActionBase):
                 now = time.monotonic()
                 if now - began > int(job["timeout_s"]) + OVERDUE_S:
                     return failed(
-                        f"the node says that the command still runs, {OVERDUE_S} s after its"
-                        f" time-out of {job['timeout_s']} s; its state there is damaged"
+                        f"the node reports that the command still runs {OVERDUE_S} s after its"
+                        f" time limit of {job['timeout_s']} s; its state there is damaged"
                     )
                 if now - shown >= int(arguments.get("show_every_s", 15)):
                     shown = now
@@ -123,16 +123,16 @@ def failed(message: str) -> dict[str, Any]:
 
 
 def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
-    """What is known of a command that has ended, each value of the type that it must have."""
+    """The checked result of a finished command."""
     exit_status, reason = result.get("exit_status"), result.get("reason")
     if not isinstance(exit_status, int) or reason not in REASONS:
         raise UnfitError(f"exit status {exit_status!r:.40}, reason {reason!r:.40}")
     times = {key: float(result[key]) for key in ("started", "ended") if key in result}
     if len(times) != 2 or not all(0 <= seconds < 1e11 for seconds in times.values()):
-        raise UnfitError(f"no time of start and end: {times}")
-    found = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
-    found |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
-    # What else computed on the nodes meanwhile, by the kernel's account of each process.
+        raise UnfitError(f"start and end times are missing: {times}")
+    outcome = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
+    outcome |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
+    # Other processes that used the CPU during the run, according to the kernel.
     beside = [
         {
             "host": str(process["host"])[:200],
@@ -143,22 +143,22 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         }
         for process in result.get("beside") or ()
     ]
-    found |= {"beside": beside} if beside else {}
+    outcome |= {"beside": beside} if beside else {}
     memory = result.get("gpu_memory_mib")
     if memory is not None:
-        found["gpu_memory_mib"] = {
+        outcome["gpu_memory_mib"] = {
             host: {str(int(index)): int(mib) for index, mib in memory[host].items()}
             for host in hosts
             if host in memory
         }
-    return found
+    return outcome
 
 
 def fetched(
     files: object, job: dict[str, Any], log: Path, part: Callable[..., object]
 ) -> dict[str, Any]:
-    """Bring the log and the samples home; why some of them were refused, in `refused`."""
-    # As module_utils/gpu_memory.py names them, which runs on the nodes.
+    """Fetch the log and the samples; `refused` lists the reasons for missing files."""
+    # Names as in module_utils/gpu_memory.py, which runs on the nodes.
     samples = {
         f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv"
         for kind in KINDS
@@ -167,33 +167,33 @@ def fetched(
     wanted = [(str(job["log"]), log, "log")]
     wanted += [(name, log.with_name(name), "telemetry") for name in sorted(samples)]
     offered = files if isinstance(files, dict) else {}
-    found: dict[str, Any] = {"destination": str(log)}
+    outcome: dict[str, Any] = {"destination": str(log)}
     refused = []
     for name, destination, kind in wanted:
         if kind == "telemetry" and name not in offered:
-            continue  # samples are welcome, and no run fails for want of them
+            continue  # samples are optional: a run does not fail without them
         limit = int(job[f"{kind}_limit_mib"])
         try:
             entry = offered.get(name)
             if not isinstance(entry, dict):
-                raise UnfitError("the node does not offer it")
+                raise UnfitError("the node does not have it")
             if "refused" in entry:
                 why = printable(entry["refused"], 400)
                 raise UnfitError(f"{why}. {ADVICE.format(kind=kind, limit=limit)}")
             pieces = contents(entry, f"{job['directory']}/{name}", limit << 20, part)
             digest = store(pieces, entry["sha256"], destination)
         except (*DAMAGED, OSError) as error:
-            destination.unlink(missing_ok=True)  # that of an earlier launch
+            destination.unlink(missing_ok=True)  # from an earlier launch
             refused.append(f"{name} was not fetched: {error}")
         else:
-            found |= {"log_sha256": digest} if kind == "log" else {}
-    return found | ({"refused": refused} if refused else {})
+            outcome |= {"log_sha256": digest} if kind == "log" else {}
+    return outcome | ({"refused": refused} if refused else {})
 
 
 def contents(
     entry: dict[str, Any], path: str, limit: int, part: Callable[..., object]
 ) -> Iterator[bytes]:
-    """The bytes of a file that a node describes, a part at a time; never more than the limit."""
+    """The bytes of a file described by a node, in parts, up to the limit."""
     size = entry["size"]
     if not isinstance(size, int) or not 0 <= size <= limit:
         raise UnfitError(f"{path} has {size!r:.40} bytes, more than the limit of {limit}")
@@ -207,15 +207,15 @@ def contents(
 
 
 def unpacked(content: object, count: int) -> bytes:
-    """Exactly so many bytes, however many more the content would unpack to."""
+    """Unpack the content, which must have exactly `count` bytes."""
     inflated = zlib.decompressobj().decompress(base64.b64decode(str(content)), count + 1)
     if len(inflated) != count:
-        raise UnfitError(f"{len(inflated)} bytes came, where {count} were announced")
+        raise UnfitError(f"received {len(inflated)} bytes instead of the announced {count}")
     return inflated
 
 
 def store(pieces: Iterator[bytes], expected: object, destination: Path) -> str:
-    """Write a file whole; its SHA-256, which must be the expected one."""
+    """Write a file atomically and return its SHA-256, which must be the expected one."""
     partial = destination.with_name(destination.name + ".part")
     digest = hashlib.sha256()
     try:
@@ -224,7 +224,7 @@ def store(pieces: Iterator[bytes], expected: object, destination: Path) -> str:
                 digest.update(piece)
                 file.write(piece)
         if digest.hexdigest() != expected:
-            raise UnfitError("it changed while it was fetched (its SHA-256 is another one now)")
+            raise UnfitError("its contents changed during the transfer (different SHA-256)")
         partial.replace(destination)
     finally:
         partial.unlink(missing_ok=True)
@@ -232,13 +232,13 @@ def store(pieces: Iterator[bytes], expected: object, destination: Path) -> str:
 
 
 def is_stopped() -> bool:
-    """Whether a signal asked for the campaign's end (playbooks/callback_plugins)."""
+    """Whether a signal has stopped the campaign (see playbooks/callback_plugins)."""
     stop = os.environ.get("DLPERF_STOP")
     return stop is not None and Path(stop).exists()
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never a part."""
+    """Write atomically: a reader sees the old file or the new one, never a part."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Write what became of a run into its run.json: on the controller, whole, without a module run."""
+"""Write a run's outcome to its run.json on the controller, atomically and without a module."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DOCUMENTATION = """
 action: benchmark_record
 short_description: Update the outcome of a run in its run.json
 options:
-  directory: {description: "The run's directory, made if it is lost.", type: path, required: true}
-  run: {description: The run, written where there is no run.json yet., type: dict, required: true}
-  outcome: {description: Keys of the outcome that are new., type: dict, required: true}
+  directory: {description: "The run's directory, created if missing.", type: path, required: true}
+  run: {description: "The run, written if run.json is missing.", type: dict, required: true}
+  outcome: {description: New keys of the outcome., type: dict, required: true}
   command:
-    description: A command, as argv and chdir, that is executed when run.json is written.
+    description: A command, as argv and chdir, to execute after run.json is written.
     type: dict
 """
 
@@ -39,8 +39,8 @@ class ActionModule(ActionBase):
         outcome = document.get("outcome", {}) | dict(self._task.args["outcome"])
         outcome.pop("controller", None)
         if outcome.get("status") == "running":
-            outcome.pop("beside", None)  # of an earlier attempt
-            # By it `status` knows a run that was cut off.
+            outcome.pop("beside", None)  # from an earlier attempt
+            # From this, `status` recognises an interrupted run.
             outcome["controller"] = {"host": socket.gethostname(), "pid": os.getppid()}
         document["outcome"] = outcome
         temporary = path.with_name(path.name + ".tmp")

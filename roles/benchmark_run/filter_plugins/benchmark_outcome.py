@@ -1,4 +1,4 @@
-"""What the launches of a run amount to: one outcome for the run."""
+"""Combine the results of a run's launches into one outcome."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     """Why this host's launch did not succeed; None if it did."""
     if job.get("unreachable") or "exit_status" not in job:
         stderr = str(job.get("module_stderr") or "").strip()
-        message = job.get("msg") or "the launch gave no exit status"
+        message = job.get("msg") or "the launch returned no exit status"
         return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
     if job.get("reason") == "timeout":
-        return f"{host}: ended after its time-out of {timeout_s} s"
+        return f"{host}: stopped after its time limit of {timeout_s} s"
     if job.get("reason") == "lease":
-        return f"{host}: ended because no controller asked for it any more"
+        return f"{host}: stopped because the controller no longer polled it"
     if job.get("reason") == "stopped":
-        return f"{host}: stopped, because its campaign was"
+        return f"{host}: stopped together with its campaign"
     if job.get("reason") == "lock":
-        return f"{host}: ended because another campaign took one of its nodes"
+        return f"{host}: stopped because another campaign took one of its nodes"
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"
@@ -36,14 +36,14 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
 
 
 def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
-    """Which files of this host's launch were not fetched; None if all were."""
+    """Which files of this host's launch could not be fetched; None if all were."""
     return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
 
 
 def benchmark_outcome(
     jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
 ) -> dict[str, Any]:
-    """The run is done if every launch succeeded and its files were fetched; times are those of the
+    """The run is done if every launch succeeded and its files were fetched. Times come from the
     first host's clock."""
     first = jobs[hosts[0]]
     reasons = [
@@ -64,7 +64,7 @@ def benchmark_outcome(
         outcome["started"] = datetime.fromtimestamp(first["started"], UTC).isoformat()
         outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()
         outcome["elapsed_s"] = round(first["ended"] - first["started"], 3)
-    # Every launch looks at hosts of its own.
+    # Each launch samples different hosts.
     memory: dict[str, Any] = {}
     for job in jobs.values():
         memory.update(job.get("gpu_memory_mib") or {})

@@ -1,13 +1,13 @@
 #!/bin/sh
-# mpirun's remote shell where it runs in a container: HOST COMMAND... becomes a container on that host, which executes the
-# command. DLPERF_REMOTE_CONTAINER is the host's own command for it, quoted for its shell.
+# Remote shell for an mpirun in a container. HOST COMMAND... starts a container on that host, which executes the command.
+# DLPERF_REMOTE_CONTAINER is the host's command that starts the container, quoted for its shell.
 set -eu
 host=$1
 shift
 command -v ssh >/dev/null || {
-    echo "the image has no ssh: mpirun cannot reach $host from inside a container" >&2
+    echo "mpirun cannot reach $host from this container: the image has no ssh" >&2
     exit 127
 }
-# mpirun quotes what it passes on for one shell, and here are two.
+# mpirun quotes the command for one shell, but it passes through two.
 quoted=$(printf '%s' "$*" | sed "s/'/'\\\\''/g")
 exec ssh -o BatchMode=yes -l "$DLPERF_REMOTE_USER" "$host" "$DLPERF_REMOTE_CONTAINER /bin/sh -c '$quoted'"

@@ -1,4 +1,4 @@
-"""The command line of a proof, put into containers by the program that does so for benchmarks."""
+"""Wrap a verification's command in containers, with the same program as for benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = """
 name: container_command
-short_description: A command in a container on the first of some hosts, across all of them by mpirun
+short_description: A command in a container on the first host, or across all hosts by mpirun
 options:
   _input: {description: Name of the container., type: str, required: true}
 """
@@ -21,9 +21,9 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 
 def container_command(name: str, hosts: Sequence[str], **options: Any) -> dict[str, Any]:
-    """`argv` twice by mpirun, on two hosts or on one and the same; without mpirun once.
+    """The command that runs `argv` once, or with mpirun twice (on two hosts or on the same one).
 
-    `options` are the others of `python -m dlperf_runner container-command`: reference, user,
+    `options` are the other ones of `python -m dlperf_runner container-command`: reference, user,
     interface, mpirun, mpirun_args, argv.
     """
     asked = json.dumps({"name": name, "hosts": list(hosts), **options}, default=list)

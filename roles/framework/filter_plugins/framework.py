@@ -1,4 +1,4 @@
-"""What the proof of a framework depends on, and whether it stands."""
+"""The inputs of a framework's verification, and whether its record is still valid."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 
 def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The pins of the environment, as digests."""
-    found: dict[str, Any] = {
+    """Digests of the environment's pins."""
+    digests: dict[str, Any] = {
         "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
     }
     if wheels := environment.get("operator_wheels"):
-        found["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
-    return found
+        digests["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
+    return digests
 
 
 def stand(
     environments: Sequence[Mapping[str, Any]], complete: Sequence[str], proven: Mapping[str, Any]
 ) -> bool:
-    """Whether all of them are complete (by path), and proven with the pins that they have now."""
+    """Whether all environments are complete (by path) and verified with their current pins."""
     return all(
         item["path"] in complete and proven.get(f"framework-{item['name']}") == inputs(item)
         for item in environments

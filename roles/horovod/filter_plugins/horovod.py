@@ -1,4 +1,4 @@
-"""What the proof of Horovod in an environment depends on, besides what the node has."""
+"""The inputs of Horovod's verification in an environment, apart from the node's own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def options(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a wheel depends on that is chosen for its build."""
+    """The configurable inputs of a wheel's build."""
     wanted = environment["horovod"]
     requirements = Path(wanted["requirements"]).read_text(encoding="utf-8").rstrip()
     digest = hashlib.sha256(requirements.encode()).hexdigest()
@@ -23,7 +23,7 @@ def options(environment: Mapping[str, Any]) -> dict[str, Any]:
 def wanted(
     environment: Mapping[str, Any], mpirun: str, interface: str, arguments: Sequence[str]
 ) -> dict[str, Any]:
-    """The inputs of the proof, but for the wheel's key, which only the node can tell."""
+    """The inputs of the verification, except the wheel's key, which only the node knows."""
     return {
         "version": environment["horovod"]["version"],
         "options": options(environment),
@@ -34,15 +34,15 @@ def wanted(
 
 
 def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether this was proven, with whatever wheel the node's files (the stamp's) call for."""
+    """Whether these inputs were verified, with any wheel."""
     return {key: value for key, value in proven.items() if key != "wheel"} == wanted
 
 
 def wheel_refusal(path: str) -> str:
-    """Why a wheel of Horovod is not installed; empty where nothing is amiss.
+    """Why a wheel of Horovod must not be installed; empty if it is safe.
 
-    Root starts the environment's Python (uv asks it for its version), which runs every .pth file.
-    So a wheel brings the package, its metadata and its command, and nothing beside them.
+    Root starts the environment's Python (uv asks for its version), which runs every .pth file. So
+    the wheel may contain only the package, its metadata and its command.
     """
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
@@ -56,7 +56,7 @@ def wheel_refusal(path: str) -> str:
                 strange += [command for command in commands if command != "horovodrun"]
     if not strange:
         return ""
-    return f"{path}: {strange[0]!r} is no part of Horovod; look at its source before you run again"
+    return f"{path}: {strange[0]!r} is not part of Horovod. Inspect its source before you run again"
 
 
 def is_part_of_horovod(member: zipfile.ZipInfo) -> bool:

@@ -1,4 +1,4 @@
-"""What the role infiniband refuses, how it keeps an address, and whether it finds links up."""
+"""Checks of the role infiniband, the interface's configuration files, and the links' problems."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# NVIDIA's driver brings nvidia-peermem since this version.
+# The first version of NVIDIA's driver that includes nvidia-peermem.
 PEERMEM_SINCE = 470
 CLIENT = "ib_register_peer_memory_client"
 
 
 def refusal(method: str, peer_memory: str, driver: str) -> str:
-    """Why a stack's InfiniBand cannot be had with its driver; empty where it can."""
+    """Why a stack's InfiniBand settings do not work with its driver; empty if they do."""
     major = int(match.group()) if (match := re.match(r"\d+", driver)) else None
     if peer_memory == "nvidia-peermem" and major is not None and major < PEERMEM_SINCE:
         return (
-            f"nvidia-peermem comes with drivers of {PEERMEM_SINCE} and newer, and the stack has"
-            f" {driver}: take peer_memory nv_peer_mem (infiniband.peer_memory of the stack)"
+            f"nvidia-peermem needs driver {PEERMEM_SINCE} or newer, but the stack has {driver}. Set"
+            " infiniband.peer_memory to nv_peer_mem in the stack"
         )
     if peer_memory == "nv_peer_mem" and method == "inbox":
         return (
-            "nv_peer_mem is built against MLNX_OFED, and the stack has the distribution's drivers"
-            " (inbox): take method mlnx_ofed, or peer_memory nvidia-peermem (infiniband of the"
-            " stack)"
+            "nv_peer_mem needs MLNX_OFED, but the stack uses the distribution's drivers (inbox)."
+            " Set infiniband.method to mlnx_ofed or infiniband.peer_memory to nvidia-peermem in the"
+            " stack"
         )
     return ""
 
 
 def network_of(programs: Sequence[str]) -> str:
-    """What keeps the addresses of a node, by the programs that it has."""
+    """The service that configures a node's network, detected by its program; empty if unknown."""
     names = {path.rpartition("/")[2] for path in programs}
     known = {"netplan": "netplan", "ifup": "ifupdown", "networkctl": "networkd"}
     return next((system for program, system in known.items() if program in names), "")
 
 
 def address_files(interface: str, address: str, network: str) -> list[dict[str, Any]]:
-    """Files by which network systems give an interface its address: that of the node's has it,
-    those of others, and all of them without one, are absent."""
+    """The configuration file of an interface's address for each network service. Only the file for
+    `network` is present; without a network service all are absent."""
     contents = {
         "netplan": (
             f"/etc/netplan/60-dlperf-{interface}.yaml",
@@ -58,7 +58,7 @@ def address_files(interface: str, address: str, network: str) -> list[dict[str, 
             "path": path,
             "state": "file" if system == network else "absent",
             "content": f"# Made by dlperf_runner\n{text}" if system == network else "",
-            # netplan complains of files that others can read.
+            # netplan warns about files that others can read.
             "mode": "0600" if system == "netplan" else "0644",
         }
         for system, (path, text) in contents.items()
@@ -66,7 +66,7 @@ def address_files(interface: str, address: str, network: str) -> list[dict[str, 
 
 
 def address_commands(interface: str, network: str) -> list[list[str]]:
-    """What makes a network system take up a changed file."""
+    """Commands that make a network service apply a changed file."""
     return {
         "netplan": [["netplan", "apply"]],
         "ifupdown": [["ifdown", "--force", interface], ["ifup", interface]],
@@ -83,9 +83,9 @@ def problems(
     address: str = "",
     has_cards: bool = True,
 ) -> list[str]:
-    """What is amiss with a node's fabric, each with what to do; `facts` are those of fabric_info.
+    """Problems of a node's fabric, each with its remedy; `facts` come from fabric_info.
 
-    Without `has_cards` (a container's are its host's) ports and modules are not looked at.
+    Without `has_cards` (a container uses its host's) ports and modules are not checked.
     """
     ports = [
         (f"{device['name']} port {port['port']}", port)
@@ -97,24 +97,24 @@ def problems(
         ports, peer_memory = [], ""
     elif not ports:
         found.append(
-            "there is no port of InfiniBand or RoCE: look for the card (lspci) and its driver"
+            "no InfiniBand or RoCE port was found: check the card (lspci) and its driver"
             " (modprobe mlx5_ib)"
         )
     for name, port in [item for item in ports if item[1]["in_use"]]:
         state, rate = f"{port['state']}, {port['physical_state']}", port["rate_gbps"]
         if port["fault"]:
-            found.append(f"{name} is {state}, not ACTIVE, LinkUp: {port['fault']}")
+            found.append(f"{name} is {state} instead of ACTIVE, LinkUp: {port['fault']}")
         elif rate_gbps and rate is not None and rate < rate_gbps:
             found.append(
-                f"{name} has trained at {rate} Gb/s, not at {rate_gbps}: reseat or replace the"
-                " cable, look at the switch's port"
+                f"{name} runs at {rate} Gb/s instead of {rate_gbps}: reseat or replace the"
+                " cable, and check the switch's port"
             )
     if ofed and facts["ofed"] != ofed:
         found.append(f"MLNX_OFED {ofed} was expected, found {facts['ofed'] or 'none'}")
     if peer_memory and peer_memory not in facts["peer_memory"]:
         found.append(
-            f"{peer_memory} is not loaded: modprobe {peer_memory} says why; after a change of"
-            " driver or OFED it has to be built anew"
+            f"{peer_memory} is not loaded: run modprobe {peer_memory} to see why. After a change of"
+            " driver or OFED it must be rebuilt"
         )
     told = facts["interfaces"].get(interface)
     if address and (told is None or address not in (told["addresses"] or [])):
@@ -124,21 +124,21 @@ def problems(
 
 
 def load_failure(said: str, has_client: bool, module: str) -> str:
-    """What modprobe's complaint about a peer memory module means."""
+    """Explain modprobe's error about a peer memory module."""
     if re.search(rf"{CLIENT}|[Uu]nknown symbol|Invalid argument|Exec format", said):
         if has_client:
             return (
-                f"{module} was built against another OFED than the one that is loaded: build it"
-                " anew, after openibd was restarted or the node was rebooted"
+                f"{module} was built against another OFED than the loaded one. Restart openibd or"
+                " reboot the node, then rebuild the module"
             )
         return (
-            f"the loaded ib_core has no {CLIENT}, which {module} needs: install MLNX_OFED (method"
-            " mlnx_ofed), or leave peer_memory out, and NCCL uses DMA-BUF where kernel and driver"
-            " have it"
+            f"{module} needs {CLIENT}, which the loaded ib_core lacks. Install MLNX_OFED (method"
+            " mlnx_ofed), or leave peer_memory empty: NCCL then uses DMA-BUF if kernel and driver"
+            " support it"
         )
     if "not found" in said:
-        return f"{module} is not there for the running kernel: install the driver, or build it"
-    return said.strip() or f"modprobe {module} says nothing"
+        return f"the running kernel has no module {module}: install the driver or build the module"
+    return said.strip() or f"modprobe {module} failed without a message"
 
 
 class FilterModule:

@@ -1,23 +1,20 @@
-"""Bring the lab up, take it down, or say whether this machine can hold it.
+"""Start or stop the lab, or check whether this machine can run it.
 
     lab_control.py base --suite bookworm --base FILE
     lab_control.py up --directory DIR --nodes 4 --suite bookworm --base FILE --mirror-dir DIR
     lab_control.py down --directory DIR
     lab_control.py check --base FILE
 
-Prints one JSON object; exits with 1 and a reason on stderr. Only the standard library.
-Everything that runs for a lab is one process tree in namespaces of its own (lab_holder.py):
-killing its first process removes every process, mount, link and namespace of the lab.
+Prints one JSON object, or exits with status 1 and a reason on stderr. Uses only the standard
+library. A lab is one process tree in its own namespaces (lab_holder.py): killing its first process
+removes all processes, mounts, network links and namespaces of the lab.
 """
 
 import argparse
 import contextlib
 import fcntl
-import getpass
 import json
 import os
-import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -26,27 +23,24 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))  # python -I leaves this folder out
+
+from lab_machine import (
+    PROGRAMS,
+    LabError,
+    check,
+    make_base,
+    require_programs,
+    search_path,
+    unshare_argv,
+)
+
 NETWORK = "10.11.0"
 MIRROR_PORT = 8010
 MAX_CONTROL_PATH = 107 - 28
 MAX_NODES = 253  # 10.11.0.2 to 10.11.0.254
 
-PACKAGES = "openssh-server,python3,python3-apt,sudo,iproute2,tini"
-# Command: the package that brings it
-PROGRAMS = {
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "ip": "iproute2",
-    "tar": "tar",
-    "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client",
-    "nc.openbsd": "netcat-openbsd",
-}
-PROGRAMS_OF_USER = {"newuidmap": "uidmap", "newgidmap": "uidmap"}
-PROGRAMS_OF_BASE = {"mmdebstrap": "mmdebstrap", "apt-get": "apt", "gpgv": "gpgv"}
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-# What a lab's directory may hold; nothing else is ever removed from it, and nothing at all from a
+# Contents of a lab's directory. Nothing else is ever removed from it, and nothing at all from a
 # directory without the mark.
 MARK = ".dlperf-lab"
 STATE = (
@@ -60,179 +54,12 @@ STATE = (
 )
 STATE_DIRECTORIES = ("host_keys", "log", "cm", "root")
 
-# Tried in fresh namespaces before anything is made, so that a machine that forbids one says which.
-TRIAL = """
-step() { what=$1; shift; "$@" || { echo "refused: $what" >&2; exit 1; }; }
-step "a tmpfs (mount -t tmpfs)" mount -t tmpfs tmpfs /mnt
-mkdir /mnt/base /mnt/upper /mnt/work /mnt/root /mnt/proc
-step "a network bridge (ip link add type bridge)" ip link add lab0 type bridge
-step "network interfaces in pairs (ip link add type veth)" ip link add v0 type veth peer name v1
-step "/proc in a process namespace (masked in a container?)" mount -t proc proc /mnt/proc
-step "/sys in a network namespace (masked in a container?)" mount -t sysfs -o ro sysfs /mnt/base
-"""
-
-
-class LabError(Exception):
-    """What is wrong, and what to do about it."""
-
-
-def search_path():
-    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
-
-
-def unshare_argv(*, network):
-    """The command that starts a process tree which takes everything with it when it is killed."""
-    argv = ["unshare"]
-    if os.geteuid() != 0:
-        argv += ["--user", "--map-auto", "--map-root-user"]
-    if network:
-        argv += ["--net", "--uts", "--ipc"]
-    return [*argv, "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-            "--mount-proc", "--"]  # fmt: skip
-
-
-def require_programs(programs):
-    path = search_path()
-    missing = {
-        name: package for name, package in programs.items() if not shutil.which(name, path=path)
-    }
-    if missing:
-        raise LabError(
-            f"missing: {', '.join(missing)}. "
-            f"Install with: apt-get install {' '.join(sorted(set(missing.values())))}"
-        )
-
-
-def has_subordinate_ids(path, user, uid):
-    try:
-        lines = Path(path).read_text().splitlines()
-    except OSError:
-        return False
-    fields = [line.split(":") for line in lines]
-    return any(len(f) == 3 and f[0] in (user, str(uid)) and int(f[2]) >= 65535 for f in fields)
-
-
-def check(base=None):
-    """Raise LabError where this machine, or this user on it, cannot hold a lab.
-
-    Where the base root filesystem is not there yet, what makes it is required too.
-    """
-    programs = PROGRAMS | ({} if os.geteuid() == 0 else PROGRAMS_OF_USER)
-    make = base and not base.exists()
-    require_programs(programs | PROGRAMS_OF_BASE if make else programs)
-    if make and not Path(KEYRING).exists():
-        raise LabError(f"missing: {KEYRING}. Install with: apt-get install debian-archive-keyring")
-    user = getpass.getuser()
-    if os.geteuid() != 0:
-        for path, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
-            if not has_subordinate_ids(path, user, os.getuid()):
-                raise LabError(
-                    f"{path} gives {user} no 65536 subordinate ids. "
-                    f"Once, as root: usermod {option} 100000-165535 {user} "
-                    "(a range that nobody else has)"
-                )
-    done = subprocess.run(
-        [*unshare_argv(network=True), "sh", "-c", TRIAL],
-        check=False, capture_output=True, text=True,
-        env={**os.environ, "PATH": search_path(), "LC_ALL": "C"},
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise LabError(f"this machine does not allow the lab: {done.stderr.strip()}{way_out()}")
-
-
-def way_out():
-    """What a machine's settings say about why namespaces are forbidden."""
-    hints = []
-    for switch, allowed in (
-        ("kernel/unprivileged_userns_clone", "1"),
-        ("kernel/apparmor_restrict_unprivileged_userns", "0"),
-    ):
-        with contextlib.suppress(OSError):
-            if os.geteuid() != 0 and Path("/proc/sys", switch).read_text().strip() != allowed:
-                hints.append(f"sysctl -w {switch.replace('/', '.')}={allowed}")
-    with contextlib.suppress(OSError):
-        if Path("/proc/sys/user/max_user_namespaces").read_text().strip() == "0":
-            hints.append("sysctl -w user.max_user_namespaces=10000")
-    if hints:
-        return f"\nThe kernel's settings forbid it. As root: {' && '.join(hints)}"
-    if os.geteuid() != 0:
-        return "\nRoot may be able to: run the same command as root. Else use -i inventory/local."
-    return "\nIn a container, start it with --privileged. Else use -i inventory/local."
-
-
-# --- the base root filesystem ---------------------------------------------------------------
-
-
-def debian_mirror():
-    """The Debian archive that this machine itself uses, or the archive's own address."""
-    with contextlib.suppress(OSError):
-        done = subprocess.run(
-            ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"],
-            check=False, capture_output=True, text=True,
-        )  # fmt: skip
-        for address in done.stdout.split():
-            if re.fullmatch(r"https?://\S+/debian/?", address):
-                return address
-    return "http://deb.debian.org/debian"
-
-
-def apt_options():
-    """How this machine reaches the network: its apt's proxy, if it has one."""
-    done = subprocess.run(
-        ["apt-config", "dump", "Acquire::http", "Acquire::https"],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    wanted = [
-        line for line in done.stdout.splitlines() if re.match(r"Acquire::https?::Proxy", line)
-    ]
-    return [f"--aptopt={line}" for line in wanted]
-
-
-def make_base(suite, target, mirror, *, dry_run=False):
-    """Make the tar of a bare Debian with mmdebstrap, on a tmpfs that vanishes with the process."""
-    if target.exists():
-        return False
-    if dry_run:
-        return True
-    check(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.tar")
-    command = [
-        "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={PACKAGES}",
-        # No device nodes: a user namespace may not make them, and nodes mount a /dev of their own.
-        "--skip=output/mknod,output/dev", *apt_options(),
-        # The machine's own name and resolver, and host keys, which every node gets for itself.
-        '--customize-hook=rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/ssh/ssh_host_*',
-        suite, str(part.resolve()), f"deb {mirror or debian_mirror()} {suite} main",
-    ]  # fmt: skip
-    # Nothing is left of it, however it ends: the tree lies on a tmpfs of the process's own, mounted
-    # where every user may go (a folder in somebody's home would not do) and where it hides nothing.
-    place = next(p for p in ("/tmp", "/mnt", "/media") if not part.resolve().is_relative_to(p))  # noqa: S108
-    script = f"mount -t tmpfs -o mode=1777 tmpfs {place} && exec {shlex.join(command)}"
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *unshare_argv(network=False), "sh", "-c", script],
-        env={**os.environ, "PATH": search_path(), "TMPDIR": place}, cwd="/",
-        stdin=subprocess.DEVNULL, stdout=part.open("wb"), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        _, messages = process.communicate()
-        if process.returncode != 0:
-            tail = "\n".join(messages.splitlines()[-12:])
-            raise LabError(f"mmdebstrap could not make {suite}:\n{tail}")
-        part.rename(target)
-    finally:
-        process.kill()
-        process.wait()
-        part.unlink(missing_ok=True)
-    return True
-
-
 # --- the state of a lab ---------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def only_one(directory):
-    """Let one process at a time bring this lab up or take it down; the others wait."""
+    """Let only one process at a time start or stop this lab; others wait."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -241,11 +68,11 @@ def only_one(directory):
     finally:
         os.close(lock)
         with contextlib.suppress(OSError):
-            directory.rmdir()  # unless something is in there
+            directory.rmdir()  # fails unless it is empty
 
 
 def process_start(pid):
-    """When a process was started, in the kernel's ticks; None where it is gone or a zombie."""
+    """Start time of a process in the kernel's ticks; None if it has ended or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -254,16 +81,16 @@ def process_start(pid):
 
 
 def only_child(parent):
-    """The process that `unshare --fork` started; not every kernel has /proc/<pid>/.../children."""
+    """The process started by `unshare --fork` (not every kernel has /proc/<pid>/.../children)."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
                 return int(stat.parent.name)
-    raise LabError("the lab's process ended while the lab came up")
+    raise LabError("the lab's process ended during the start")
 
 
 def read_state(directory):
-    """What lab.json says, with `alive`; None where there is none."""
+    """The content of lab.json and `alive`; None if there is none."""
     try:
         state = json.loads((directory / "lab.json").read_text())
     except (OSError, ValueError):
@@ -279,7 +106,7 @@ def write_whole(path, text):
 
 
 def close_connections(directory):
-    """End the SSH clients that Ansible keeps open for the next task."""
+    """Close the SSH connections that Ansible keeps open between tasks."""
     sockets = directory / "cm"
     for control_path in sockets.iterdir() if sockets.is_dir() else ():
         subprocess.run(
@@ -289,9 +116,9 @@ def close_connections(directory):
 
 
 def kill_holder(pid, supervisor):
-    """Kill the first process of the lab's process namespace, and wait until all of it is gone.
+    """Kill the first process of the lab's process namespace, and wait until all have ended.
 
-    Its parent, the unshare command, ends when the kernel has ended every process in there.
+    Its parent, the unshare command, ends after the kernel has ended every process in the namespace.
     """
     for target in (pid, supervisor):
         with contextlib.suppress(ProcessLookupError):
@@ -299,7 +126,7 @@ def kill_holder(pid, supervisor):
         deadline = time.monotonic() + 30
         while process_start(target) is not None:
             if time.monotonic() > deadline:
-                raise LabError(f"process {target} of the lab does not end")
+                raise LabError(f"the lab's process {target} did not end within 30 s after SIGKILL")
             time.sleep(0.01)
 
 
@@ -315,7 +142,7 @@ def remove_state(directory):
 
 
 def down(directory, *, dry_run=False):
-    """Take the lab down; true where there was something to take down or to clear away."""
+    """Stop the lab and remove its files; return whether there was anything to do."""
     if not (directory / MARK).exists():
         return False
     if dry_run:
@@ -332,9 +159,9 @@ def down(directory, *, dry_run=False):
 
 
 def make_control_directory(directory):
-    """Make cm/ for the sockets of Ansible's SSH connections; elsewhere where its path is too long.
+    """Create cm/ for the sockets of Ansible's SSH connections, as a link if its path is too long.
 
-    A socket's path has at most 107 bytes, of which ssh needs 28 for a name that Ansible gives it.
+    A socket's path can have 107 bytes, and the socket's name and ssh's suffix need 28 of them.
     """
     control = directory / "cm"
     if len(os.fsencode(control)) <= MAX_CONTROL_PATH:
@@ -350,7 +177,7 @@ def make_key(path, comment):
 
 
 def make_keys(directory, nodes):
-    """The operator's key, a host key for every node, and known_hosts."""
+    """Create the operator's key, a host key for every node, and known_hosts."""
     (directory / "host_keys").mkdir()
     make_key(directory / "id_ed25519", "operator of the lab")
     known = []
@@ -363,10 +190,10 @@ def make_keys(directory, nodes):
 
 
 def ssh_config(directory, nodes, pid):
-    """How SSH gets in from the ordinary shell: through a socket made in the lab's network.
+    """The configuration for ssh from outside the lab's network.
 
-    nc connects in there and hands the socket to ssh (ProxyUseFdpass), so that no process stays
-    in between.
+    nc connects inside this network and passes the socket to ssh (ProxyUseFdpass), so that no
+    process stays in between.
     """
     enter = "nsenter --net" if os.geteuid() == 0 else "nsenter --preserve-credentials --user --net"
     quoted = str(directory).replace("%", "%%")
@@ -388,7 +215,7 @@ def ssh_config(directory, nodes, pid):
 
 
 def start_holder(lab, directory):
-    """Start the holder and wait until every node answers; its process and the pipe to it."""
+    """Start the holder; return its process, the pipe from it and the pipe to it."""
     status_read, status_write = os.pipe()
     lease_read, lease_write = os.pipe()
     holder = Path(__file__).with_name("lab_holder.py")
@@ -409,9 +236,9 @@ def write_state(directory, state):
 
 
 def up(directory, config, frameworks=(), *, dry_run=False):
-    """Bring the lab up; true where it was not up like this already.
+    """Start the lab unless it is already running like this; return whether anything changed.
 
-    `frameworks` are those that the inventory gives to its nodes; none leaves them as they are.
+    `frameworks` are the nodes' frameworks in the inventory; an empty list keeps the current ones.
     """
     state = read_state(directory)
     if state and state["alive"] and all(state.get(key) == value for key, value in config.items()):
@@ -427,10 +254,13 @@ def up(directory, config, frameworks=(), *, dry_run=False):
     down(directory)
     for name in STATE_DIRECTORIES:
         with contextlib.suppress(OSError):
-            (directory / name).rmdir()  # Ansible makes cm/, also while the lab is down
+            (directory / name).rmdir()  # Ansible creates cm/ even if the lab is not running
     taken = [name for name in (*STATE, *STATE_DIRECTORIES) if (directory / name).exists()]
     if taken:
-        raise LabError(f"lab_dir {directory} is no lab's directory: it holds {', '.join(taken)}")
+        raise LabError(
+            f"lab_dir {directory} is not a lab's directory: it contains {', '.join(taken)}."
+            " Choose another lab_dir"
+        )
     (directory / MARK).touch()
     for name in ("log", "root"):
         (directory / name).mkdir(exist_ok=True)
@@ -447,9 +277,9 @@ def up(directory, config, frameworks=(), *, dry_run=False):
         process, status, lease = start_holder(lab, directory)
         if os.read(status, 6) != b"ready\n":
             process.wait()
-            check()  # says it better where the machine forbids the lab
+            check()  # gives a better message if the machine forbids labs
             log = (directory / "holder.log").read_text(errors="replace").strip()
-            raise LabError(f"the lab did not come up:\n{log}")
+            raise LabError(f"the lab did not start:\n{log}")
         pid = only_child(process.pid)
         write_whole(directory / "ssh_config", ssh_config(directory, config["nodes"], pid))
         state = {**config, "pid": pid, "started": process_start(pid), "supervisor": process.pid}
@@ -480,7 +310,7 @@ def options(argv):
     for action in (base, bring_up, only_check):
         action.add_argument("--base", type=Path, required=True)
     for action in (base, bring_up, take_down):
-        action.add_argument("--dry-run", action="store_true", help="only say what would change")
+        action.add_argument("--dry-run", action="store_true", help="only report what would change")
     bring_up.add_argument("--nodes", type=int, required=True)
     bring_up.add_argument("--mirror-dir", required=True)
     bring_up.add_argument("--storage-size", default="50%")
@@ -515,7 +345,7 @@ def run(chosen):
 
 def main(argv=None):
     chosen = options(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     try:
         changed = run(chosen)
     except LabError as error:

@@ -1,15 +1,15 @@
-"""The one process that a lab is: everything of the lab lives in its namespaces and dies with it.
+"""The main process of a lab: everything in the lab lives in its namespaces and ends with it.
 
 Started by lab_control.py as the first process of new user (for an ordinary user), mount, network,
-process, host name and IPC namespaces. It unpacks the base root filesystem onto a tmpfs, makes the
-bridge, starts the nodes and the server of the mirror, says "ready" and then only waits.
+process, host name and IPC namespaces. It unpacks the base root filesystem onto a tmpfs, creates the
+bridge, starts the nodes and the server of the mirror, reports "ready" and then only waits.
 
     tmpfs <directory>/root    base/                  the base root filesystem, shared by all nodes
-                              nodes/<n>/{upper,work,root}     what node n has changed, its overlay
+                              nodes/<n>/{upper,work,root}     changes of node n and its overlay
     bridge lab0 10.11.0.1     <-- veth --> eth0 of node n, 10.11.0.<n+1>
     node n                    own mount, network, process, host name and IPC namespaces; tini, sshd
 
-Only the standard library and the commands ip, mount, tar and pivot_root.
+Uses only the standard library and the commands ip, mount, tar and pivot_root.
 """
 
 import ctypes
@@ -40,14 +40,14 @@ DEVICE_LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
-# Where root runs the lab without a user namespace, these would reach the machine itself.
+# If root runs the lab without a user namespace, these capabilities would affect the machine itself.
 DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-mknod"
 SERVER = ["setpriv", "--bounding-set", DROPPED_CAPABILITIES]
 SERVER += ["tini", "-g", "--", "/usr/sbin/sshd", "-D", "-e"]
 NODE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
-    "container": "dlperf-lab",  # so that facts, and roles with a sysctl or a module, know it
+    "container": "dlperf-lab",  # facts and roles detect a container by this variable
 }
 
 BRIDGE_MAC = "02:00:00:00:00:01"
@@ -90,7 +90,7 @@ def ip(*lines):
 
 
 def without_ipv6():
-    """Turn IPv6 off here: no address of it is used, and 64 nodes that announce theirs take time."""
+    """Turn IPv6 off: it is not used, and the announcements of 64 nodes would take time."""
     for scope in ("all", "default"):
         switch = Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6")
         if switch.exists():
@@ -98,7 +98,7 @@ def without_ipv6():
 
 
 class Node:
-    """What node n is called and where it lies; paths are relative to the tmpfs."""
+    """Name, address and paths of node n; paths are relative to the tmpfs."""
 
     def __init__(self, number, lab):
         self.number = number
@@ -114,11 +114,11 @@ class Node:
 
 
 def mount_root(node):
-    """The node's root: the base with the node's own changes over it.
+    """Mount the node's root: an overlay of the node's own changes over the base.
 
-    Overlays on tmpfs keep their marks in trusted.* attributes, which only the machine's root may
-    write, or in user.* ones, which tmpfs has since Linux 6.6. On an older kernel a node of an
-    ordinary user gets a copy of the base.
+    Overlays on tmpfs need trusted.* attributes, which only the machine's root can write, or user.*
+    attributes, which tmpfs supports since Linux 6.6. On an older kernel, nodes of an ordinary user
+    get a copy of the base.
     """
     for directory in (node.changes, node.work, node.root):
         directory.mkdir(parents=True)
@@ -133,11 +133,11 @@ def mount_root(node):
 
 
 def mount_kernel(node):
-    """/proc, /sys, /dev and /run of the node. What is the machine's own is read-only."""
+    """Mount /proc, /sys, /dev and /run of the node. The machine's own parts are read-only."""
     root = node.root
     mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     bind(root / "proc/sys", root / "proc/sys")
-    bind(root / "proc/sys/net", root / "proc/sys/net")  # the node's own, stays writable
+    bind(root / "proc/sys/net", root / "proc/sys/net")  # belongs to the node and stays writable
     mount("none", root / "proc/sys", flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
     mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     (root / "dev").mkdir(exist_ok=True)
@@ -159,11 +159,11 @@ def mount_kernel(node):
 
 
 def mount_for_containers(node):
-    """What container engines of ordinary users need on a node.
+    """Mount what rootless container engines need on a node.
 
-    A /proc that nothing covers is somewhere (the kernel lets a container have one of its own only
-    then, and /proc/sys is covered above), a folder that is no cgroup is where one would be, and
-    images lie on no overlay.
+    They need a /proc without mounts over it (else the kernel refuses a container's own /proc, and
+    /proc/sys is covered above), an ordinary folder in place of a cgroup, and a folder for images
+    that is not an overlay.
     """
     uncovered = node.root / "run/lab/proc"
     uncovered.mkdir(parents=True)
@@ -179,12 +179,12 @@ def mount_for_containers(node):
 
 
 def write_identity(node):
-    """Name, addresses, host key, and the operator's key: all that makes this node this one."""
+    """Write the node's name, addresses, host key, and the operator's key."""
     etc = node.root / "etc"
     (etc / "hostname").write_text(f"{node.name}\n")
     (etc / "hosts").write_text(f"127.0.0.1 localhost\n{node.address} {node.name}\n")
-    # Nothing listens there, so a look-up fails at once instead of after many seconds. Not the
-    # bridge's address: the kernel limits how often another host is told that a port is closed.
+    # Nothing listens there, so a DNS query fails at once instead of after many seconds. Not the
+    # bridge's address, because the kernel limits its "port unreachable" replies to other hosts.
     (etc / "resolv.conf").unlink(missing_ok=True)
     (etc / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
@@ -199,7 +199,7 @@ def write_identity(node):
 
 
 def enter_root(root):
-    """Make root this process's /, and the machine's file systems unreachable."""
+    """Make root this process's / and hide the machine's file systems."""
     os.chdir(root)
     subprocess.run(["pivot_root", ".", "."], check=True)
     if libc.umount2(b".", MNT_DETACH) != 0:
@@ -208,11 +208,11 @@ def enter_root(root):
 
 
 def run_node(node, ready, gate, started):
-    """Become the node: this process ends, its child is the node's first process."""
+    """Start the node: this process ends, and its child is the node's first process."""
     unshare(CLONE_NEWNET)
     os.write(ready, b".")
     os.close(ready)
-    os.read(gate, 1)  # until the holder has put eth0 in here
+    os.read(gate, 1)  # wait until the holder has created eth0 here
     os.close(gate)
     without_ipv6()
     ip(
@@ -242,9 +242,9 @@ def run_node(node, ready, gate, started):
 
 
 def start_nodes(nodes):
-    """Fork every node into its network namespace, wire all of them in one go, let them run.
+    """Fork every node into its network namespace, connect all of them at once, and let them run.
 
-    Gives the name of each node by its first process.
+    Returns the name of each node by its first process.
     """
     ready, i_am_ready = os.pipe()
     gate, open_gate = os.pipe()
@@ -271,7 +271,7 @@ def start_nodes(nodes):
     while waiting:
         answered = len(os.read(ready, 4096))
         if not answered:
-            raise RuntimeError("a node could not make its network namespace")
+            raise RuntimeError("a node could not create its network namespace")
         waiting -= answered
     os.close(ready)
     lines = []
@@ -314,7 +314,7 @@ class MirrorServer(http.server.ThreadingHTTPServer):
 
 
 def serve_mirror(lab):
-    """Fork the server of the mirror folder; it listens before this returns its process."""
+    """Fork the server of the mirror folder and return its process; it already listens."""
     handler = functools.partial(MirrorHandler, directory=lab["mirror_dir"])
     server = MirrorServer((lab["bridge_address"], lab["mirror_port"]), handler)
     process = os.fork()
@@ -336,7 +336,7 @@ def wait_for_sshd(nodes, seconds, wanted):
                 pass
             wanted()
             if os.waitpid(-1, os.WNOHANG) != (0, 0):
-                raise RuntimeError("a node ended while it started; its reason is above")
+                raise RuntimeError("a node ended during its start; see its error above")
             if time.monotonic() > deadline:
                 reason = node.log.read_text() if node.log.exists() else ""
                 raise RuntimeError(f"{node.name} does not answer on port 22\n{reason}")
@@ -344,7 +344,7 @@ def wait_for_sshd(nodes, seconds, wanted):
 
 
 def overlay_kind(directory):
-    """How the nodes' roots are made, see mount_root; tests choose by DLPERF_LAB_OVERLAY."""
+    """The kind of the nodes' overlays, see mount_root; tests set DLPERF_LAB_OVERLAY."""
     if os.environ.get("DLPERF_LAB_OVERLAY"):
         return os.environ["DLPERF_LAB_OVERLAY"]
     for kind, attribute in (("trusted", "trusted.overlay.t"), ("user", "user.overlay.t")):
@@ -360,9 +360,9 @@ def hold(lab, status, lease):
     directory = Path(lab["directory"])
 
     def wanted():
-        """End where whoever asked for this lab has ended before it was up."""
+        """Stop if the process that requested this lab ended before the lab was running."""
         if select.select([lease], [], [], 0)[0]:
-            raise SystemExit("given up before the lab was up")
+            raise SystemExit("cancelled before the lab was running")
 
     store = directory / "root"
     mount("tmpfs", store, "tmpfs", MS_NODEV, f"mode=755,size={lab['storage_size']}")
@@ -378,8 +378,8 @@ def hold(lab, status, lease):
     without_ipv6()
     ip(
         "link set lo up",
-        # Without an address of its own it has the lowest of its ports: another when a node goes
-        # down, and what the others send it is lost until they ask again.
+        # With its own MAC address. Else it has its ports' lowest one, which changes when a node
+        # stops; then packets from other nodes are lost until they resolve it again.
         f"link add lab0 address {BRIDGE_MAC} type bridge forward_delay 0",
         f"addr add {lab['bridge_address']}/24 brd + dev lab0",
         "link set lab0 up",
@@ -393,12 +393,12 @@ def hold(lab, status, lease):
     os.write(status, b"ready\n")
     os.close(status)
     if os.read(lease, 5) != b"keep\n":
-        raise SystemExit("given up before the lab was up")
+        raise SystemExit("cancelled before the lab was running")
     while True:
         try:
             process, status = os.wait()
         except ChildProcessError:
-            time.sleep(3600)  # all nodes and the mirror have ended; the lab is still up
+            time.sleep(3600)  # all nodes and the mirror have ended, but the lab has not
         else:
             name = (names | mirror).get(process, f"process {process}")
             say(f"{name} ended with {os.waitstatus_to_exitcode(status)}")
@@ -410,12 +410,12 @@ def main():
     os.umask(0o022)
     for pipe in (status, lease):
         os.set_inheritable(pipe, False)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hold(lab, status, lease)
     except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-        sys.exit(f"the lab cannot come up: {error}")
+        sys.exit(f"the lab cannot start: {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What stands in the nodes' /etc/hosts."""
+"""The cluster's entries in the nodes' /etc/hosts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The nodes' addresses in the cluster: dlperf_address, or how the controller reaches them.
+    """The nodes' addresses by name: dlperf_address, or the address that the controller uses.
 
-    A node that is named instead of numbered there is left to the site's own name service, and
-    the controller itself, as the only node, needs no name.
+    Nodes without an IP address there are left to the site's name service, and the controller
+    itself, as the only node, needs no entry.
     """
-    found = {}
+    addresses = {}
     for name in names:
         host = hostvars[name]
         address = str(host.get("dlperf_address") or host.get("ansible_host") or name)
@@ -22,8 +22,8 @@ def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> di
         except ValueError:
             continue
         if not loopback and name != address:
-            found[name] = address
-    return found
+            addresses[name] = address
+    return addresses
 
 
 class FilterModule:

@@ -1,4 +1,4 @@
-"""What the role openmpi refuses of a build from source, beside what every source needs."""
+"""The role openmpi's own check of a build from source."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 
 def refusal(version: str, prefix: str, mpirun: str) -> str:
-    """Why the mpirun that the inventory names is not that of the build; empty where it is."""
+    """Why the inventory's mpirun does not belong to the build; empty if it does."""
     wanted = f"{prefix}/bin/mpirun"
     if mpirun != wanted:
         return (
-            f"OpenMPI {version} is built with its mpirun at {wanted}, and dlperf_mpirun says"
-            f" {mpirun}. Remove dlperf_mpirun from the inventory: it follows the stack."
+            f"The mpirun of OpenMPI {version} is {wanted}, but dlperf_mpirun is {mpirun}. Remove"
+            " dlperf_mpirun from the inventory: the stack determines it."
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Whether the interpreter of a node fits its environments."""
+"""Check whether a node's Python supports its environments."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ SUITES = Path(__file__).parents[3] / "dlperf_runner/catalog/suites.yml"
 
 @cache
 def releases() -> dict[str, str]:
-    """The Python of each release of Debian and Ubuntu, by the release's name."""
-    found = {}
+    """Python versions of the releases of Debian and Ubuntu, by the release's name."""
+    versions = {}
     for name, suite in yaml.safe_load(SUITES.read_text(encoding="utf-8"))["suites"].items():
         code = f" ({name})" if suite["distribution"] == "debian" else ""
-        found[f"{suite['distribution'].title()} {suite['version']}{code}"] = suite["python"]
-    return found
+        versions[f"{suite['distribution'].title()} {suite['version']}{code}"] = suite["python"]
+    return versions
 
 
 def refusal(environments: Sequence[Mapping[str, Any]], node: Mapping[str, Any]) -> str:
-    """Why a node (as the module node_facts says it) cannot have an environment; empty where it can.
+    """Why a node (facts from node_facts) cannot have an environment; empty if it can have all.
 
-    Names the nearest that can: another interpreter of the node, else a release.
+    The message names another suitable interpreter of the node, or else the nearest release.
     """
     for environment in environments:
         name, takes = environment["name"], SpecifierSet(environment["requires_python"])
         version = node["python_version"]
         if version is None:
             return (
-                f"{node['interpreter']} is not there or cannot be started; the environment of"
-                f" {name} takes Python {takes}: name another in python_env_interpreter"
+                f"{node['interpreter']} is missing or cannot be started. The environment of {name}"
+                f" needs Python {takes}: set python_env_interpreter to another interpreter"
             )
         if version in takes:
             continue
         others = [path for path in node["interpreters"] if re.split("python", path)[-1] in takes]
         fitting = [item for item in releases().items() if item[1] in takes]
         fitting.sort(key=lambda item: abs(_minor(item[1]) - _minor(version)))
-        hint = "no release that this project knows has a Python in that range"
+        hint = "no release known to this project has a suitable Python"
         if others:
-            hint = f"this node also has {others[-1]}: name it in python_env_interpreter"
+            hint = f"this node also has {others[-1]}: set python_env_interpreter to it"
         elif fitting:
             hint = (
-                f"the nearest release whose Python fits is {' with '.join(fitting[0])}; or name"
-                " another interpreter of this node in python_env_interpreter"
+                f"use {' with '.join(fitting[0])}, or set python_env_interpreter to another"
+                " interpreter of this node"
             )
         return (
-            f"the environment of {name} takes Python {environment['requires_python']};"
-            f" this node's {node['interpreter']} is {version}; {hint}"
+            f"the environment of {name} needs Python {environment['requires_python']}, but this"
+            f" node's {node['interpreter']} is {version}; {hint}"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Who is in the mesh, and whom a node calls to prove it."""
+"""Members of the SSH mesh, and the logins that verify it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 def members(
     names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The mesh's members with their addresses, and the keys of those that this run has seen."""
-    found = []
+    """The mesh's members with their addresses, and the keys of those reached in this run."""
+    entries = []
     for name in names:
         host = hostvars[name]
         addresses = [str(host[key]) for key in ("dlperf_address", "ansible_host") if host.get(key)]
         identity = host.get("__ssh_mesh_identity") or {}
-        found.append(
+        entries.append(
             {
                 "name": name,
                 "addresses": list(dict.fromkeys(addresses or [name])),
@@ -23,7 +23,7 @@ def members(
                 "host_keys": identity.get("host_keys") or [],
             }
         )
-    return found
+    return entries
 
 
 def addresses(
@@ -34,18 +34,18 @@ def addresses(
 
 
 def agreed(proven: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mesh that the stamps of all nodes say, with the same keys; empty where they differ."""
-    found = [stamps.get("ssh_mesh", {}) for stamps in proven]
-    return dict(found[0]) if found and all(one == found[0] for one in found) else {}
+    """The mesh recorded by the stamps of all nodes; empty if their records differ."""
+    meshes = [stamps.get("ssh_mesh", {}) for stamps in proven]
+    return dict(meshes[0]) if meshes and all(one == meshes[0] for one in meshes) else {}
 
 
 def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the wanted mesh was proven, with whatever keys."""
+    """Whether the wanted mesh was verified, with any keys."""
     return {key: value for key, value in proven.items() if key != "trust"} == wanted
 
 
 def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
-    """Whom a node calls: all others in a small mesh and from the first node, else the next."""
+    """The nodes that a node calls: all others in a small mesh or from the first, else the next."""
     others = [name for name in hosts if name != host]
     if len(hosts) <= all_up_to or host == hosts[0]:
         return others
@@ -53,7 +53,7 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
 
 
 def call(name: str, user: str) -> dict[str, Any]:
-    """The command that proves that a node is reached: it must say who it is logged in as there."""
+    """The command that checks a login: `id -un` on the other node must print the user's name."""
     options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
     return {"name": name, "argv": ["ssh", *options, name, "id", "-un"], "expect": f"^{user}$"}
 

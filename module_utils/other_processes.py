@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""What else computes on the nodes of a run, and the leases of those on which nothing is launched, for benchmark_job."""
+"""For benchmark_job: other processes that use a run's nodes, and leases of nodes without a launch of their own."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -19,18 +19,19 @@ SSH_S = 20
 LOST = 3
 ORDINARY_USERS = (1000, 65533)
 LEAST_CORES = 0.01
-# What another node is asked: to renew its lease, who asks, and its processes with their owners. GNU's touch takes the uptime.
+# Commands for another node: renew its lease, then print this user's id and all processes with their owners. GNU touch sets the uptime.
 ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
 LIST = 'echo "$(id -u)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
 
 
-class Beside(object):
-    """Processes of others that compute while a command runs.
+class OtherProcesses(object):
+    """Other processes that use the CPU while a command runs.
 
-    On this node they are all that this supervisor did not start; on others, where sshd starts the
-    run's own, those that were there before it and those of other ordinary users. `lock` is the
-    module's option; `hosts` are nodes of the run and `idle` those that are only kept, each by name
-    with an address for ssh. What an engine starts for the run is this user's and younger than it.
+    On this node these are all processes that this supervisor did not start. On other nodes, where
+    sshd starts the run's own processes, these are older processes and those of other ordinary
+    users. Processes that a container engine starts for the run belong to this user and are younger
+    than the run. `lock` is the module's option. `hosts` are the run's nodes and `idle` the nodes
+    that the campaign only holds: ssh addresses by name.
     """
 
     def __init__(self, params, environment):
@@ -71,7 +72,7 @@ class Beside(object):
         command = ASK.format(lease_path(self.lock["directory"], self.lock["token"])) if self.lock else ""
         command += LIST if host in self.hosts else ""
         argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, command or "true"]
-        # A file: a pipe that nobody empties would stop it.
+        # A file, because a full pipe would block the child.
         output = tempfile.TemporaryFile()
         try:
             with open(os.devnull, "r+b") as nothing:
@@ -110,7 +111,7 @@ class Beside(object):
         self.take(host, table, lambda key, row: key in first or row[1] != uid)
 
     def take(self, host, table, is_other):
-        """Keep what ordinary users' processes have used, from the first look at each to the last."""
+        """Record the CPU time of ordinary users' processes between the first and the last look at each."""
         self.first.setdefault(host, table)
         for key, row in table.items():
             if ORDINARY_USERS[0] <= row[1] <= ORDINARY_USERS[1] and is_other(key, row):
@@ -118,22 +119,22 @@ class Beside(object):
                 used[1] = row[3]
 
     def result(self):
-        """The last look; processes that used a hundredth of a core or more, on average over the run."""
+        """Look a last time; return processes with an average use of at least 0.01 cores during the run."""
         self.look()
         while self.asked and time.time() < self.looked + SSH_S:
             self.collect()
             time.sleep(0.02)
         ticks = os.sysconf("SC_CLK_TCK") * max(time.time() - self.began, 0.001)
-        found = []
+        others = []
         for (host, pid, _), (begin, end, row) in sorted(self.seen.items(), key=lambda item: item[0]):
             cores = round((end - begin) / float(ticks), 2)
             if cores >= LEAST_CORES:
-                found.append({"host": host, "pid": pid, "uid": row[1], "command": row[0], "cores": cores})
-        return {"beside": found}
+                others.append({"host": host, "pid": pid, "uid": row[1], "command": row[0], "cores": cores})
+        return {"beside": others}
 
 
 def local():
-    """This node's processes, in the lines that `LIST` prints."""
+    """This node's processes, as lines in the format of `LIST`."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -141,12 +142,12 @@ def local():
                 with open("/proc/%s/stat" % name, "rb") as handle:
                     yield handle.read().decode("utf-8", "replace")
             except (IOError, OSError):
-                continue  # it has ended
+                continue  # the process has ended
 
 
 def processes(lines):
-    """{(pid, start): (name, uid, parent, ticks)} of `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5))."""
-    owners, found = {}, {}
+    """{(pid, start): (name, uid, parent, ticks)} from lines `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5))."""
+    owners, table = {}, {}
     for line in lines:
         if line.startswith("/proc/"):
             name, _, uid = line.partition(" ")
@@ -157,26 +158,26 @@ def processes(lines):
         fields = rest.split()
         try:
             ticks = int(fields[11]) + int(fields[12])
-            found[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
+            table[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
         except (IndexError, KeyError, ValueError):
-            continue  # it ended between the two lines, or its name has a line end
-    return found
+            continue  # the process ended between the two lines, or its name contains a line feed
+    return table
 
 
 def descendants(table, root):
-    """The process and all that it started, by pid."""
+    """Ids of a process and all its descendants."""
     parents = dict((pid, row[2]) for (pid, _), row in table.items())
-    found = {root}
+    family = {root}
     grown = True
     while grown:
-        more = set(pid for pid, parent in parents.items() if parent in found and pid not in found)
-        found |= more
+        more = set(pid for pid, parent in parents.items() if parent in family and pid not in family)
+        family |= more
         grown = bool(more)
-    return found
+    return family
 
 
 def adopt_orphans():
-    """Be the parent of what the command leaves behind (prctl(2), PR_SET_CHILD_SUBREAPER); where that cannot be, init is."""
+    """Become the parent of orphaned processes (prctl(2), PR_SET_CHILD_SUBREAPER); if this fails, init does."""
     try:
         import ctypes
 

@@ -1,4 +1,4 @@
-"""How facts are read on a node: files that may not be there, programs that may hang. Python 2.7 and 3.6+."""
+"""Read facts on a node from files that may be missing and programs that may hang. Python 2.7 and 3.6+."""
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
@@ -14,7 +14,7 @@ import time
 
 
 def text(*parts):
-    """What stands in a file, without the space around it; None where it cannot be read."""
+    """Content of a file without surrounding white space; None if it cannot be read."""
     try:
         with io.open(os.path.join(*parts), "rb") as stream:
             return stream.read().decode("utf-8", "replace").strip()
@@ -23,27 +23,27 @@ def text(*parts):
 
 
 def names(*parts):
-    """What is in a folder; empty where there is none."""
+    """Names in a folder; empty if it does not exist."""
     try:
         return sorted(os.listdir(os.path.join(*parts)))
     except (IOError, OSError):
         return []
 
 
-def whole(value):
-    """A text of digits as a number; None for anything else, so that no number is made up."""
+def integer(value):
+    """The number for a text of digits; None for any other text."""
     return int(value) if value is not None and re.match(r"[0-9]{1,18}\Z", value) else None
 
 
 def modules(root):
-    """Version of each kernel module that is loaded, or null where the module tells none."""
+    """{name: version} of the loaded kernel modules; None for a module without a version."""
     lines = (text(root, "proc/modules") or "").splitlines()
     loaded = [line.split(" ")[0] for line in lines if line]
     return dict((name, text(root, "sys/module", name, "version") or None) for name in loaded)
 
 
 def program(name, extra=()):
-    """Where a program is: on PATH, or in one of the folders that the PATH of Ansible's modules lacks."""
+    """Path of a program, on PATH or in an extra folder, because the PATH of Ansible's modules is incomplete."""
     folders = os.environ.get("PATH", "").split(os.pathsep) + list(extra)
     for folder in folders:
         path = os.path.join(folder, name)
@@ -53,9 +53,9 @@ def program(name, extra=()):
 
 
 def bounded(argv, timeout):
-    """Runs a program; {code, output, errors, late}, or {code: None} where it cannot be started.
+    """Run a program with a time limit; returns {code, output, errors, late}, with code None if it cannot be started.
 
-    The output goes to a file: a program that hangs in the driver cannot be killed, and a pipe to it would be waited for.
+    The output goes to files, because a program that hangs in the driver cannot be killed and would block a pipe's reader.
     """
     environment = dict(os.environ, LC_ALL="C")
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull) as nothing:
@@ -73,8 +73,8 @@ def bounded(argv, timeout):
             except OSError as error:
                 if error.errno != errno.ESRCH:
                     raise
-        found = {"code": process.poll(), "late": late}
+        result = {"code": process.poll(), "late": late}
         for name, stream in (("output", output), ("errors", errors)):
             stream.seek(0)
-            found[name] = stream.read().decode("utf-8", "replace")
-        return found
+            result[name] = stream.read().decode("utf-8", "replace")
+        return result

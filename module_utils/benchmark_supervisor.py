@@ -1,0 +1,227 @@
+# -*- coding: utf-8 -*-
+"""For benchmark_job: the supervisor that runs a command apart from the connection, and the state that it keeps."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import json
+import os
+import pwd
+import signal
+import subprocess
+import time
+
+from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
+from ansible.module_utils.gpu_memory import Sampler, signal_group
+from ansible.module_utils.node_lock import age
+from ansible.module_utils.owned_file import OwnedFile, Refused, create
+
+POLL_S = 0.05
+GRACE_S = 10
+CLEANUP_S = 60
+START_S = 60
+STATE_BYTES = 1 << 20
+
+
+def write_whole(path, data):
+    """Write a JSON file atomically: a reader sees the old one or the new one, never a part."""
+    temporary = path + ".tmp"
+    with os.fdopen(create(temporary), "w") as handle:
+        json.dump(data, handle)
+    os.rename(temporary, path)
+
+
+def read_state(path):
+    """The state written by a supervisor; None if it is missing or invalid."""
+    try:
+        with OwnedFile(path, STATE_BYTES) as source:
+            state = json.loads(source.read(0, source.size).decode("utf-8"))
+        return state if is_state(state) else None
+    except (Refused, IOError, OSError, ValueError, RuntimeError):  # RuntimeError: nested too deeply
+        return None
+
+
+def is_state(state):
+    if not isinstance(state, dict):
+        return False
+    kinds = {"launch": type(u""), "started": float}
+    kinds.update({"supervisor": int} if "supervisor" in state else {})
+    kinds.update({"exit_status": int, "ended": float} if state.get("finished") else {})
+    if not all(type(state.get(key)) is kind for key, kind in kinds.items()):
+        return False
+    times = [state["started"], state.get("ended", 0.0)]
+    return 0 < state.get("supervisor", 1) < 1 << 31 and all(0 <= time_s < 1e11 for time_s in times)
+
+
+def is_alive(pid):
+    """Whether this user has a process with this id."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def renew(lease_file):
+    """Recreate the lease, because the command may have removed or replaced it."""
+    os.close(create(lease_file))
+
+
+def renewed(lease_file, before):
+    """When the lease was last renewed; `before` if the file is missing."""
+    try:
+        return os.lstat(lease_file).st_mtime
+    except OSError:
+        return before
+
+
+def end_group(process):
+    """Send TERM, and KILL after a grace period: mpirun needs TERM to stop its remote ranks."""
+    signal_group(process.pid, signal.SIGTERM)
+    deadline = time.time() + GRACE_S
+    while process.poll() is None and time.time() < deadline:
+        time.sleep(POLL_S)
+    signal_group(process.pid, signal.SIGKILL)
+    return process.wait()
+
+
+def clean_up(params):
+    if not params["cleanup"]:
+        return
+    with open(os.devnull, "r+b") as nothing:
+        try:
+            child = subprocess.Popen(
+                params["cleanup"],
+                stdin=nothing,
+                stdout=nothing,
+                stderr=nothing,
+                cwd="/",
+                env=environment(params["env"]),
+                preexec_fn=os.setsid,
+                close_fds=True,
+            )
+        except (IOError, OSError):
+            return  # if this cannot be started, neither could the container that it would remove
+    deadline = time.time() + CLEANUP_S
+    while child.poll() is None and time.time() < deadline:
+        time.sleep(POLL_S)
+    signal_group(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def environment(extra):
+    user = pwd.getpwuid(os.getuid())
+    base = {
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LANG": "C.UTF-8",
+    }
+    base.update((str(key), str(value)) for key, value in extra.items())
+    return base
+
+
+def end_descendants():
+    """Kill processes that the command started in their own groups and left behind."""
+    for pid in descendants(processes(local()), os.getpid()) - set([os.getpid()]):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def why_ended(params, state, lease_file, others):
+    """Why the command must stop now; empty if it may continue."""
+    now = time.time()
+    state["renewed"] = renewed(lease_file, state["renewed"])
+    if now - state["started"] > params["timeout_s"]:
+        return "timeout"
+    if state["renewed"] == 0:
+        return "stopped"
+    if now - state["renewed"] > params["lease_s"]:
+        return "lease"
+    lock = params["lock"]
+    return "lock" if others.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
+
+
+def supervise(params, state_file, lease_file, log_file):
+    """Run the command until it ends, or stop it at its time limit or the end of the lease. Never returns."""
+    state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
+    write_whole(state_file, state)
+    adopt_orphans()
+    clean_up(params)  # after an earlier launch whose supervisor was killed
+    others = OtherProcesses(params, environment(params["env"]))
+    state["started"] = state["renewed"] = time.time()
+    reason = why_ended(params, state, lease_file, others)
+    process = log = None
+    try:
+        log = os.fdopen(create(log_file), "wb", 0)
+        with open(os.devnull) as nothing:
+            process = None if reason else subprocess.Popen(
+                params["argv"],
+                stdin=nothing,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=params["cwd"] or params["directory"],
+                env=environment(params["env"]),
+                preexec_fn=os.setsid,
+                close_fds=True,
+            )  # fmt: skip
+        if process:
+            state["pid"] = process.pid
+            write_whole(state_file, state)
+            sampler = Sampler(params, environment(params["env"]), params["timeout_s"] + 2 * GRACE_S)
+            sampler.start()
+            while process.poll() is None:
+                sampler.poll()
+                others.poll()
+                reason = why_ended(params, state, lease_file, others)
+                if reason:
+                    end_group(process)
+                    break
+                time.sleep(POLL_S)
+            state.update(ended=time.time())
+            signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
+            state.update(sampler.result(), exit_status=process.returncode)
+            state.update(others.result())
+        else:
+            state.update(exit_status=125)
+    except (IOError, OSError) as error:
+        if process:
+            end_group(process)
+        if log:
+            log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
+        state.update(exit_status=127)
+    state.setdefault("ended", time.time())
+    clean_up(params)
+    end_descendants()
+    state.update(finished=True, reason=reason)
+    write_whole(state_file, state)
+    os._exit(0)
+
+
+def detach(work):
+    """Run `work` in a process detached from the connection."""
+    if os.fork():
+        os.wait()
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(devnull, descriptor)
+    os.closerange(3, 1024)
+    try:
+        work()
+    finally:
+        os._exit(1)
+
+
+def is_gone(state):
+    """Whether the launch's supervisor has died, or did not start in time."""
+    if "supervisor" in state:
+        return not is_alive(state["supervisor"])
+    return time.time() - state["started"] > START_S
