@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..results.load import Results
-
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%", re.ASCII)
 
 
 def compare(
@@ -182,18 +179,9 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
 
 
 def _limit(text: str) -> float | None:
-    if not text:
-        return None
-    match = _PERCENT.fullmatch(text.strip())
-    value = float(match[1]) / 100 if match else 1.0
-    if not 0 <= value < 1:
-        raise UserError(
-            "invalid limit",
-            where="--fail-if-slower",
-            expected="a percentage below 100, like 3%",
-            found=text,
-        )
-    return value
+    from ..core.percent import fraction
+
+    return fraction(text, "--fail-if-slower") if text else None
 
 
 def _load(directory: Path) -> Results:

@@ -11,7 +11,6 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +31,6 @@ from .results import history_of, print_summary, status, summarize
 
 if TYPE_CHECKING:
     from ..catalog.reader import Catalog
-    from ..core.node import Node
     from ..plan.choice import Choice
 
 
@@ -159,25 +157,24 @@ def plan(
 ) -> None:
     """Show the commands that would run on each host, without running them."""
     from ..campaign import directory as campaigns
+    from ..commands.planning import planned, refuse_rounds
     from ..core.paths import project
     from ..plan.choice import choice_of_variables, parse_wait
-    from ..plan.make import make_plan, plan_document
     from ..report.plan_text import render
 
     wait_s = parse_wait(wait)
     if variables:
         roles = (path.name for path in (project() / "roles").iterdir())
         choice = choice_of_variables(json.loads(variables), (*PREFIXES, *roles))
+        refuse_rounds(choice, inventory or [], limit)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        catalog, nodes = _catalog(), _nodes(inventory, limit)
-        runs = make_plan(choice, catalog, nodes)
+        made = planned(choice, inventory, limit)
+        document = made.document()
         if campaign:
-            document = campaigns.create_campaign(Path(campaign), choice, nodes, runs)
+            made.create(Path(campaign))
             campaigns.point_latest_at(Path(campaign))
-        else:
-            document = plan_document(choice, nodes, runs)
     directory = resume or campaign
     if directory:
         where = str(Path(directory).resolve())
@@ -205,23 +202,20 @@ def run(
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..campaign import directory as campaigns
-    from ..campaign.execute import execute
+    from ..commands.planning import planned
+    from ..commands.rounds import execute_campaign
     from ..plan.choice import parse_wait
-    from ..plan.make import make_plan
 
     parse_wait(wait)
     if resume:
         directory = Path(resume).resolve()
-        if not campaigns.remaining_plan(directory)["runs"]:
-            print_summary(directory, None, history_of(directory))
-            return
+        campaigns.read_plan(directory)
     else:
-        nodes = _nodes(inventory, limit)
         directory = Path(campaign or campaigns.new_directory()).resolve()
-        runs = make_plan(choice, _catalog(), nodes)
-        campaigns.create_campaign(directory, choice, nodes, runs)
-    inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
-    problems = execute(directory, inventories, wait)
+        planned(choice, inventory, limit).create(directory)
+    problems = execute_campaign(
+        directory, inventory or [], wait, lambda line: print(line, file=sys.stderr)
+    )
     print_summary(directory, None, history_of(directory))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
@@ -310,12 +304,6 @@ def _catalog() -> Catalog:
     from ..catalog.reader import load_catalog
 
     return load_catalog()
-
-
-def _nodes(inventories: Sequence[str] | None, limit: str) -> tuple[Node, ...]:
-    from ..plan.inventory import read_inventory
-
-    return read_inventory(inventories or (), limit or None)
 
 
 def _width() -> int:
