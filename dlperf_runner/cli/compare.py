@@ -258,6 +258,7 @@ def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None
 ) -> tuple[pd.DataFrame, str, str]:
     from ..compare.campaigns import compare_campaigns
+    from ..compare.spread import read_spreads
     from ..report.compare_text import render_campaigns
 
     if baseline:
@@ -267,7 +268,7 @@ def _two_campaigns(
     else:
         first, name = loaded[0].frame, str(loaded[0].directory)
     names = (name, str(loaded[-1].directory))
-    table = compare_campaigns(first, loaded[-1].frame, limit)
+    table = compare_campaigns(first, loaded[-1].frame, limit, read_spreads())
     return table, render_campaigns(table, names, limit, _width()), " and ".join(names)
 
 

@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..core.errors import Stopped, UserError
 from . import playbooks
+from .aa import aa
 from .bundle import bundle
 from .compare import compare
 from .completion import completes
@@ -43,7 +44,7 @@ PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "report", "history", "list", "source"),
+    *("decommission", "summarize", "compare", "aa", "report", "history", "list", "source"),
     "container-command",
 )
 
@@ -99,6 +100,7 @@ app = typer.Typer(
 )
 
 
+app.command()(aa)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
 app.command()(bundle)
 app.command()(compare)

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from ..stats.intervals import Interval, SampleComparison, compare_samples
 from ..stats.summary import CASE
 from .conditions import UNDECIDED, CaseKey, Difference, limit_verdict, shown
+from .spread import spread_of, widened
 from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..stats.between_campaigns import Spread
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 PERHAPS_FASTER, PERHAPS_SLOWER, TOO_FEW = "perhaps faster", "perhaps slower", "too few runs"
@@ -30,11 +33,17 @@ COLUMNS = (
     *IDENTITY,
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "p_value", "p_adjusted", "test", "effect_size"),
+    *("between_campaigns", "between_campaigns_of"),
     *("verdict", "environment", "limit", "limit_verdict", "why"),
 )
 
 
-def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = None) -> pd.DataFrame:
+def compare_campaigns(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    limit: float | None = None,
+    spreads: Mapping[CaseKey, Spread] | None = None,
+) -> pd.DataFrame:
     """One row per case of either tidy frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
@@ -43,6 +52,10 @@ def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = No
     effect_size is Cliff's delta. `environment` names the differences in environment, if any. With a
     `limit` (0.03 for 3 %), `limit_verdict` is failed if the whole interval is below -limit, passed
     if the whole interval is above it, else undecided with the reason `why`.
+
+    `spreads` are the known spreads between campaigns. They widen the interval, and a difference
+    that the wider interval does not show is not called one. `between_campaigns` is the standard
+    deviation, a fraction of the throughput, from so many campaigns; missing where it is unknown.
     """
     import pandas as pd
 
@@ -61,9 +74,13 @@ def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = No
         result = compare_samples(values_a, values_b)
         compared.append((row, result))
         row.update(_numbers(result, row["a"]))
+        row.update(widened(row, spread_of(spreads or {}, key_a, key_b)))
     adjusted = holm([result.p_value for _, result in compared])
     for (row, result), p_adjusted in zip(compared, adjusted, strict=True):
         row.update(p_adjusted=p_adjusted, verdict=_verdict(result, p_adjusted))
+        if row["between_campaigns"] is not None and row["verdict"] != TOO_FEW:
+            shows_none = row["relative_low"] <= 0 <= row["relative_high"]
+            row["verdict"] = NO_DIFFERENCE if shows_none else row["verdict"]
     if limit is not None:
         for row in rows:
             verdict, why = _against_limit(row, limit)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..stats.groups import GROUP, records, title
 from ..stats.summary import digits
 from .layout import table_lines
+from .spread_text import about_spread
 from .terminal import Column, columns
 from .text import counted, wrapped
 
@@ -86,6 +87,8 @@ def render_campaigns(
             f"{len(compared)} cases are compared, so that one in twenty would differ by chance:"
             " faster and slower are what is left after Holm's adjustment, perhaps is what is not."
         )
+        lines += wrapped(text, width)
+    for text in about_spread(compared):
         lines += wrapped(text, width)
     return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
 
