@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, Wait, chooses, print_json
+from .options import (
+    AsJson,
+    Inventories,
+    Limit,
+    Wait,
+    chooses,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from ..plan.choice import Choice
@@ -27,11 +36,10 @@ def aa(
     ] = None,
     campaigns: Annotated[
         int | None,
-        typer.Option(
+        option(
             "--campaigns",
-            help="Run campaigns until there are as many as this, those in DIR included.",
-            metavar="N",
-            show_default=False,
+            "Run campaigns until there are as many as this, those in DIR included.",
+            "N",
         ),
     ] = None,
     inventory: Inventories = None,
@@ -40,9 +48,8 @@ def aa(
     as_json: AsJson = False,
 ) -> None:
     """Measure the spread between campaigns of the same thing, for `compare`."""
+    from ..commands import campaigns as commands
     from ..commands.aa import distinct, measure_directories, refuse_choice, run_missing
-    from ..commands.planning import planned
-    from ..commands.rounds import execute_campaign
     from ..compare.spread import save_spreads
     from ..plan.choice import parse_choice, parse_wait
     from ..report.spread_text import render_spreads, spread_records
@@ -52,30 +59,18 @@ def aa(
     if campaigns is None:
         refuse_choice(choice, parse_choice({}))
     else:
-        found = run_missing(
-            found,
-            campaigns,
-            lambda: planned(choice, inventory, limit),
-            lambda directory: _tell(
-                execute_campaign(directory, inventory or [], wait, lambda line: _tell([line]))
-            ),
-        )
+        more = partial(commands.run, choice, inventory or (), limit, wait=wait, say=print_note)
+        found = run_missing(found, campaigns, more)
     measured, problems = measure_directories(found)
     path = save_spreads(measured) if measured.spreads else None
     if as_json:
         print_json({"campaigns": [str(d) for d in found], "cases": list(spread_records(measured))})
     else:
-        width = max(shutil.get_terminal_size((80, 24)).columns, 40)
-        print(render_spreads(measured, width), end="")
+        print(render_spreads(measured, max(terminal_width(), 40)), end="")
         if path is not None:
             print(path)
-    _tell(f"error: {problem}" for problem in problems)
+    print_errors(problems)
     if problems:
         raise typer.Exit(2)
     if not measured.spreads:
         raise typer.Exit(1)
-
-
-def _tell(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line, file=sys.stderr)

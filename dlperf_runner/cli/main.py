@@ -8,7 +8,6 @@ needs, and this module imports only typer, so that `--help` is fast.
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -26,12 +25,22 @@ from .compare import compare
 from .completion import completes
 from .doctor import doctor
 from .history import history
-from .options import AsJson, Inventories, Limit, Wait, chooses, print_json
+from .options import (
+    AsJson,
+    Inventories,
+    Limit,
+    Wait,
+    chooses,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    terminal_width,
+)
 from .report import report
 from .results import history_of, print_summary, status, summarize
 
 if TYPE_CHECKING:
-    from ..catalog.reader import Catalog
     from ..plan.choice import Choice
 
 
@@ -39,8 +48,6 @@ if TYPE_CHECKING:
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 
-# Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
-PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
@@ -141,46 +148,24 @@ def plan(
     choice: Choice,
     inventory: Inventories = None,
     limit: Limit = "",
-    campaign: Annotated[
-        str,
-        typer.Option("--campaign", help="Create this campaign directory.", metavar="DIR"),
-    ] = "",
+    campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
-        str,
-        typer.Option(
-            "--resume", help="Show only the unfinished runs of this campaign.", metavar="DIR"
-        ),
+        str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
     ] = "",
     wait: Wait = "",
     variables: Annotated[
-        str, typer.Option("--variables", hidden=True, help="Extra variables of bench.yml, JSON.")
+        str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them."""
-    from ..campaign import directory as campaigns
-    from ..commands.planning import planned, refuse_rounds
-    from ..core.paths import project
-    from ..plan.choice import choice_of_variables, parse_wait
+    from ..commands import campaigns
     from ..report.plan_text import render
 
-    wait_s = parse_wait(wait)
     if variables:
-        roles = (path.name for path in (project() / "roles").iterdir())
-        choice = choice_of_variables(json.loads(variables), (*PREFIXES, *roles))
-        refuse_rounds(choice, inventory or [], limit)
-    if resume:
-        document = campaigns.remaining_plan(Path(resume))
-    else:
-        made = planned(choice, inventory, limit)
-        document = made.document()
-        if campaign:
-            made.create(Path(campaign))
-            campaigns.point_latest_at(Path(campaign))
-    directory = resume or campaign
-    if directory:
-        where = str(Path(directory).resolve())
-        document = {**document, "campaign": where, "wait_s": wait_s}
+        choice = campaigns.choice_of_playbook(variables)
+        campaigns.refuse_rounds(choice, inventory or (), limit)
+    document = campaigns.plan(choice, inventory or (), limit, campaign, resume, wait)
     if as_json:
         print_json(document)
     else:
@@ -194,34 +179,20 @@ def run(
     inventory: Inventories = None,
     limit: Limit = "",
     campaign: Annotated[
-        str,
-        typer.Option("--campaign", help="The directory of the new campaign.", metavar="DIR"),
+        str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
-    resume: Annotated[
-        str, typer.Option("--resume", help="Resume this campaign.", metavar="DIR")
-    ] = "",
+    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
     wait: Wait = "",
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
-    from ..campaign import directory as campaigns
-    from ..commands.planning import planned
-    from ..commands.rounds import execute_campaign
-    from ..plan.choice import parse_wait
+    from ..commands import campaigns
 
-    parse_wait(wait)
-    if resume:
-        directory = Path(resume).resolve()
-        campaigns.read_plan(directory)
-    else:
-        directory = Path(campaign or campaigns.new_directory()).resolve()
-        planned(choice, inventory, limit).create(directory)
-    problems = execute_campaign(
-        directory, inventory or [], wait, lambda line: print(line, file=sys.stderr)
+    directory, problems = campaigns.run(
+        choice, inventory or (), limit, campaign, resume, wait, print_note
     )
     print_summary(directory, None, history_of(directory))
-    for problem in problems:
-        print(f"error: {problem}", file=sys.stderr)
-    if campaigns.remaining_plan(directory)["runs"]:
+    print_errors(problems)
+    if campaigns.unfinished(directory):
         raise typer.Exit(1)
 
 
@@ -239,37 +210,31 @@ def list_catalogue(
     as_json: AsJson = False,
 ) -> None:
     """Show the workloads, matrices, frameworks, stacks and published numbers of the catalogue."""
+    from ..catalog.reader import load_catalog
     from ..commands import listing
 
-    catalog = _catalog()
     if as_json:
-        print_json(listing.document(catalog, what))
+        print_json(listing.document(load_catalog(), what))
     else:
-        print(listing.render(catalog, what, _width()), end="")
+        print(listing.render(load_catalog(), what, terminal_width()), end="")
 
 
 @app.command("source")
 def prepare(
-    workload: Annotated[str, typer.Option("--workload", help="The workload.", metavar="NAME")],
-    source: Annotated[
-        str, typer.Option("--source", help="builtin or upstream.", metavar="NAME")
-    ] = "builtin",
+    workload: Annotated[str, option("--workload", "The workload.", "NAME")],
+    source: Annotated[str, option("--source", "builtin or upstream.", "NAME")] = "builtin",
     mirror: Annotated[
         str,
-        typer.Option(
-            "--mirror",
-            help="URL or directory of git mirrors; default: https://github.com.",
-            metavar="MIRROR",
-            show_default=False,
+        option(
+            "--mirror", "URL or directory of git mirrors; default: https://github.com.", "MIRROR"
         ),
     ] = "",
     environment: Annotated[
         str,
-        typer.Option(
+        option(
             "--environment",
-            help="The environment that runs use; default: the framework's own.",
-            metavar="NAME",
-            show_default=False,
+            "The environment that runs use; default: the framework's own.",
+            "NAME",
         ),
     ] = "",
     as_json: AsJson = False,
@@ -277,10 +242,11 @@ def prepare(
     """Make the tar with a workload's patched source. Nodes unpack this tar."""
     from dataclasses import asdict
 
+    from ..catalog.reader import load_catalog
     from ..plan.sources import prepare_source
 
     prepared = prepare_source(
-        _catalog(),
+        load_catalog(),
         workload,
         source or "builtin",
         mirror or None,
@@ -300,14 +266,3 @@ def container_command() -> None:
     from ..plan.containers import proof_command
 
     print_json(asdict(proof_command(**json.load(sys.stdin))))
-
-
-def _catalog() -> Catalog:
-    from ..catalog.reader import load_catalog
-
-    return load_catalog()
-
-
-def _width() -> int:
-    """The width of the terminal in columns. 80 without a terminal."""
-    return shutil.get_terminal_size((80, 24)).columns

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -14,38 +16,44 @@ from .completion import completes
 
 # Options whose values shells can complete.
 _NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
+
+
+def option(name: str, text: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option with its help text and the name of its value. `name` may be two: `--limit -l`."""
+    return typer.Option(*name.split(), help=text, metavar=metavar, **more)
+
+
 ParameterTexts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--parameter", "-p", help="A parameter of the workload; may be repeated.", metavar="K=V"
-    ),
+    option("--parameter -p", "A parameter of the workload; may be repeated.", "K=V"),
 ]
 Inventories = Annotated[
     list[str] | None,
-    typer.Option(
-        "--inventory",
-        "-i",
-        help="Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
-        metavar="PATH",
+    option(
+        "--inventory -i",
+        "Ansible inventory; may be repeated. Default: the one in ansible.cfg.",
+        "PATH",
     ),
 ]
-Limit = Annotated[
-    str,
-    typer.Option(
-        "--limit", "-l", help="Use only these hosts (an Ansible pattern).", show_default=False
-    ),
-]
+Limit = Annotated[str, option("--limit -l", "Use only these hosts (an Ansible pattern).")]
 Wait = Annotated[
     str,
-    typer.Option(
+    option(
         "--wait",
-        help="How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h;"
+        "How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h;"
         " default: fail at once.",
-        metavar="TIME",
-        show_default=False,
+        "TIME",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Conditions = Annotated[
+    list[str] | None,
+    option(
+        "--condition",
+        "A condition not recorded in the logs, such as data=real; may be repeated.",
+        "K=V",
+    ),
+]
+AsJson = Annotated[bool, option("--json", "Print JSON.")]
 
 
 def chooses(command: Callable[..., None]) -> Callable[..., None]:
@@ -66,11 +74,10 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
             default="",
             annotation=Annotated[
                 str,
-                typer.Option(
+                option(
                     option_name(item.name),
-                    metavar=item.metadata["metavar"],
-                    help=item.metadata["help"],
-                    show_default=False,
+                    item.metadata["help"],
+                    item.metadata["metavar"],
                     autocompletion=completes(item.name) if item.name in _NAMES else None,
                 ),
             ],
@@ -97,3 +104,17 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
 
 def print_json(document: object) -> None:
     print(json_text(document), end="")
+
+
+def print_errors(problems: Iterable[object]) -> None:
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+
+
+def print_note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def terminal_width(without: int = 80) -> int:
+    """The width of the terminal in columns, or `without` where there is none."""
+    return shutil.get_terminal_size((without, 24)).columns

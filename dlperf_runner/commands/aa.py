@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..campaign.directory import new_directory, remaining_plan
+from ..campaign.directory import remaining_plan
 from ..compare.spread import Measured, measure
 from ..core.errors import UserError
+from ..report.text import counted
 from ..results.load import load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 
 if TYPE_CHECKING:
     from ..plan.choice import Choice
-    from .planning import Planned
 
 
 def distinct(directories: Iterable[Path], wanted: int | None) -> list[Path]:
@@ -40,28 +41,24 @@ def distinct(directories: Iterable[Path], wanted: int | None) -> list[Path]:
 
 
 def run_missing(
-    found: Sequence[Path],
-    wanted: int,
-    plan: Callable[[], Planned],
-    execute: Callable[[Path], None],
-    results: Path = Path("results"),
+    found: Sequence[Path], wanted: int, run: Callable[[], tuple[Path, list[str]]]
 ) -> list[Path]:
     """Run campaigns, one after the other, until there are as many as wanted.
 
-    Raises UserError if a run of one is not done; the campaigns before it are kept.
+    `run` runs a new campaign, and returns its directory and what went wrong. Raises UserError if a
+    run of a campaign is not done; that campaign and those before it are kept.
     """
     directories = list(found)
     while len(directories) < wanted:
-        directory = new_directory(results).resolve()
-        plan().create(directory)
-        execute(directory)
+        directory, problems = run()
         directories.append(directory)
         if left := remaining_plan(directory)["runs"]:
-            again = " ".join(map(str, directories))
+            again = shlex.join(map(str, directories))
             raise UserError(
-                f"{len(left)} runs are not done",
+                f"{counted(len(left), 'run')} not done",
                 where=str(directory),
-                hint=f"dlperf run --resume {directory}, then dlperf aa {again}"
+                found="; ".join(problems) or None,
+                hint=f"dlperf run --resume {shlex.quote(str(directory))}, then dlperf aa {again}"
                 f" --campaigns {wanted} with the same choice",
             )
     return directories

@@ -359,7 +359,7 @@ def test_aa_runs_the_campaigns_that_are_missing(
     chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1", "--repeats", "2")
     status, _, errors = run("--campaigns", "4", *chosen)
     assert status == 2
-    assert "2 runs are not done" in errors
+    assert "2 runs not done" in errors
     assert f"dlperf run --resume {tmp_path}/results/{ran[2]}, then dlperf aa " in errors
     broken["number"] = 0
     done = CliRunner().invoke(app, ["run", "--resume", f"results/{ran[2]}"])

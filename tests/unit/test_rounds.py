@@ -16,7 +16,7 @@ from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
-from dlperf_runner.commands.planning import planned
+from dlperf_runner.commands import campaigns
 from dlperf_runner.commands.rounds import case_samples, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
 from dlperf_runner.core.frame import make_frame
@@ -44,7 +44,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def create(directory: Path, **options: object) -> Path:
     texts = {"model": "resnet50v1b", "nodes": 1, "until_ci": "1%", **options}
-    planned(parse_choice(texts), None, "").create(directory)
+    campaigns.plan(parse_choice(texts), campaign=str(directory))
     return directory
 
 
