@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import add_revision, read_plan, remaining_plan
+from ..core.frame import SAMPLES_PER_SECOND
+from ..core.identity import CaseKey, case_key
 from ..core.percent import fraction
 from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
-from ..stats.summary import CASE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,15 +78,17 @@ def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[f
 def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list[float]]:
     """The same, from the tidy frame. If a case has runs in several environments, which are never
     pooled, its values are those in the environment of its last run."""
-    valid = frame[frame["valid"] & (frame["metric"] == "samples_per_second")]
-    last: dict[tuple[object, ...], tuple[int, list[float]]] = {}
-    for _, group in valid.groupby(CASE, dropna=False, sort=False):
-        key = tuple(group.iloc[0][name] for name in PLANNED)
-        newest = int(group["repeat"].max())
-        if key not in last or newest > last[key][0]:
-            last[key] = newest, group["value"].tolist()
+    valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
+    samples: dict[CaseKey, list[float]] = {}
+    newest: dict[tuple[object, ...], tuple[int, CaseKey]] = {}
+    for row in valid.to_dict(orient="records"):
+        key, planned = case_key(row), tuple(row[name] for name in PLANNED)
+        samples.setdefault(key, []).append(row["value"])
+        newest[planned] = max(
+            newest.get(planned, (0, key)), (row["repeat"], key), key=itemgetter(0)
+        )
     cases = {run["case"]: tuple(run[name] for name in PLANNED) for run in plan["runs"]}
-    return {case: last[key][1] if key in last else [] for case, key in cases.items()}
+    return {case: samples[newest[key][1]] if key in newest else [] for case, key in cases.items()}
 
 
 def _wanted(

@@ -19,6 +19,7 @@ from ..campaign.directory import RESULTS
 from ..catalog.types import Count, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
+from ..core.identity import CASE, CaseKey
 from ..stats.between_campaigns import (
     LEAST_CAMPAIGNS,
     Spread,
@@ -26,8 +27,6 @@ from ..stats.between_campaigns import (
     estimate,
 )
 from ..stats.intervals import LEVEL
-from ..stats.summary import CASE
-from .conditions import CaseKey
 from .with_published import case_values
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.identity import CASE, GROUP
 from ..stats.between_campaigns import between_interval
-from ..stats.groups import GROUP, title
-from ..stats.summary import CASE
+from ..stats.groups import by_group, title
 from .layout import table_lines
 from .text import counted, wrapped
 
@@ -19,22 +19,12 @@ HEADER = ("topology", "campaigns", "runs", "between campaigns", "within a campai
 
 def render_spreads(measured: Measured, width: int = 80) -> str:
     """A table per workload and settings, then the cases without a spread."""
-    tables: dict[str, list[tuple[str, ...]]] = {}
-    for record in spread_records(measured):
-        low, high = record["between_low"], record["between_high"]
-        cells = (
-            _topology(record["case"]),
-            str(record["campaigns"]),
-            str(record["runs"]),
-            f"{record['between']:.2%} ({low:.2%} to {high:.2%})",
-            f"{record['within']:.2%}",
-        )
-        heading = title({name: record["case"][name] for name in GROUP})
-        tables.setdefault(heading, [HEADER]).append(cells)
-    lines = []
-    for heading, grid in tables.items():
+    lines: list[str] = []
+    flat = [{**record, **record["case"]} for record in spread_records(measured)]
+    for heading, rows in by_group(flat).items():
+        grid = [HEADER, *map(_cells, rows)]
         lines += [*wrapped(heading, width), "", *table_lines(grid), ""]
-    if tables:
+    if flat:
         text = "Standard deviations, with the 95 % interval of the one between campaigns."
         lines += wrapped(text, width)
     for key, why in measured.without.items():
@@ -42,6 +32,16 @@ def render_spreads(measured: Measured, width: int = 80) -> str:
         text = f"{title({name: case[name] for name in GROUP})}, {_topology(case)}: {why}"
         lines += wrapped(text, width, first="- ", rest="  ")
     return "\n".join(lines) + "\n"
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        _topology(row),
+        str(row["campaigns"]),
+        str(row["runs"]),
+        f"{row['between']:.2%} ({row['between_low']:.2%} to {row['between_high']:.2%})",
+        f"{row['within']:.2%}",
+    )
 
 
 def spread_records(measured: Measured) -> Iterator[dict[str, Any]]:
