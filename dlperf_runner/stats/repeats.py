@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import median
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from statistics import fmean, median, variance
 
 from .intervals import FEW, median_interval
+
+# Nobody makes more than this to decide one case; the estimate would not hold so long either.
+MOST_MORE = 100
 
 
 def relative_half_width(values: Sequence[float]) -> float:
@@ -33,3 +37,35 @@ def wanted_repeats(
     if not values or planned >= most or relative_half_width(values) <= half_width:
         return None
     return min(most, max(planned + 1, FEW))
+
+
+def more_runs(decides: Callable[[int], bool]) -> int | None:
+    """The least number of further runs with which `decides` is true; None if it is more than 100.
+
+    `decides` must stay true for all larger numbers.
+    """
+    numbers = range(1, MOST_MORE + 1)
+    place = bisect_left(numbers, True, key=decides)
+    return numbers[place] if place < len(numbers) else None
+
+
+def separates(
+    a: Sequence[float],
+    b: Sequence[float],
+    ratio: float,
+    level: float,
+    more: int,
+    least_reach: float = 0.0,
+) -> bool:
+    """Whether, after so many more runs of each, the interval of b / a would not contain `ratio`.
+
+    It assumes that the difference and the spread of the runs stay as they are. The interval is
+    Student's of the logarithms, and reaches at least as far as `least_reach`.
+    """
+    from scipy.special import stdtrit
+
+    first, second = ([math.log(value) for value in values] for values in (a, b))
+    n_a, n_b = len(first) + more, len(second) + more
+    error = math.sqrt(variance(first) / n_a + variance(second) / n_b)
+    reach = float(stdtrit(n_a + n_b - 2, (1 + level) / 2)) * error
+    return max(reach, least_reach) < abs(fmean(second) - fmean(first) - math.log(ratio))
