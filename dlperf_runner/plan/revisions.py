@@ -51,8 +51,8 @@ def _refuse_other(recorded: Mapping[str, Any], made: Mapping[str, Any], where: s
     for name, value in made.items():
         if recorded.get(name) != value:
             raise UserError(
-                "the catalogue or this program has changed since the campaign was planned, so it"
-                " cannot plan more runs of the same kind",
+                "the catalogue or this program has changed since the campaign was planned, so more"
+                " runs would be of another kind",
                 where=where,
                 expected=f"{name} {recorded.get(name)!r} of {recorded['id']}",
                 found=repr(value),
