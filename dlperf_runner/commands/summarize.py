@@ -74,7 +74,7 @@ def summarize(
         "summary.json": data.summary(table, notes, problems),
         "summary.md": markdown.render(table, notes, problems),
     }
-    for batch, document in data.results_by_batch(table, short_names).items():
+    for batch, document in data.results_by_batch(frame, table, short_names).items():
         files[f"bz{batch}_result.json"] = document
     place = output_dir or directory
     paths = [write_result(place / name, content) for name, content in files.items()]

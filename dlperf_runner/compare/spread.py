@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -23,14 +23,17 @@ from ..core.identity import CASE, CaseKey
 from ..stats.between_campaigns import (
     LEAST_CAMPAIGNS,
     Spread,
+    difference_error,
     difference_half_width,
     estimate,
 )
-from ..stats.intervals import LEVEL
+from ..stats.intervals import LEVEL, Interval
 from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..stats.ratios import RelativeDifference
 
 SPREADS = RESULTS / "aa.json"
 VERSION = 1
@@ -141,26 +144,29 @@ def spread_of(spreads: Mapping[CaseKey, Spread], a: CaseKey, b: CaseKey) -> Spre
 
 
 def widened(
-    row: Mapping[str, Any], spread: Spread | None, level: float = LEVEL
-) -> dict[str, float | int | None]:
-    """The columns that the spread changes in a row of a comparison: its interval, which becomes at
-    least as wide as the spread between campaigns, and what is known of it.
+    found: RelativeDifference, spread: Spread | None, row: Mapping[str, Any], cases: int = 1
+) -> RelativeDifference:
+    """The difference with an interval, a bound and an error that are at least as wide as the spread
+    between campaigns makes them. `row` has the numbers of runs; the interval is one of `cases`.
 
-    An interval that is unknown stays unknown.
+    What is unknown stays unknown.
     """
-    if spread is None:
-        return {"between_campaigns": None, "between_campaigns_of": None}
-    half_width = difference_half_width(spread, row["n_a"], row["n_b"], level)
-    ratio, low, high = 1 + row["relative"], row["relative_low"], row["relative_high"]
-    if not math.isnan(low):
-        low = min(low, ratio * math.exp(-half_width) - 1)
-        high = max(high, ratio * math.exp(half_width) - 1)
-    return {
-        "relative_low": low,
-        "relative_high": high,
-        "between_campaigns": spread.between,
-        "between_campaigns_of": spread.campaigns,
-    }
+    if spread is None or math.isnan(found.interval.low):
+        return found
+    n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + found.relative
+    level = 1 - (1 - LEVEL) / cases
+    reach = difference_half_width(spread, n_a, n_b, level)
+    low, high = ratio * math.exp(-reach) - 1, ratio * math.exp(reach) - 1
+    interval = found.interval
+    if low < interval.low or high > interval.high:
+        interval = Interval(min(low, interval.low), max(high, interval.high), level)
+    one_sided = difference_half_width(spread, n_a, n_b, 1 - 2 * (1 - LEVEL))
+    error = difference_error(spread, n_a, n_b)
+    logs = found.log_ratio
+    if not error <= logs.error:
+        logs = replace(logs, error=error, freedom=spread.campaigns - 1)
+    at_worst = min(found.at_worst, ratio * math.exp(-one_sided) - 1)
+    return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
 
 
 def _refuse_copies(campaigns: Mapping[str, pd.DataFrame]) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from statistics import fmean, harmonic_mean, variance
 
 from .intervals import LEVEL, Interval
+from .ratios import student
 
 # Two campaigns would need a factor of 12.7 in place of 1.96, and could show hardly anything.
 LEAST_CAMPAIGNS = 3
@@ -93,15 +94,17 @@ def between_interval(spread: Spread, level: float = LEVEL) -> Interval:
     return Interval(end(tail), end(1 - tail), level)
 
 
-def difference_half_width(spread: Spread, n_a: int, n_b: int, level: float = LEVEL) -> float:
-    """How far, in logarithms, two campaigns of the same thing with so many runs may be apart.
+def difference_error(spread: Spread, n_a: int, n_b: int) -> float:
+    """The standard error of the difference, in logarithms, of two campaigns with so many runs.
 
-    For campaigns with as many runs as those of the estimate, this is Student's t-test exactly.
-    Fewer runs widen it by what they scatter more; more runs do not narrow it, because few campaigns
-    do not tell the components well enough.
+    Fewer runs than those of the estimate widen it by what they scatter more. More runs do not
+    narrow it, because few campaigns do not tell the components well enough.
     """
-    from scipy.special import stdtrit
-
     fewer = max(0.0, 1 / n_a + 1 / n_b - 2 / spread.runs_per_campaign)
-    total = 2 * spread.variance_of_means + fewer * spread.variance_within
-    return float(stdtrit(spread.campaigns - 1, (1 + level) / 2)) * math.sqrt(total)
+    return math.sqrt(2 * spread.variance_of_means + fewer * spread.variance_within)
+
+
+def difference_half_width(spread: Spread, n_a: int, n_b: int, level: float = LEVEL) -> float:
+    """How far, in logarithms, two campaigns of the same thing with so many runs may be apart: by
+    Student's t-test, which is exact for campaigns with as many runs as those of the estimate."""
+    return student(spread.campaigns - 1, level) * difference_error(spread, n_a, n_b)

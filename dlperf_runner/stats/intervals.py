@@ -157,7 +157,7 @@ def compare_samples(
     test, p_value = _rank_sum_test(first, second)
     interval = UNKNOWN
     if min(n_a, n_b) > 1:
-        rank, coverage = _difference_rank(n_a, n_b, level)
+        rank, coverage = difference_rank(n_a, n_b, level)
         interval = Interval(differences[rank - 1], differences[-rank], coverage)
     difference, middle = median(differences), median(first)
     return SampleComparison(
@@ -258,7 +258,7 @@ def _subset_sums(numbers: tuple[int, ...], size: int) -> NDArray[np.float64]:
 
 
 @cache
-def _difference_rank(n_a: int, n_b: int, level: float) -> tuple[int, float]:
+def difference_rank(n_a: int, n_b: int, level: float) -> tuple[int, float]:
     """The rank k such that the k-th smallest and the k-th largest of all differences enclose the
     shift, and the coverage. The shift lies outside if Mann and Whitney's U is below k."""
     pairs = n_a * n_b

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median, variance
 
 from .intervals import FEW, median_interval
+from .ratios import student
 
 # Nobody makes more than this to decide one case; the estimate would not hold so long either.
 MOST_MORE = 100
@@ -62,10 +63,8 @@ def separates(
     It assumes that the difference and the spread of the runs stay as they are. The interval is
     Student's of the logarithms, and reaches at least as far as `least_reach`.
     """
-    from scipy.special import stdtrit
-
     first, second = ([math.log(value) for value in values] for values in (a, b))
     n_a, n_b = len(first) + more, len(second) + more
     error = math.sqrt(variance(first) / n_a + variance(second) / n_b)
-    reach = float(stdtrit(n_a + n_b - 2, (1 + level) / 2)) * error
+    reach = student(n_a + n_b - 2, level) * error
     return max(reach, least_reach) < abs(fmean(second) - fmean(first) - math.log(ratio))

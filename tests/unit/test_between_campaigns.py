@@ -22,6 +22,7 @@ from dlperf_runner.campaign import execute as execution
 from dlperf_runner.cli.main import app
 from dlperf_runner.compare.campaigns import compare_campaigns
 from dlperf_runner.compare.spread import measure, read_spreads, save_spreads, widened
+from dlperf_runner.compare.verdicts import together
 from dlperf_runner.compare.with_published import case_values
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame
@@ -35,6 +36,7 @@ from dlperf_runner.stats.between_campaigns import (
     estimate,
 )
 from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.ratios import relative_difference
 
 BETWEEN, WITHIN = 0.005, 0.003
 
@@ -145,19 +147,47 @@ def test_an_interval_is_widened_and_never_narrowed() -> None:
     spread = Spread(5, 25, 5.0, 3e-5, 1e-5)
     half_width = difference_half_width(spread, 5, 5)
     assert half_width == pytest.approx(stats.t(4).ppf(0.975) * math.sqrt(2 * 3e-5))
-    case = {"n_a": 5, "n_b": 5, "relative": -0.5, "relative_low": -0.501, "relative_high": -0.499}
-    wide = widened(case, spread)
-    assert wide["relative_low"] == pytest.approx(0.5 * math.exp(-half_width) - 1)
-    assert wide["relative_high"] == pytest.approx(0.5 * math.exp(half_width) - 1)
-    assert (wide["between_campaigns"], wide["between_campaigns_of"]) == (spread.between, 5)
-    scattered = {**case, "relative_low": -0.9, "relative_high": 0.9}
-    assert widened(scattered, spread)["relative_low"] == -0.9
+    sizes = {"n_a": 5, "n_b": 5}
+    a = [100.0, 100.1, 100.2, 100.3, 100.4]
+    half = [value / 2 for value in a]
+    wide = widened(relative_difference(a, half), spread, sizes)
+    assert wide.interval.low == pytest.approx(0.5 * math.exp(-half_width) - 1)
+    assert wide.interval.high == pytest.approx(0.5 * math.exp(half_width) - 1)
+    one_sided = stats.t(4).ppf(0.95) * math.sqrt(2 * 3e-5)
+    assert wide.at_worst == pytest.approx(0.5 * math.exp(-one_sided) - 1)
+    assert (wide.log_ratio.error, wide.log_ratio.freedom) == (math.sqrt(2 * 3e-5), 4)
+    # Among 12 cases the intervals hold together.
+    among = widened(relative_difference(a, half, 12), spread, sizes, 12)
+    reach = stats.t(4).ppf(1 - 0.05 / 24) * math.sqrt(2 * 3e-5)
+    assert among.interval.low == pytest.approx(0.5 * math.exp(-reach) - 1)
+    scattered = relative_difference(a, [20.0, 70.0, 120.0, 170.0, 220.0])
+    assert widened(scattered, spread, sizes) == scattered
+    assert widened(scattered, None, sizes) is scattered
     # More runs than those of the estimate narrow nothing, fewer widen.
     assert difference_half_width(spread, 50, 50) == half_width
     assert difference_half_width(spread, 2, 5) > half_width
     # One run has no interval, and the spread gives it none.
-    alone = widened({**case, "n_a": 1, "relative_low": math.nan, "relative_high": math.nan}, spread)
-    assert math.isnan(float(alone["relative_low"] or 0))
+    alone = widened(relative_difference([100.0], half), spread, {"n_a": 1, "n_b": 5})
+    assert math.isnan(alone.interval.low)
+
+
+def test_the_mean_of_all_cases_includes_the_spread_between_campaigns() -> None:
+    """A slow day slows all cases; the mean over them is not more certain than one of them."""
+    random = np.random.default_rng(18)
+    form = make_frame(row for n in range(1, 13) for row in rows([1.0] * 5, gpus_per_node=n))
+    keys = list(case_values(form))
+    a = form.assign(value=400 * np.exp(WITHIN * random.standard_normal(60)))
+    b = form.assign(value=398 * np.exp(WITHIN * random.standard_normal(60)))
+    unknown = together(records(compare_campaigns(a, b)))
+    assert unknown is not None
+    assert unknown.verdict == "slower"
+    spread = Spread(5, 25, 5.0, 3e-5, 1e-5)
+    known = together(records(compare_campaigns(a, b, spreads=dict.fromkeys(keys, spread))))
+    assert known is not None
+    assert known.verdict == "no difference shown"
+    assert known.relative_low == pytest.approx(
+        -0.005 - difference_half_width(spread, 5, 5), abs=1e-3
+    )
 
 
 def compared(spreads: dict[tuple[object, ...], Spread], **changes: object) -> str:
