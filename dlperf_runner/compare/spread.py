@@ -28,12 +28,11 @@ from ..stats.between_campaigns import (
     estimate,
 )
 from ..stats.intervals import LEVEL, Interval
+from ..stats.ratios import RelativeDifference, finite_exp
 from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from ..stats.ratios import RelativeDifference
 
 SPREADS = RESULTS / "aa.json"
 VERSION = 1
@@ -156,7 +155,7 @@ def widened(
     n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + found.relative
     level = 1 - (1 - LEVEL) / cases
     reach = difference_half_width(spread, n_a, n_b, level)
-    low, high = ratio * math.exp(-reach) - 1, ratio * math.exp(reach) - 1
+    low, high = ratio * finite_exp(-reach) - 1, ratio * finite_exp(reach) - 1
     interval = found.interval
     if low < interval.low or high > interval.high:
         interval = Interval(min(low, interval.low), max(high, interval.high), level)
@@ -165,7 +164,7 @@ def widened(
     logs = found.log_ratio
     if not error <= logs.error:
         logs = replace(logs, error=error, freedom=spread.campaigns - 1)
-    at_worst = min(found.at_worst, ratio * math.exp(-one_sided) - 1)
+    at_worst = min(found.at_worst, ratio * finite_exp(-one_sided) - 1)
     return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
 
 

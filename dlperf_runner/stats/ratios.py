@@ -31,7 +31,8 @@ class LogRatio:
         if math.isnan(self.error):
             return UNKNOWN
         reach = student(self.freedom, level) * self.error if self.error else 0.0
-        return Interval(math.expm1(self.value - reach), math.expm1(self.value + reach), level)
+        low, high = finite_exp(self.value - reach) - 1, finite_exp(self.value + reach) - 1
+        return Interval(low, high, level)
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def published_interval(
         error = math.sqrt(own * (of_median(size) + of_median(repeats or 1)))
     reach = student(freedom, level) * error if error else 0.0
     ratio = median(values) / published
-    return Interval(ratio * math.exp(-reach), ratio * math.exp(reach), level)
+    return Interval(ratio * finite_exp(-reach), ratio * finite_exp(reach), level)
 
 
 def _between(ordered: Sequence[float], n_a: int, n_b: int, level: float) -> Interval | None:
@@ -146,6 +147,11 @@ def student(freedom: float, level: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
+
+
+def finite_exp(value: float) -> float:
+    """Never infinite, which JSON cannot hold: two runs far apart have a very wide interval."""
+    return math.exp(min(value, 700.0))
 
 
 def of_median(size: int) -> float:
