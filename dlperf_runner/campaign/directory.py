@@ -166,10 +166,12 @@ def add_revision(
     return path
 
 
-def _write_planned(directory: Path, runs: Sequence[Mapping[str, Any]]) -> None:
-    for run in runs:
-        record = {**run, "outcome": PLANNED_OUTCOME}
-        write_json(run_directory(directory, run) / "run.json", record)
+def _write_planned(directory: Path, runs: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Write the record of each run as planned. Returns the files."""
+    return [
+        write_json(run_directory(directory, run) / "run.json", {**run, "outcome": PLANNED_OUTCOME})
+        for run in runs
+    ]
 
 
 def _read_part(path: Path) -> dict[str, Any]:
