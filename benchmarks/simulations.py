@@ -3,7 +3,7 @@
     python benchmarks/simulations.py                       # all, some minutes
     python benchmarks/simulations.py --only family-wise --seed 2 --trials 20000
 
-Every table ends with the Monte Carlo error of a share of 5 % and of 50 % (two standard errors).
+Behind each row stands the largest of its Monte Carlo errors (two standard errors).
 """
 
 from __future__ import annotations
@@ -285,11 +285,10 @@ def main() -> None:
         start = time.monotonic()
         print(f"{name}: {' '.join((SIMULATIONS[name].__doc__ or '').split())}\n")
         for label, shares in SIMULATIONS[name](np.random.default_rng(given.seed), given.trials):
-            print(
-                "|", " | ".join([label, *(percent(value) for value, _ in shares)]), "|", flush=True
-            )
-        errors = (200 * math.sqrt(p * (1 - p) / given.trials) for p in (0.05, 0.5))
-        print("\n± {:.1f} %, ± {:.1f} %".format(*errors), f"({time.monotonic() - start:.0f} s)\n")
+            error = max(2 * math.sqrt(value * (1 - value) / trials) for value, trials in shares)
+            cells = " | ".join([label, *(percent(value) for value, _ in shares)])
+            print(f"| {cells} |  ± {100 * error:.1f} %", flush=True)
+        print(f"\n({time.monotonic() - start:.0f} s)\n")
 
 
 if __name__ == "__main__":
