@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.identity import GROUP, label, shown
+from ..core.identity import GROUP, label, value_text
 from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
@@ -158,7 +158,7 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts = []
         for name in GROUP:
-            values = dict.fromkeys(shown(case[name]) for case in several)
+            values = dict.fromkeys(value_text(case[name]) for case in several)
             if len(values) > 1:
                 texts.append(f"{label(name)} ({', '.join(values)})")
             else:

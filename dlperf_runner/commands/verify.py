@@ -15,7 +15,7 @@ from ..core.identity import CASE
 from ..results.load import Progress, load_results
 from ..results.run_record import Known
 
-# The key of a row. It may not be unique: one repeat can have several logs.
+# The key of a row. It may not be unique: one repeat can have several logs, of which one counts.
 _RUN = (*CASE, "repeat", "metric")
 # This text depends on the path given to `summarize`. The column `valid` is compared instead.
 _NOT_COMPARED = ("why_invalid",)

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import IDENTITY, CaseKey
+from ..core.identity import IDENTITY, CaseKey, label
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
-from .pairing import pairs, refuse_unlike
+from .pairing import check_names, pairs, refuse_unlike, unrecorded
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
 from .with_published import case_values
@@ -29,7 +29,7 @@ COLUMNS = (
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "at_worst", "log_ratio", "log_ratio_error", "log_ratio_freedom"),
     *("p_value", "test", "effect_size", "between_campaigns", "between_campaigns_of"),
-    *("verdict", "environment", "limit", "limit_verdict", "why", "apart"),
+    *("verdict", "environment", "limit", "limit_verdict", "why", "apart", "unrecorded"),
 )
 
 
@@ -47,9 +47,10 @@ def compare_campaigns(
     with those of all cases, on which the `verdict` rests; `coverage` is that of the interval alone,
     and `at_worst` the lower bound of the case alone. log_ratio, its error and its degrees of
     freedom are for `together`. `p_value` is from the `test` of this case alone. effect_size is
-    Cliff's delta. `environment` names the differences in environment, and
-    in what is `allowed` to differ. `apart` names what keeps a case of one side from the nearest of
-    the other. With a `limit` (0.03 for 3 %), see `against_limit` for `limit_verdict` and `why`.
+    Cliff's delta. `environment` names the differences in environment, and in what is `allowed` to
+    differ. `unrecorded` names what neither side knows. `apart` says what keeps a case from the
+    nearest one of the other side. With a `limit` (0.03 for 3 %), see `against_limit` for
+    `limit_verdict` and `why`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
     that the wider interval does not show is not called one. `between_campaigns` is the standard
@@ -64,6 +65,7 @@ def compare_campaigns(
         tuple[dict[str, Any], SampleComparison, Spread | None, list[float], list[float]]
     ] = []
     all_a, all_b = case_values(a), case_values(b)
+    check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(paired, allowed)
@@ -73,11 +75,11 @@ def compare_campaigns(
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
-        told = ", ".join(map(str, pair.differing)) or None
         if pair.a is None or pair.b is None:
-            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=told)
+            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
             continue
-        row["environment"] = told
+        row["environment"] = ", ".join(map(str, pair.differing)) or None
+        row["unrecorded"] = ", ".join(map(label, unrecorded(pair))) or None
         result = compare_samples(values_a, values_b)
         spread = spread_of(spreads or {}, pair.a, pair.b)
         compared.append((row, result, spread, values_a, values_b))

@@ -19,7 +19,7 @@ from ..core.identity import CASE
 from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, places
-from .repeats import told_apart
+from .repeats import about_copies, told_apart
 from .run_log import Reading, RunSeries, read
 from .run_record import FoundRun, Known
 
@@ -77,7 +77,8 @@ def load_results(
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
         read_logs = [*(progress(readings, len(where)) if progress else readings)]
-    for reading in told_apart(filter(None, read_logs), directory):
+    apart = told_apart(filter(None, read_logs), directory)
+    for reading in apart:
         rows += _rows(reading, results)
     if not results.runs and not problems:
         raise UserError(
@@ -88,7 +89,7 @@ def load_results(
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
     results.frame = make_frame(rows)
-    results.notes += _about_validity(results)
+    results.notes += [*about_copies(apart), *_about_validity(results)]
     return results
 
 
@@ -162,9 +163,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         yield _row(run, None, why=run.why_not)
         return
     if run.copy_of is not None:
-        reason = f"a copy of {run.copy_of} (same SHA-256)"
-        results.notes.append(f"not counted: {run.path}: {reason}")
-        yield _row(run, reading.log_sha256, reason)
+        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of} (same SHA-256)")
         return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))

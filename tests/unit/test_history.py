@@ -234,7 +234,7 @@ OUTCOME = {
 def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     out = call("history")
     assert "2026-10-10" in out
-    assert "-9.6 % since 2026-10-06 c5" in " ".join(out.split())
+    assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
     assert all(len(line) <= 80 for line in out.splitlines())
     document = json.loads(call("history", "--json", "--since", "2026-10-04"))
     assert [case["case_id"] for case in document["cases"]] == IDS
@@ -253,7 +253,7 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
         document = json.loads(call(*arguments, "--json"))
         (change,) = document["cases"][0]["change_points"]
         assert (change["campaign"], change["index"]) == ("c5", index)
-        assert bool(change["differs"]) == bool(index)
+        assert change["differs"] == {"driver": ["unknown", "550.1"]}
         assert "changed by -9.6 %" in call(*arguments, "--plot", "since.svg")
     document = json.loads(call("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
@@ -291,7 +291,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     document = json.loads(call("history", "--case", IDS[0], "--json"))
     (change,) = document["cases"][0]["change_points"]
     assert (change["campaign"], change["index"]) == ("c5", 5)
-    assert change["differs"] == {"driver": [None, "550.1"]}
+    assert change["differs"] == {"driver": ["unknown", "550.1"]}
 
 
 @pytest.mark.parametrize(

@@ -214,12 +214,14 @@ def test_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
     result = summarize(tmp_path)
     assert result.problems == []
     assert result.table["repeats"].tolist() == [1]
-    first = log_of(tmp_path, repeat=1)
-    for repeat in range(2, 6):
-        why = f"a copy of {first.relative_to(tmp_path)} (same SHA-256)"
-        assert f"not counted: {log_of(tmp_path, repeat=repeat)}: {why}" in result.document
-    rows = table(tmp_path / "measurements.csv")
-    assert [row["repeat"] for row in rows if row["valid"] == "False"] == ["2", "3", "4", "5"]
+    first = log_of(tmp_path, repeat=1).relative_to(tmp_path)
+    others = ", ".join(str(log_of(tmp_path, repeat=repeat)) for repeat in range(2, 6))
+    told = f"copies of {tmp_path / first} (same SHA-256), which is counted once: {others}"
+    assert told in json.loads(result.document)["notes"]
+    rows = [row for row in table(tmp_path / "measurements.csv") if row["valid"] == "False"]
+    assert [row["repeat"] for row in rows] == ["2", "3", "4", "5"]
+    assert {row["why_invalid"] for row in rows} == {f"a copy of {first} (same SHA-256)"}
+    assert {row["log_sha256"] for row in rows} == {rows[0]["log_sha256"]} != {""}
 
 
 # ---- the flat folder of the NGC report
