@@ -5,6 +5,7 @@
     results/<campaign>/plan.json            the output of `plan --json`
     results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, and why
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
+    results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 
 These files are the only state. Each is written atomically (a temporary file, then a rename), so an
 interrupted campaign can always be read and resumed. The remaining runs are the plan minus the
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
+from .manifest import PLAN, seal
 
 if TYPE_CHECKING:
     from ..core.case import Run
@@ -72,8 +74,8 @@ def create_campaign(
 
     refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
-    _write_planned(directory, document["runs"])
-    write_json(directory / "plan.json", document)
+    written = _write_planned(directory, document["runs"])
+    written.append(write_json(directory / "plan.json", document))
     # Written last, so that a directory with a campaign.json is always a complete campaign.
     campaign = {
         "schema": document["schema"],
@@ -85,7 +87,8 @@ def create_campaign(
         # Stored before the runs, so that nobody can adjust the rules to the results.
         "validity": catalogued_rules().model_dump(mode="json"),
     }
-    write_json(directory / "campaign.json", campaign)
+    written.append(write_json(directory / "campaign.json", campaign))
+    seal(directory, PLAN, written)
     return document
 
 
@@ -161,8 +164,8 @@ def add_revision(
         "runs": runs,
     }
     # Before the records of the runs: a run without a record is a planned run.
-    write_json(path, document)
-    _write_planned(directory, runs)
+    written = [write_json(path, document), *_write_planned(directory, runs)]
+    seal(directory, path.name, written)
     return path
 
 

@@ -23,6 +23,7 @@ from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
 from .directory import point_latest_at
+from .manifest import seal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -210,6 +211,8 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
                 worker.join(REFRESH_S)
                 state.pass_signal_on()
                 show(campaign, progress, bar)
+    if state.log.is_file():
+        seal(campaign, state.log.name, [state.log])
     if outcomes(campaign) != before:
         point_latest_at(campaign)
     if state.signal is not None:

@@ -3,6 +3,7 @@ and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -48,6 +49,11 @@ class Results:
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
+
+    def told(self, text: object) -> str:
+        """A text with paths below the directory, so that it is the same wherever that lies."""
+        above = rf"(?<![\w./-]){re.escape(str(self.directory))}/"
+        return re.sub(above, "", str(text)) if self.directory.parts else str(text)
 
 
 def load_results(
@@ -168,7 +174,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
-        yield _row(run, None, why=str(problem))
+        yield _row(run, None, why=results.told(problem))
         return
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:

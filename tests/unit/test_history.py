@@ -336,8 +336,9 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     place = campaign(Path("results/one"))
     call("summarize", place)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert call("summarize", "--verify", place) == "the recorded results match the logs\n"
-    assert call("summarize", "--verify", tmp_path / place).startswith("the recorded results match")
+    fine = "everything that was compared is as it was recorded\n"
+    assert call("summarize", "--verify", place).endswith(fine)
+    assert call("summarize", "--verify", tmp_path / place).endswith(fine)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
@@ -351,7 +352,7 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (line,) = (line for line in lines if "log_sha256" in line)
         assert " fp32 b128 1n1g cpu r3: log_sha256 is " in line
     document = json.loads(call("summarize", "--verify", "--json", place, status=1))
-    assert document["differences"] == out.splitlines()[:-1]
+    assert [*document["notes"], *document["differences"]] == out.splitlines()[:-1]
 
 
 def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
@@ -362,10 +363,15 @@ def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
     found = verify(place, known=KNOWN).differences
-    assert len(found) == 2
-    assert found[0].endswith("recorded, but not in the logs")
-    assert found[1].endswith("in the logs, but not recorded")
+    assert len(found) == 3
+    assert found[0].startswith("measurements.csv: changed since manifest.jsonl:")
+    assert found[1].endswith("recorded, but not in the logs")
+    assert found[2].endswith("in the logs, but not recorded")
     path.unlink()
+    result = verify(place, known=KNOWN)
+    assert [line.startswith("measurements.csv: deleted") for line in result.differences] == [True]
+    assert "file not found" in str(result.problems)
+    (place / "manifest.jsonl").unlink()
     with pytest.raises(UserError, match="file not found"):
         verify(place, known=KNOWN)
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
+from dlperf_runner.campaign import manifest
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
 from dlperf_runner.commands import campaigns
@@ -233,6 +234,16 @@ def test_revisions_are_numbered_without_a_gap(tmp_path: Path) -> None:
     (directory / "plan.2.json").unlink()
     with pytest.raises(UserError, match=r"missing \(expected plan\.2\.json, found plan\.3\.json"):
         campaign.read_plan(directory)
+
+
+def test_the_manifest_records_revisions(tmp_path: Path) -> None:
+    directory = revised(tmp_path)
+    recorded = manifest.read(directory)
+    assert recorded is not None
+    assert list(manifest.changes(directory, recorded)) == []
+    (directory / "plan.2.json").write_bytes((directory / "plan.3.json").read_bytes())
+    changed = list(manifest.changes(directory, recorded))
+    assert changed == ["plan.2.json: changed since manifest.jsonl:2 recorded it"]
 
 
 def test_a_damaged_or_doubled_revision_is_told(tmp_path: Path) -> None:
