@@ -95,9 +95,10 @@ def compare_campaigns(
         for row in rows:
             verdict, why = against_limit(row, limit)
             row.update(limit=limit, limit_verdict=verdict, why=why)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
+    return table.astype({"between_campaigns_of": "Int64"})  # may be missing
 
 
 def _numbers(result: SampleComparison, found: RelativeDifference) -> dict[str, Any]:

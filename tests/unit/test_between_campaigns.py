@@ -215,6 +215,13 @@ def test_verdicts_say_whether_the_spread_between_campaigns_is_known() -> None:
     assert "measured with 4 campaigns" in text
     # Known in one of two environments is known; of another case it is not.
     assert unknown not in compared(spreads, driver="550")
+    # One case of two: 4 campaigns, not 4.0.
+    two = [make_frame([*rows([100.0] * 5), *rows([99.0] * 5, gpus_per_node=2)]) for _ in "ab"]
+    text = " ".join(
+        render_campaigns(compare_campaigns(*two, spreads=spreads), ("a", "b"), None).split()
+    )
+    assert "measured with 4 campaigns" in text
+    assert unknown in text
     other = {key: value for key, value in spreads.items() if "v100-cuda10.2" not in key}
     assert unknown in compared(other)
 
