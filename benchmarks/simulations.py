@@ -1,6 +1,6 @@
 """The simulations behind every percentage of docs/statistics.md, as the rows of its tables.
 
-    python benchmarks/simulations.py                       # all, about two minutes
+    python benchmarks/simulations.py                       # all, some minutes
     python benchmarks/simulations.py --only family-wise --seed 2 --trials 20000
 
 Behind each row stands the largest of its Monte Carlo errors (two standard errors).
@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from dlperf_runner.compare.verdicts import SLOWER, case_verdict
+from dlperf_runner.compare.spread import widened
+from dlperf_runner.compare.verdicts import NO_DIFFERENCE, SLOWER, case_verdict
 from dlperf_runner.measure.steady_state import steadiness
+from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
 from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
 from dlperf_runner.stats.ratios import pooled, published_interval, relative_difference
+from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
 
 Random = np.random.Generator
 Draw = Callable[[Random, int], list[float]]
@@ -179,6 +182,47 @@ def found(random: Random, trials: int) -> Iterator[Row]:
         yield f"one case {100 * slower:g} % slower, {size} and {size} runs", shares
 
 
+# ---- campaigns
+
+
+def campaigns(random: Random, trials: int) -> Iterator[Row]:
+    """Two campaigns of 5 runs, with a spread of 0.5 % between campaigns and 0.3 % within one: the
+    same code called faster or slower, and code that is 2 % and 5 % slower called slower."""
+
+    def campaign(factor: float = 1) -> list[float]:
+        day = 0.005 * random.standard_normal()
+        return (factor * np.exp(day + 0.003 * random.standard_normal(5))).tolist()
+
+    for number in (0, 3, 5, 10):
+        verdicts: dict[float, list[str]] = {1: [], 0.98: [], 0.95: []}
+        for factor, called in verdicts.items():
+            for _ in range(trials):
+                spread = estimate([campaign() for _ in range(number)])
+                a, b = campaign(), campaign(factor)
+                found = widened(relative_difference(a, b), spread, {"n_a": 5, "n_b": 5})
+                called.append(case_verdict(compare_samples(a, b), found, spread))
+        label = f"spread measured with {number} campaigns" if number else "spread unknown"
+        false = share([verdict != NO_DIFFERENCE for verdict in verdicts[1]])
+        slower = (share([v == SLOWER for v in verdicts[factor]]) for factor in (0.98, 0.95))
+        yield label, [false, *slower]
+
+
+def adaptive(random: Random, trials: int) -> Iterator[Row]:
+    """`--until-ci 1%` with at most 20 runs: coverage of the final interval, and cases that are
+    still wider at the limit."""
+    for first in (5, 10):
+        for cv in (0.005, 0.01, 0.015, 0.02):
+            held, wide = [], []
+            for _ in range(trials):
+                values, size = normal(cv)(random, 20), first
+                while (more := wanted_repeats(values[:size], size, 0.01, 20)) is not None:
+                    size = more
+                interval = median_interval(values[:size])
+                held.append(interval.low <= 1 <= interval.high)
+                wide.append(not relative_half_width(values[:size]) <= 0.01)
+            yield f"CV {100 * cv:g} %, looked at from {first} runs on", [share(held), share(wide)]
+
+
 # ---- history
 
 
@@ -219,6 +263,8 @@ SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
     "missed": missed,
     "verdicts": verdicts,
     "found": found,
+    "campaigns": campaigns,
+    "adaptive": adaptive,
     "change-points": change_points,
     "changes-found": changes_found,
 }

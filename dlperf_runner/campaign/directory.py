@@ -1,22 +1,24 @@
 """The directory of a campaign: its plan, and the outcome of every run.
 
-    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs, validity
-                                            rules
+    results/<campaign>/campaign.json        id, created, choice, inventory, number of runs in
+                                            plan.json, validity rules
     results/<campaign>/plan.json            the output of `plan --json`
+    results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, and why
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
     results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 
 These files are the only state. Each is written atomically (a temporary file, then a rename), so an
 interrupted campaign can always be read and resumed. The remaining runs are the plan minus the
-finished runs.
+finished runs. A plan and its revisions are never changed; a further revision is added.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 RESULTS = Path("results")
 LATEST = "latest"
 _RUN_KEYS = ("id", "case", "repeat", "log_name")
+_REVISION = re.compile(r"plan\.([1-9]\d*)\.json", re.ASCII)
 
 PLANNED_OUTCOME: dict[str, Any] = {
     "status": "planned",
@@ -71,10 +74,7 @@ def create_campaign(
 
     refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
-    written = [
-        write_json(run_directory(directory, record) / "run.json", record)
-        for record in ({**asdict(run), "outcome": PLANNED_OUTCOME} for run in runs)
-    ]
+    written = _write_planned(directory, document["runs"])
     written.append(write_json(directory / "plan.json", document))
     # Written last, so that a directory with a campaign.json is always a complete campaign.
     campaign = {
@@ -117,17 +117,76 @@ def read_campaign(directory: Path) -> dict[str, Any]:
 
 
 def read_plan(directory: Path) -> dict[str, Any]:
-    """Read the plan that was stored when the campaign was created."""
+    """Read the plan that was stored when the campaign was created, with the runs of its revisions.
+
+    Raises UserError if a file is invalid, if a revision is missing, or if a run is planned twice.
+    """
     read_campaign(directory)
-    plan = read_json(directory / "plan.json")
-    runs = plan.get("runs")
+    plan = _read_part(directory / "plan.json")
+    runs = list(plan["runs"])
+    for path in revisions(directory):
+        runs += _read_part(path)["runs"]
+    counts = Counter(run["id"] for run in runs)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise UserError("a run is planned twice", where=str(directory), found=twice[0])
+    return {**plan, "runs": runs}
+
+
+def revisions(directory: Path) -> list[Path]:
+    """The files of the plan's revisions, in order. Raises UserError if one is missing."""
+    names = (match for path in directory.iterdir() if (match := _REVISION.fullmatch(path.name)))
+    numbers = sorted(int(match[1]) for match in names)
+    for expected, number in enumerate(numbers, start=2):
+        if number != expected:
+            raise UserError(
+                "a revision of the plan is missing",
+                where=str(directory),
+                expected=f"plan.{expected}.json",
+                found=f"plan.{number}.json",
+            )
+    return [directory / f"plan.{number}.json" for number in numbers]
+
+
+def add_revision(
+    directory: Path,
+    runs: Sequence[Mapping[str, Any]],
+    reasons: Mapping[str, Any],
+    now: datetime | None = None,
+) -> Path:
+    """Add runs to the plan of a campaign, in a new file. `reasons` says why, by case."""
+    number = len(revisions(directory)) + 2
+    path = directory / f"plan.{number}.json"
+    document = {
+        "schema": read_campaign(directory)["schema"],
+        "revision": number,
+        "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "reasons": reasons,
+        "runs": runs,
+    }
+    # Before the records of the runs: a run without a record is a planned run.
+    written = [write_json(path, document), *_write_planned(directory, runs)]
+    seal(directory, path.name, written)
+    return path
+
+
+def _write_planned(directory: Path, runs: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Write the record of each run as planned. Returns the files."""
+    return [
+        write_json(run_directory(directory, run) / "run.json", {**run, "outcome": PLANNED_OUTCOME})
+        for run in runs
+    ]
+
+
+def _read_part(path: Path) -> dict[str, Any]:
+    part = read_json(path)
+    runs = part.get("runs")
     if not isinstance(runs, list) or not all(_is_run(run) for run in runs):
         raise UserError(
             "invalid plan file",
-            where=str(directory / "plan.json"),
+            where=str(path),
             expected="a list `runs` whose entries have " + ", ".join(_RUN_KEYS),
         )
-    return plan
+    return part
 
 
 def run_directory(directory: Path, run: Mapping[str, Any]) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..results.load import Results
-
-_PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%", re.ASCII)
 
 
 def compare(
@@ -179,18 +176,9 @@ def _check_options(mode: str, options: Sequence[str]) -> None:
 
 
 def _limit(text: str) -> float | None:
-    if not text:
-        return None
-    match = _PERCENT.fullmatch(text.strip())
-    value = float(match[1]) / 100 if match else 1.0
-    if not 0 <= value < 1:
-        raise UserError(
-            "invalid limit",
-            where="--fail-if-slower",
-            expected="a percentage below 100, like 3%",
-            found=text,
-        )
-    return value
+    from ..core.percent import fraction
+
+    return fraction(text, "--fail-if-slower") if text else None
 
 
 def _load(directory: Path) -> Results:
@@ -262,6 +250,7 @@ def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
 ) -> tuple[pd.DataFrame, str, str]:
     from ..compare.campaigns import compare_campaigns
+    from ..compare.spread import read_spreads
     from ..report.compare_text import render_campaigns
 
     if baseline:
@@ -271,7 +260,7 @@ def _two_campaigns(
     else:
         first, name = loaded[0].frame, str(loaded[0].directory)
     names = (name, str(loaded[-1].directory))
-    table = compare_campaigns(first, loaded[-1].frame, limit, allowed)
+    table = compare_campaigns(first, loaded[-1].frame, limit, allowed, read_spreads())
     return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
 
 

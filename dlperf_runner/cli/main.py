@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..core.errors import Stopped, UserError
 from . import playbooks
+from .aa import aa
 from .bundle import bundle
 from .compare import compare
 from .completion import completes
@@ -33,6 +34,7 @@ from .options import (
     option,
     print_errors,
     print_json,
+    print_note,
     screen,
 )
 from .report import report
@@ -49,7 +51,7 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "report", "history", "list", "source"),
+    *("decommission", "summarize", "compare", "aa", "report", "history", "list", "source"),
     *("container-command", "seal"),
 )
 
@@ -105,6 +107,7 @@ app = typer.Typer(
 )
 
 
+app.command()(aa)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
 app.command()(bundle)
 app.command()(compare)
@@ -161,6 +164,7 @@ def plan(
 
     if variables:
         choice = campaigns.choice_of_playbook(variables)
+        campaigns.refuse_rounds(choice, inventory or (), limit)
     document = campaigns.plan(choice, inventory or (), limit, campaign, resume, wait)
     if as_json:
         print_json(document)
@@ -183,7 +187,9 @@ def run(
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
 
-    directory, problems = campaigns.run(choice, inventory or (), limit, campaign, resume, wait)
+    directory, problems = campaigns.run(
+        choice, inventory or (), limit, campaign, resume, wait, print_note
+    )
     print_summary(directory, None, history_of(directory))
     print_errors(problems)
     if campaigns.unfinished(directory):

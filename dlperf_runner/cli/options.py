@@ -113,6 +113,10 @@ def print_errors(problems: Iterable[object]) -> None:
         print(f"error: {problem}", file=sys.stderr)
 
 
+def print_note(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
 def screen() -> Screen:
     """The terminal or pipe that standard output is."""
     from ..report.terminal import Screen

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import secrets
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..campaign import directory as campaigns
 from ..catalog.reader import load_catalog
+from ..core.case import Run
+from ..core.errors import UserError
+from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
-from ..plan.choice import Choice, choice_of_variables, parse_wait
+from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
+from .rounds import execute_campaign
 
+SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
 PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 
@@ -38,13 +46,12 @@ def plan(
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        nodes = inventory.read_inventory(inventories, limit or None)
-        runs = make_plan(choice, load_catalog(), nodes)
+        planned = _planned(choice, inventories, limit)
         if campaign:
-            document = campaigns.create_campaign(Path(campaign), choice, nodes, runs)
+            document = campaigns.create_campaign(Path(campaign), *planned)
             campaigns.point_latest_at(Path(campaign))
         else:
-            document = plan_document(choice, nodes, runs)
+            document = plan_document(*planned)
     if directory := resume or campaign:
         document |= {"campaign": str(Path(directory).resolve()), "wait_s": wait_s}
     return document
@@ -57,21 +64,41 @@ def run(
     campaign: str = "",
     resume: str = "",
     wait: str = "",
+    say: Callable[[str], None] = print,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong."""
-    from ..campaign.execute import execute
-
+    and what went wrong. `say` gets a line about each revision of the plan."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
-        nodes = inventory.read_inventory(inventories, limit or None)
-        runs = make_plan(choice, load_catalog(), nodes)
-        campaigns.create_campaign(directory, choice, nodes, runs)
-    elif not unfinished(directory):
-        return directory, []
-    paths = [name if "," in name else str(Path(name).resolve()) for name in inventories]
-    return directory, execute(directory, paths, wait)
+        campaigns.create_campaign(directory, *_planned(choice, inventories, limit))
+    return directory, execute_campaign(directory, inventories, wait, say)
+
+
+def _planned(
+    choice: Choice, inventories: Sequence[str], limit: str
+) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
+    """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
+    record."""
+    if choice.order == "random" and choice.seed is None:
+        choice = replace(choice, seed=secrets.randbelow(SEEDS))
+    nodes = inventory.read_inventory(inventories, limit or None)
+    return choice, nodes, make_plan(choice, load_catalog(), nodes)
+
+
+def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> None:
+    """Raise UserError if bench.yml alone shall add repeats: a playbook cannot loop over rounds."""
+    if choice.until_ci is None:
+        return
+    options = [f"{option_name(name)}={text}" for name, text in choice_options(choice).items()]
+    options += [f"--parameter={name}={text}" for name, text in choice.parameters.items()]
+    options += [f"--inventory={path}" for path in inventories]
+    options += [f"--limit={limit}"] if limit else []
+    raise UserError(
+        "bench.yml alone cannot add repeats",
+        where=f"-e until_ci={choice.until_ci}",
+        hint=f"`dlperf run` does: {shlex.join(['dlperf', 'run', *options])}",
+    )
 
 
 def unfinished(directory: Path) -> bool:

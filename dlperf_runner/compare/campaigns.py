@@ -6,25 +6,29 @@ differ; a difference is named. docs/comparing.md defines the verdicts and the li
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import IDENTITY, label
+from ..core.identity import IDENTITY, CaseKey, label
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
+from .outlook import to_decide
 from .pairing import check_names, pairs, refuse_unlike, unrecorded
+from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
 from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ..stats.between_campaigns import Spread
+
 COLUMNS = (
     *IDENTITY,
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "at_worst", "log_ratio", "log_ratio_error", "log_ratio_freedom"),
-    *("p_value", "test", "effect_size"),
+    *("p_value", "test", "effect_size", "between_campaigns", "between_campaigns_of"),
     *("verdict", "environment", "limit", "limit_verdict", "why", "apart", "unrecorded"),
 )
 
@@ -34,6 +38,7 @@ def compare_campaigns(
     b: pd.DataFrame,
     limit: float | None = None,
     allowed: Collection[str] = (),
+    spreads: Mapping[CaseKey, Spread] | None = None,
 ) -> pd.DataFrame:
     """One row per case of either tidy frame, in the order of the frames.
 
@@ -47,12 +52,18 @@ def compare_campaigns(
     nearest one of the other side. With a `limit` (0.03 for 3 %), see `against_limit` for
     `limit_verdict` and `why`.
 
+    `spreads` are the known spreads between campaigns. They widen the interval, and a difference
+    that the wider interval does not show is not called one. `between_campaigns` is the standard
+    deviation, a fraction of the throughput, from so many campaigns; missing where it is unknown.
+
     Raises UserError if a limit is given and the sides differ in what a gate needs to be equal.
     """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    compared: list[tuple[dict[str, Any], SampleComparison, list[float], list[float]]] = []
+    compared: list[
+        tuple[dict[str, Any], SampleComparison, Spread | None, list[float], list[float]]
+    ] = []
     all_a, all_b = case_values(a), case_values(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)
@@ -70,18 +81,24 @@ def compare_campaigns(
         row["environment"] = ", ".join(map(str, pair.differing)) or None
         row["unrecorded"] = ", ".join(map(label, unrecorded(pair))) or None
         result = compare_samples(values_a, values_b)
-        compared.append((row, result, values_a, values_b))
+        spread = spread_of(spreads or {}, pair.a, pair.b)
+        compared.append((row, result, spread, values_a, values_b))
     cases = sum(not too_few(result) for _, result, *_ in compared) or 1
-    for row, result, values_a, values_b in compared:
-        found = relative_difference(values_a, values_b, cases)
-        row.update(_numbers(result, found), verdict=case_verdict(result, found))
+    for row, result, spread, values_a, values_b in compared:
+        found = widened(relative_difference(values_a, values_b, cases), spread, row, cases)
+        row.update(_numbers(result, found), verdict=case_verdict(result, found, spread))
+        if spread is not None:
+            row.update(between_campaigns=spread.between, between_campaigns_of=spread.campaigns)
+        if limit is not None:
+            row["outlook"] = to_decide(values_a, values_b, limit, cases, spread)
     if limit is not None:
         for row in rows:
             verdict, why = against_limit(row, limit)
             row.update(limit=limit, limit_verdict=verdict, why=why)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
+    return table.astype({"between_campaigns_of": "Int64"})  # may be missing
 
 
 def _numbers(result: SampleComparison, found: RelativeDifference) -> dict[str, Any]:

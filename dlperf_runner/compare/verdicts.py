@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from ..stats.intervals import Interval, SampleComparison
+from ..stats.intervals import LEVEL, Interval, SampleComparison
 from ..stats.ratios import LogRatio, RelativeDifference, pooled
 from .conditions import FAILED, PASSED, TOO_FEW, UNDECIDED
+
+if TYPE_CHECKING:
+    from ..stats.between_campaigns import Spread
 
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 PERHAPS_FASTER, PERHAPS_SLOWER = "perhaps faster", "perhaps slower"
@@ -32,13 +36,16 @@ def too_few(result: SampleComparison) -> bool:
     return result.least_p_value >= SIGNIFICANCE
 
 
-def case_verdict(result: SampleComparison, difference: RelativeDifference) -> str:
+def case_verdict(
+    result: SampleComparison, difference: RelativeDifference, spread: Spread | None = None
+) -> str:
     """Faster or slower: the whole interval, which holds together with those of all cases, is on
-    one side of 0. Perhaps: only the test of this case alone is significant."""
+    one side of 0. Perhaps: only the test of this case alone is significant; that test does not know
+    the spread between campaigns, so it says nothing where the spread is known."""
     if too_few(result):
         return TOO_FEW
     found = _side(difference.interval)
-    if found != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE:
+    if found != NO_DIFFERENCE or result.p_value >= SIGNIFICANCE or spread is not None:
         return found
     return PERHAPS_FASTER if result.effect_size > 0 else PERHAPS_SLOWER
 
@@ -63,16 +70,23 @@ def against_limit(row: Mapping[str, Any], limit: float) -> tuple[str | None, str
         return PASSED, None
     if math.isnan(row["at_worst"]):
         return UNDECIDED, "a rate of 0 gives no relative difference"
-    return UNDECIDED, f"the interval crosses {-limit or 0:.1%}; more runs make it narrower"
+    return UNDECIDED, f"the interval crosses {-limit or 0:.1%}; {row['outlook']}"
 
 
 def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
-    """All cases of a table of `compare_campaigns` together; None if fewer than 2 can be pooled."""
+    """All cases of a table of `compare_campaigns` together; None if fewer than 2 can be pooled.
+
+    If the spread between campaigns is known of a case, a campaign is taken to affect all cases
+    alike, so that the mean of several is as uncertain as they are.
+    """
     names = ("log_ratio", "log_ratio_error", "log_ratio_freedom")
     ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _known(row[names[1]])]
     if len(ratios) < 2:
         return None
     found = pooled(ratios)
+    if any(_known(row["between_campaigns"]) for row in rows):
+        error, freedom = fmean(r.error for r in ratios), min(r.freedom for r in ratios)
+        found = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
     return Together(len(ratios), found.low, found.high, _side(found))
 
 

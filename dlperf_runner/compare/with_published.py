@@ -27,6 +27,7 @@ from .conditions import (
     limit_verdict,
     published_conditions,
 )
+from .outlook import to_decide_published
 from .publications import differing, named_values
 
 if TYPE_CHECKING:
@@ -125,8 +126,11 @@ def compare_published(
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         of_case = [number for number, _ in nearest]
         for number, found in nearest if every else nearest[:1]:
-            compared = _comparison(values[key], number, found, rule, assume)
-            rows.append({**own, **compared, "publication": _name(number, of_case)})
+            row = {**own, **_comparison(values[key], number, found, rule, assume)}
+            row["publication"] = _name(number, of_case)
+            if row["verdict"] == UNDECIDED:
+                row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
+            rows.append(row)
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
@@ -151,7 +155,8 @@ def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
             verdict = TOO_FEW
             why = f"fewer than {LEAST_RUNS} runs give no interval"
         elif verdict == UNDECIDED:
-            why = f"the interval crosses {-limit or 0:.1%}; more runs make it narrower"
+            outlook = to_decide_published(case, [1 - limit])
+            why = f"the interval crosses {-limit or 0:.1%}; {outlook}"
         verdicts.append((verdict, why))
     texts = pd.DataFrame(
         verdicts, columns=["limit_verdict", "why"], index=table.index, dtype=object

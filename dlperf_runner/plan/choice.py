@@ -9,8 +9,13 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.node import ENGINES
+from ..core.percent import fraction
 
 SOURCE_NAMES = ("builtin", "upstream")
+ORDERS = ("interleaved", "grouped", "random")
+# An interval of the median needs this many runs (see stats/repeats.py, which checks the number).
+LEAST_ADAPTIVE_REPEATS = 5
+MOST_ADAPTIVE_REPEATS = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -55,6 +60,22 @@ def _engine(text: str, name: str) -> str | None:
     return text or None
 
 
+def _order(text: str, name: str) -> str:
+    if text and text not in ORDERS:
+        raise UserError(
+            f"unknown order {text!r}",
+            where=option_name(name),
+            expected=f"one of {', '.join(ORDERS)}",
+        )
+    return text or ORDERS[0]
+
+
+def _percentage(text: str, name: str) -> str | None:
+    if text:
+        fraction(text, option_name(name))
+    return text or None
+
+
 def _whole(text: str, name: str, least: int) -> int:
     # No count here needs more than nine digits, and int() is slow with thousands of digits.
     if text.isascii() and text.isdigit() and len(text) <= 9 and int(text) >= least:
@@ -93,6 +114,26 @@ class Choice:
         "NAME", "published or smoke; default: dlperf_matrix in the inventory.", _text
     )
     repeats: int | None = _option("N", "Runs per case.", _number)
+    order: str = _option(
+        "NAME",
+        "interleaved (default): each case once, then each again; grouped: all runs of a case,"
+        " then the next case; random.",
+        _order,
+    )
+    seed: int | None = _option(
+        "N", "Seed of the random order; default: a new one, which is recorded.", _number_or_none
+    )
+    until_ci: str | None = _option(
+        "PERCENT",
+        "Add runs to each case until half the width of its interval is at most this share of the"
+        " median (run only).",
+        _percentage,
+    )
+    max_repeats: int | None = _option(
+        "N",
+        f"With --until-ci: at most this many runs per case; default: {MOST_ADAPTIVE_REPEATS}.",
+        _number,
+    )
     source: tuple[str, ...] = _option("NAME[,NAME]", "builtin (default) or upstream.", _sources)
     iterations: int | None = _option("N", "Steps per run.", _number)
     warmup: int | None = _option(
@@ -157,6 +198,42 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
             found=repr(parameters),
         )
     return parse_choice(texts, (f"{name}={value}" for name, value in parameters.items()))
+
+
+def check_choice(choice: Choice) -> None:
+    """Raise UserError if options contradict each other, or if one has no effect."""
+    if choice.seed is not None and choice.order != "random":
+        raise UserError(
+            "a seed has an effect only on a random order",
+            where=option_name("seed"),
+            expected="--order random",
+            found=f"--order {choice.order}",
+        )
+    if choice.max_repeats is None:
+        return
+    if choice.until_ci is None:
+        raise UserError(
+            "this option has an effect only with --until-ci", where=option_name("max_repeats")
+        )
+    least = max(LEAST_ADAPTIVE_REPEATS, choice.repeats or 0)
+    if choice.max_repeats < least:
+        raise UserError(
+            "too few runs for an interval",
+            where=option_name("max_repeats"),
+            expected=f"at least {least}",
+            found=str(choice.max_repeats),
+        )
+
+
+def recorded_choice(record: Mapping[str, Any]) -> Choice:
+    """The choice that a plan recorded. Raises UserError on a key that this version lacks."""
+    known = {item.name for item in fields(Choice)}
+    if unknown := [name for name in record if name not in known]:
+        raise UserError(
+            "another version of this program recorded this choice", found=", ".join(unknown)
+        )
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+    return Choice(**values)
 
 
 def choice_options(choice: Choice) -> dict[str, str]:

@@ -18,7 +18,8 @@ from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from . import containers
 from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
-from .choice import Choice
+from .choice import Choice, check_choice
+from .order import ordered
 
 if TYPE_CHECKING:
     from ..catalog.reader import Catalog
@@ -30,7 +31,8 @@ _Value = str | int | float
 
 
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
-    """The runs, grouped by case in the order of the matrices. Repeats of a case are adjacent."""
+    """The runs in the chosen order, with the cases in the order of the matrices."""
+    check_choice(choice)
     if not nodes:
         raise UserError("cannot make a plan without nodes")
     workloads = select_workloads(choice, catalog, nodes)
@@ -45,11 +47,12 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
         raise no_case(choice, workloads)
     hosts_of = _place([case for _, _, case in planned], nodes)
     _refuse_mixed_nodes([host for hosts in hosts_of.values() for host in hosts])
-    return tuple(
+    runs = (
         run
         for workload, matrix_name, case in planned
         for run in _runs(choice, catalog, workload, matrix_name, case, hosts_of[case.id])
     )
+    return ordered(runs, choice.order, choice.seed)
 
 
 def plan_document(choice: Choice, nodes: Sequence[Node], runs: Sequence[Run]) -> dict[str, Any]:

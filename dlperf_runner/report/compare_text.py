@@ -10,6 +10,7 @@ from ..compare.verdicts import together
 from ..core.identity import GROUP
 from ..stats.groups import by_group, records, title
 from .numbers import exact_decimals, percent, rate_decimals, ratio
+from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, counted, table, wrapped
 
@@ -94,6 +95,7 @@ def render_campaigns(
             interval = span(pooled.relative_low, pooled.relative_high, percent, " to ").text
             mean = f"Mean of {pooled.cases} cases: {interval}, {pooled.verdict}."
             end.append(f"{mean} Single cases may differ.")
+    end += about_spread(cases)
     return _ended(lines, [*end, *_gate(rows, limit)], screen)
 
 

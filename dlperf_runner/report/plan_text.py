@@ -16,18 +16,29 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    for case, runs in itertools.groupby(document["runs"], lambda run: run["case"]):
-        yield f"{case}: {_described(grouped := list(runs))}"
-        for commands, same in itertools.groupby(grouped, lambda run: run["commands"]):
+    cases: dict[str, list[Mapping[str, Any]]] = {}
+    for run in document["runs"]:
+        cases.setdefault(run["case"], []).append(run)
+    for case, runs in cases.items():
+        yield f"{case}: {_described(runs)}"
+        for commands, same in itertools.groupby(runs, lambda run: run["commands"]):
             repeats = [run["repeat"] for run in same]
             label = f"r{repeats[0]}" + (f"..r{repeats[-1]}" if len(repeats) > 1 else "")
             for command in commands:
                 yield f"  {label} on {command['host']}: {shell_line(command)}"
         yield ""
-    cases = len({run["case"] for run in document["runs"]})
-    yield f"{counted(cases, 'case')}, {counted(len(document['runs']), 'run')}; nothing was run"
+    order = _order(document["choice"]) if len(document["runs"]) > len(cases) > 1 else ""
+    yield f"{counted(len(cases), 'case')}, {counted(len(document['runs']), 'run')}{order};" + (
+        " nothing was run"
+    )
     if "campaign" in document:
         yield f"campaign {document['campaign']}"
+
+
+def _order(choice: Mapping[str, Any]) -> str:
+    seed = f" (seed {choice['seed']})" if choice.get("seed") is not None else ""
+    # Plans of earlier versions have no such key, and were grouped.
+    return f", {choice.get('order', 'grouped')}{seed}"
 
 
 def _described(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -30,8 +30,9 @@ class LogRatio:
         """Student's interval, as a relative difference."""
         if math.isnan(self.error):
             return UNKNOWN
-        reach = _student(self.freedom, level) * self.error if self.error else 0.0
-        return Interval(_exp(self.value - reach) - 1, _exp(self.value + reach) - 1, level)
+        reach = student(self.freedom, level) * self.error if self.error else 0.0
+        low, high = finite_exp(self.value - reach) - 1, finite_exp(self.value + reach) - 1
+        return Interval(low, high, level)
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,13 @@ def published_interval(
     size, freedom = len(values), float(len(values) - 1)
     if len(runs) > 1:
         other = variance([math.log(value) for value in runs])
-        parts = ((own * _of_median(size), freedom), (other * _of_median(len(runs)), len(runs) - 1))
+        parts = ((own * of_median(size), freedom), (other * of_median(len(runs)), len(runs) - 1))
         error, freedom = _welch(*parts)
     else:
-        error = math.sqrt(own * (_of_median(size) + _of_median(repeats or 1)))
-    reach = _student(freedom, level) * error if error else 0.0
+        error = math.sqrt(own * (of_median(size) + of_median(repeats or 1)))
+    reach = student(freedom, level) * error if error else 0.0
     ratio = median(values) / published
-    return Interval(ratio * _exp(-reach), ratio * _exp(reach), level)
+    return Interval(ratio * finite_exp(-reach), ratio * finite_exp(reach), level)
 
 
 def _between(ordered: Sequence[float], n_a: int, n_b: int, level: float) -> Interval | None:
@@ -141,18 +142,19 @@ def _welch(*parts: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(total), total**2 / spread if spread else math.inf
 
 
-def _student(freedom: float, level: float) -> float:
+def student(freedom: float, level: float) -> float:
+    """The quantile of Student's distribution for a two-sided interval."""
     from scipy.special import stdtrit
 
     return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
 
 
-def _exp(value: float) -> float:
+def finite_exp(value: float) -> float:
     """Never infinite, which JSON cannot hold: two runs far apart have a very wide interval."""
     return math.exp(min(value, 700.0))
 
 
-def _of_median(size: int) -> float:
+def of_median(size: int) -> float:
     """The variance of the median of a normal sample, over the variance of one value. Exact for 1
     and very many values, within 2 % for odd numbers between, too large for few even ones."""
     return math.pi / (2 * size + math.pi - 2)

@@ -84,7 +84,8 @@ def test_each_choice_is_declared_once() -> None:
     assert isinstance(plan.callback, types.FunctionType)
     names = [item.name for item in OPTIONS]
     assert set(names) <= set(plan.callback.__annotations__)
-    samples = {"source": "builtin", "container": "podman", "precision": "fp32"}
+    samples = {"source": "builtin", "container": "podman", "precision": "fp32", "order": "random"}
+    samples["until_ci"] = "1%"
     for name in names:
         text = samples.get(name, "1")
         assert getattr(choice_of_variables({name: text}, ()), name)

@@ -107,7 +107,7 @@ def test_plan_prints_every_command_per_host() -> None:
         "  r1..r2 on node1: cd /opt/dlperf/src/mxnet-resnet50v1b-builtin && env OMP_NUM_THREADS=1"
         " /usr/bin/mpirun --host node1:1 -np 1 --bind-to none"
     )
-    assert lines[-1] == "3 cases, 6 runs; nothing was run"
+    assert lines[-1] == "3 cases, 6 runs, interleaved; nothing was run"
 
 
 def test_plan_as_json_has_what_the_playbook_needs() -> None:

@@ -271,9 +271,9 @@ def test_publications_side_by_side() -> None:
         (("a", "--baseline", "x", "--all"), "has no effect with two campaigns"),
         (("a", "--save-baseline", "x", "--json"), "has no effect with --save-baseline"),
         (("a", "--replace"), "this option only with --save-baseline"),
-        (("a", "--fail-if-slower", "3"), "invalid limit"),
-        (("a", "--fail-if-slower", "100%"), "invalid limit"),
-        (("a", "--fail-if-slower", "-3%"), "invalid limit"),
+        (("a", "--fail-if-slower", "3"), "invalid percentage"),
+        (("a", "--fail-if-slower", "100%"), "invalid percentage"),
+        (("a", "--fail-if-slower", "-3%"), "invalid percentage"),
         (("nowhere",), "there is no such directory"),
     ],
 )

@@ -133,7 +133,7 @@ def test_the_published_matrix(everything: Catalog) -> None:
     ]
     assert runs[0].log_name == "rn50_b128_fp32_1.log"
     assert "--no-cuda" not in runs[0].commands[0].argv
-    assert [run.repeat for run in runs[:6]] == [1, 2, 3, 4, 5, 1]
+    assert sorted({run.repeat for run in runs}) == [1, 2, 3, 4, 5]
 
 
 def test_the_published_arcface_matrix_has_both_networks(everything: Catalog) -> None:
@@ -442,6 +442,7 @@ CHOICES = st.builds(
     nodes=NUMBERS,
     gpus_per_node=NUMBERS,
     repeats=st.none() | st.integers(1, 12),
+    order=st.sampled_from(["interleaved", "grouped"]),
     iterations=st.none() | st.integers(1, 300),
     warmup=st.none() | st.integers(0, 300),
 )

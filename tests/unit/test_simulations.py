@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
 TRIALS = 150
 NAMES = (
     *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
-    *("change-points", "changes-found"),
+    *("campaigns", "adaptive", "change-points", "changes-found"),
 )
 
 

@@ -1,0 +1,76 @@
+"""The command `aa`: measures how far campaigns of the same thing are apart."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import (
+    AsJson,
+    Inventories,
+    Limit,
+    Wait,
+    chooses,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    screen,
+)
+
+if TYPE_CHECKING:
+    from ..plan.choice import Choice
+
+
+@chooses
+def aa(
+    choice: Choice,
+    directories: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Campaigns of the same thing, at least 3.", metavar="[DIR]...", show_default=False
+        ),
+    ] = None,
+    campaigns: Annotated[
+        int | None,
+        option(
+            "--campaigns",
+            "Run campaigns until there are as many as this, those in DIR included.",
+            "N",
+        ),
+    ] = None,
+    inventory: Inventories = None,
+    limit: Limit = "",
+    wait: Wait = "",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the spread between campaigns of the same thing, for `compare`."""
+    from ..commands import campaigns as commands
+    from ..commands.aa import distinct, measure_directories, refuse_choice, run_missing
+    from ..compare.spread import save_spreads
+    from ..plan.choice import parse_choice, parse_wait
+    from ..report.spread_text import render_spreads, spread_records
+
+    parse_wait(wait)
+    found = distinct(directories or [], campaigns)
+    if campaigns is None:
+        refuse_choice(choice, parse_choice({}))
+    else:
+        more = partial(commands.run, choice, inventory or (), limit, wait=wait, say=print_note)
+        found = run_missing(found, campaigns, more)
+    measured, problems = measure_directories(found)
+    path = save_spreads(measured) if measured.spreads else None
+    if as_json:
+        print_json({"campaigns": [str(d) for d in found], "cases": list(spread_records(measured))})
+    else:
+        print(render_spreads(measured, screen()), end="")
+        if path is not None:
+            print(path)
+    print_errors(problems)
+    if problems:
+        raise typer.Exit(2)
+    if not measured.spreads:
+        raise typer.Exit(1)

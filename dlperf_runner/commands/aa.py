@@ -1,0 +1,81 @@
+"""Measures the spread between campaigns of the same thing: reads several, or runs them first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..campaign.directory import remaining_plan
+from ..compare.spread import Measured, measure
+from ..core.errors import UserError
+from ..report.terminal import counted
+from ..results.load import load_results
+from ..stats.between_campaigns import LEAST_CAMPAIGNS
+
+if TYPE_CHECKING:
+    from ..plan.choice import Choice
+
+
+def distinct(directories: Iterable[Path], wanted: int | None) -> list[Path]:
+    """The campaigns to read, before others are run until there are as many as wanted.
+
+    Raises UserError if one is named twice, or if there are or will be too few.
+    """
+    found: list[Path] = []
+    for directory in directories:
+        if directory.resolve() in found:
+            raise UserError("a campaign is named twice", where=str(directory))
+        found.append(directory.resolve())
+    number = len(found) if wanted is None else wanted
+    if number < max(LEAST_CAMPAIGNS, len(found)):
+        raise UserError(
+            "too few campaigns for a spread",
+            where="aa" if wanted is None else "--campaigns",
+            expected=f"at least {max(LEAST_CAMPAIGNS, len(found))}",
+            found=str(number),
+            hint="dlperf aa CAMPAIGN CAMPAIGN CAMPAIGN, or dlperf aa --campaigns 3 --model NAME",
+        )
+    return found
+
+
+def run_missing(
+    found: Sequence[Path], wanted: int, run: Callable[[], tuple[Path, list[str]]]
+) -> list[Path]:
+    """Run campaigns, one after the other, until there are as many as wanted.
+
+    `run` runs a new campaign, and returns its directory and what went wrong. Raises UserError if a
+    run of a campaign is not done; that campaign and those before it are kept.
+    """
+    directories = list(found)
+    while len(directories) < wanted:
+        directory, problems = run()
+        directories.append(directory)
+        if left := remaining_plan(directory)["runs"]:
+            again = shlex.join(map(str, directories))
+            raise UserError(
+                f"{counted(len(left), 'run')} not done",
+                where=str(directory),
+                found="; ".join(problems) or None,
+                hint=f"dlperf run --resume {shlex.quote(str(directory))}, then dlperf aa {again}"
+                f" --campaigns {wanted} with the same choice",
+            )
+    return directories
+
+
+def measure_directories(directories: Sequence[Path]) -> tuple[Measured, list[UserError]]:
+    """The spread over the campaigns, and the logs of them that failed validation."""
+    loaded = {str(directory): load_results(directory) for directory in directories}
+    problems = [problem for results in loaded.values() for problem in results.problems]
+    return measure({name: results.frame for name, results in loaded.items()}), problems
+
+
+def refuse_choice(choice: Choice, nothing: Choice) -> None:
+    """Raise UserError if campaigns are only read, but a choice of what to run was given."""
+    if choice != nothing:
+        raise UserError(
+            "a choice of what to run has an effect only with --campaigns",
+            where="aa",
+            hint="add --campaigns 3 to run campaigns",
+        )

@@ -1,0 +1,148 @@
+"""Runs a campaign, and with `until_ci` adds repeats until every interval is narrow enough.
+
+After each round, a case whose interval is too wide gets another run, in a new revision of the plan.
+The rounds end when no case needs a run, or when a run is not done.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..campaign.directory import add_revision, read_plan, remaining_plan
+from ..core.frame import SAMPLES_PER_SECOND
+from ..core.identity import CaseKey, case_key
+from ..core.percent import fraction
+from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, recorded_choice
+from ..stats.repeats import relative_half_width, wanted_repeats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..plan.choice import Choice
+
+# The columns of the frame that identify a case of a plan; each run of the plan has them, too.
+PLANNED = (
+    *("workload", "model", "source", "precision", "batch_size_per_device"),
+    *("nodes", "gpus_per_node"),
+)
+
+
+def execute_campaign(
+    directory: Path, inventories: Sequence[str], wait: str, say: Callable[[str], None]
+) -> list[str]:
+    """`run_rounds` with bench.yml. Inventories are paths or lists of hosts (`node1,`)."""
+    from ..campaign.execute import execute
+
+    absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
+    return run_rounds(directory, lambda: execute(directory, absolute, wait), say)
+
+
+def run_rounds(
+    directory: Path, execute: Callable[[], list[str]], say: Callable[[str], None]
+) -> list[str]:
+    """Execute the remaining runs of a campaign, and those of each revision that this adds.
+
+    Returns the errors outside the runs. `say` gets a line about each revision and each case that
+    stays too wide.
+    """
+    problems: list[str] = []
+    while True:
+        if remaining_plan(directory)["runs"]:
+            problems += execute()
+        if remaining_plan(directory)["runs"]:
+            return problems
+        plan = read_plan(directory)
+        choice = recorded_choice(plan["choice"])
+        if choice.until_ci is None:
+            return problems
+        values = values_by_case(directory, plan)
+        wanted = dict(_wanted(plan, values, choice))
+        if not wanted:
+            for line in _too_wide(values, choice):
+                say(line)
+            return problems
+        say(_add_revision(directory, plan, wanted, values))
+
+
+def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The throughput of the valid runs of each case of the plan."""
+    from ..results.load import load_results
+
+    return case_samples(load_results(directory).frame, plan)
+
+
+def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The same, from the tidy frame. If a case has runs in several environments, which are never
+    pooled, its values are those in the environment of its last run."""
+    valid = frame[frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND)]
+    samples: dict[CaseKey, list[float]] = {}
+    newest: dict[tuple[object, ...], tuple[int, CaseKey]] = {}
+    for row in valid.to_dict(orient="records"):
+        key, planned = case_key(row), tuple(row[name] for name in PLANNED)
+        samples.setdefault(key, []).append(row["value"])
+        newest[planned] = max(
+            newest.get(planned, (0, key)), (row["repeat"], key), key=itemgetter(0)
+        )
+    cases = {run["case"]: tuple(run[name] for name in PLANNED) for run in plan["runs"]}
+    return {case: samples[newest[key][1]] if key in newest else [] for case, key in cases.items()}
+
+
+def _wanted(
+    plan: Mapping[str, Any], values: Mapping[str, Sequence[float]], choice: Choice
+) -> Iterator[tuple[str, int]]:
+    half_width = _half_width(choice)
+    for case, sample in values.items():
+        repeats = max(run["repeat"] for run in plan["runs"] if run["case"] == case)
+        number = wanted_repeats(sample, repeats, half_width, _most(choice))
+        if number is not None:
+            yield case, number
+
+
+def _add_revision(
+    directory: Path,
+    plan: Mapping[str, Any],
+    wanted: Mapping[str, int],
+    values: Mapping[str, Sequence[float]],
+) -> str:
+    from ..catalog.reader import load_catalog
+    from ..plan.revisions import more_runs
+
+    runs = more_runs(plan, wanted, load_catalog(), str(directory / "plan.json"))
+    reasons = {}
+    for case, repeats in wanted.items():
+        width = relative_half_width(values[case])
+        reasons[case] = {
+            "valid_runs": len(values[case]),
+            "relative_half_width": None if math.isnan(width) else width,
+            "wanted_repeats": repeats,
+        }
+    path = add_revision(directory, runs, reasons)
+    number, cases = len(runs), len(wanted)
+    return (
+        f"{path.name}: {number} more run{'s' if number > 1 else ''} of"
+        f" {cases} case{'s' if cases > 1 else ''}"
+    )
+
+
+def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator[str]:
+    asked = _half_width(choice)
+    for case, sample in values.items():
+        width = relative_half_width(sample)
+        if not width <= asked:
+            found = "no interval" if math.isnan(width) else f"±{width:.2%}"
+            yield (
+                f"{case}: {found} after {len(sample)} valid runs, wider than"
+                f" {option_name('until_ci')} {choice.until_ci}"
+            )
+
+
+def _half_width(choice: Choice) -> float:
+    return fraction(choice.until_ci or "", option_name("until_ci"))
+
+
+def _most(choice: Choice) -> int:
+    return max(choice.max_repeats or MOST_ADAPTIVE_REPEATS, choice.repeats or 0)

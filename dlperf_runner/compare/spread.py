@@ -1,0 +1,200 @@
+"""The spread between campaigns of the same thing: measured by `aa`, kept in a file, and used when
+two campaigns are compared.
+
+results/aa.json   for each case, in its environment: the campaigns and their variance components
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
+
+from ..campaign.directory import RESULTS
+from ..catalog.types import Count, Entry
+from ..core.errors import UserError
+from ..core.files import read_json, write_json
+from ..core.identity import CASE, CaseKey
+from ..stats.between_campaigns import (
+    LEAST_CAMPAIGNS,
+    Spread,
+    difference_error,
+    difference_half_width,
+    estimate,
+)
+from ..stats.intervals import LEVEL, Interval
+from ..stats.ratios import RelativeDifference, finite_exp
+from .with_published import case_values
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPREADS = RESULTS / "aa.json"
+VERSION = 1
+_Variance = Annotated[StrictFloat | StrictInt, Field(ge=0, allow_inf_nan=False)]
+
+
+class SpreadEntry(Entry):
+    """The spread of one case, and the campaigns that it was measured with."""
+
+    case: dict[str, StrictStr | StrictInt | StrictFloat | None]
+    measured_with: Annotated[tuple[StrictStr, ...], Field(min_length=LEAST_CAMPAIGNS)]
+    runs: Count
+    runs_per_campaign: Annotated[StrictFloat | StrictInt, Field(ge=1)]
+    variance_of_means: _Variance
+    variance_within: _Variance
+
+
+class SpreadFile(Entry):
+    """The content of results/aa.json."""
+
+    version: Literal[1]
+    updated: StrictStr
+    cases: tuple[SpreadEntry, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The spread of each case that enough campaigns have, and why the others have none."""
+
+    campaigns: tuple[str, ...]
+    spreads: dict[CaseKey, Spread]
+    measured_with: dict[CaseKey, tuple[str, ...]]
+    without: dict[CaseKey, str]
+
+
+def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
+    """The spread of each case over the tidy frames of several campaigns, by their names.
+
+    Cases are the same only if they are equal in identity and environment. Raises UserError if two
+    campaigns have a log in common: a copy shows no spread.
+    """
+    _refuse_copies(campaigns)
+    samples: dict[CaseKey, dict[str, list[float]]] = {}
+    for name, frame in campaigns.items():
+        for key, values in case_values(frame).items():
+            samples.setdefault(key, {})[name] = values
+    measured = Measured(tuple(campaigns), {}, {}, {})
+    for key, by_campaign in samples.items():
+        spread = estimate(list(by_campaign.values()))
+        if spread is not None:
+            measured.spreads[key] = spread
+            measured.measured_with[key] = tuple(by_campaign)
+        elif len(by_campaign) < LEAST_CAMPAIGNS:
+            measured.without[key] = (
+                f"valid runs in {len(by_campaign)} of {len(campaigns)} campaigns;"
+                f" at least {LEAST_CAMPAIGNS} are needed"
+            )
+        else:
+            measured.without[key] = "no campaign has two valid runs of it"
+    return measured
+
+
+def save_spreads(measured: Measured, path: Path = SPREADS, now: datetime | None = None) -> Path:
+    """Write the spreads into the file. Those of other cases stay."""
+    kept = [] if not path.exists() else _read(path).cases
+    entries = [
+        {
+            "case": dict(zip(CASE, key, strict=True)),
+            "measured_with": measured.measured_with[key],
+            **{name: value for name, value in asdict(spread).items() if name != "campaigns"},
+        }
+        for key, spread in measured.spreads.items()
+    ]
+    replaced = [entry["case"] for entry in entries]
+    document = {
+        "version": VERSION,
+        "updated": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "cases": [
+            *(entry.model_dump(mode="json") for entry in kept if entry.case not in replaced),
+            *entries,
+        ],
+    }
+    return write_json(path, document)
+
+
+def read_spreads(path: Path = SPREADS) -> dict[CaseKey, Spread]:
+    """The known spreads by case; none if there is no file. Raises UserError if it is invalid.
+
+    A case that was recorded with other columns is unknown: what it lacks is not known to be equal.
+    """
+    if not path.exists():
+        return {}
+    return {
+        tuple(entry.case[name] for name in CASE): Spread(
+            campaigns=len(entry.measured_with),
+            **entry.model_dump(exclude={"case", "measured_with"}),
+        )
+        for entry in _read(path).cases
+        if entry.case.keys() == set(CASE)
+    }
+
+
+def spread_of(spreads: Mapping[CaseKey, Spread], a: CaseKey, b: CaseKey) -> Spread | None:
+    """The spread for a case of two campaigns, in either of their environments: the larger one if
+    it is known in both, None if in neither."""
+    found = [spreads[key] for key in (a, b) if key in spreads]
+    return max(found, key=lambda spread: spread.variance_of_means, default=None)
+
+
+def widened(
+    found: RelativeDifference, spread: Spread | None, row: Mapping[str, Any], cases: int = 1
+) -> RelativeDifference:
+    """The difference with an interval, a bound and an error that are at least as wide as the spread
+    between campaigns makes them. `row` has the numbers of runs; the interval is one of `cases`.
+
+    What is unknown stays unknown.
+    """
+    if spread is None or math.isnan(found.interval.low):
+        return found
+    n_a, n_b, ratio = row["n_a"], row["n_b"], 1 + found.relative
+    level = 1 - (1 - LEVEL) / cases
+    reach = difference_half_width(spread, n_a, n_b, level)
+    low, high = ratio * finite_exp(-reach) - 1, ratio * finite_exp(reach) - 1
+    interval = found.interval
+    if low < interval.low or high > interval.high:
+        interval = Interval(min(low, interval.low), max(high, interval.high), level)
+    one_sided = difference_half_width(spread, n_a, n_b, 1 - 2 * (1 - LEVEL))
+    error = difference_error(spread, n_a, n_b)
+    logs = found.log_ratio
+    if not error <= logs.error:
+        logs = replace(logs, error=error, freedom=spread.campaigns - 1)
+    at_worst = min(found.at_worst, ratio * finite_exp(-one_sided) - 1)
+    return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
+
+
+def _refuse_copies(campaigns: Mapping[str, pd.DataFrame]) -> None:
+    seen: dict[str, str] = {}
+    for name, frame in campaigns.items():
+        for digest in _digests(frame["log_sha256"]):
+            first = seen.setdefault(digest, name)
+            if first != name:
+                raise UserError(
+                    "two campaigns have the same log, so one is a copy",
+                    where=name,
+                    expected="campaigns that were run one after the other",
+                    found=f"a log of {first} with the SHA-256 {digest[:12]}",
+                )
+
+
+def _digests(values: Iterable[object]) -> set[str]:
+    return {value for value in values if isinstance(value, str)}
+
+
+def _read(path: Path) -> SpreadFile:
+    try:
+        return SpreadFile.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
+        raise UserError(
+            "invalid file of the spread between campaigns",
+            where=f"{path}: {keys}",
+            found=first["msg"],
+            hint="delete it and measure again: dlperf aa CAMPAIGN CAMPAIGN CAMPAIGN",
+        ) from None

@@ -1,0 +1,409 @@
+"""The spread between campaigns: its estimate, its file, and what compare makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from compare_rows import row, rows
+from make_logs import campaign_run, gluoncv
+from plan_examples import lab_nodes
+from scipy import stats
+from typer.testing import CliRunner
+
+from dlperf_runner.campaign import directory as campaign
+from dlperf_runner.campaign import execute as execution
+from dlperf_runner.cli.main import app
+from dlperf_runner.compare.campaigns import compare_campaigns
+from dlperf_runner.compare.spread import measure, read_spreads, save_spreads, widened
+from dlperf_runner.compare.verdicts import together
+from dlperf_runner.compare.with_published import case_values
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.frame import make_frame
+from dlperf_runner.plan import inventory
+from dlperf_runner.report.compare_text import render_campaigns
+from dlperf_runner.report.spread_text import render_spreads
+from dlperf_runner.stats.between_campaigns import (
+    Spread,
+    between_interval,
+    difference_half_width,
+    estimate,
+)
+from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.ratios import relative_difference
+
+BETWEEN, WITHIN = 0.005, 0.003
+
+
+def campaign_of(
+    random: np.random.Generator, runs: int = 5, *, between: float = BETWEEN, within: float = WITHIN
+) -> list[float]:
+    """The throughput of the runs of one campaign of the same code."""
+    day = between * random.standard_normal()
+    return list(400 * np.exp(day + within * random.standard_normal(runs)))
+
+
+# ---- the estimate
+
+
+def test_the_components_are_those_of_the_analysis_of_variance() -> None:
+    """For campaigns of equal size, by the mean squares of the textbook."""
+    values = [
+        [100.0, 101.0, 102.0],
+        [103.0, 103.5, 104.0],
+        [99.0, 99.5, 101.0],
+        [100.0, 100.0, 103],
+    ]
+    spread = estimate(values)
+    assert spread is not None
+    logs = np.log(values)
+    within = logs.var(axis=1, ddof=1).mean()
+    between = 3 * logs.mean(axis=1).var(ddof=1)
+    assert spread.within**2 == pytest.approx(within)
+    assert spread.between**2 == pytest.approx((between - within) / 3)
+    assert (spread.campaigns, spread.runs, spread.runs_per_campaign) == (4, 12, 3)
+    # The interval of the variance between them, by the formula of Williams.
+    interval = between_interval(spread)
+    ratio = between / within
+    for tail, found in ((0.975, interval.low), (0.025, interval.high)):
+        squares = 3 * between / stats.chi2(3).ppf(tail)
+        variance = squares * (1 - stats.f(3, 8).ppf(tail) / ratio) / 3
+        assert found == pytest.approx(math.sqrt(max(0.0, variance)))
+
+
+def test_campaigns_of_unequal_size_have_their_harmonic_mean() -> None:
+    spread = estimate([[100.0, 101.0], [102.0], [103.0, 104.0, 105.0, 106.0]])
+    assert spread is not None
+    assert spread.runs_per_campaign == pytest.approx(3 / (1 / 2 + 1 + 1 / 4))
+    assert spread.runs == 7
+
+
+def test_too_few_campaigns_or_runs_have_no_spread() -> None:
+    assert estimate([[100.0, 101.0], [100.0, 102.0]]) is None
+    assert estimate([[100.0], [101.0], [102.0]]) is None
+    with pytest.raises(ValueError, match="no run"):
+        estimate([[100.0], [], [101.0, 102.0]])
+    same = estimate([[100.0, 100.0]] * 3)
+    assert same is not None
+    assert (same.between, same.within, difference_half_width(same, 5, 5)) == (0, 0, 0)
+    assert between_interval(same).high == 0
+
+
+@pytest.mark.parametrize(("between", "campaigns"), [(0.0, 3), (0.005, 3), (0.005, 6)])
+def test_the_interval_of_the_component_covers_it(between: float, campaigns: int) -> None:
+    random = np.random.default_rng(14)
+    covered = 0
+    for _ in range(400):
+        spread = estimate([campaign_of(random, between=between) for _ in range(campaigns)])
+        assert spread is not None
+        interval = between_interval(spread)
+        covered += interval.low <= between <= interval.high
+    assert covered / 400 >= 0.93
+
+
+# ---- what compare makes of it
+
+
+def false_verdicts(trials: int, known_from: int) -> float:
+    """How often a comparison of two campaigns of the same code calls one faster or slower."""
+    random = np.random.default_rng(13)
+    form = make_frame(rows([1.0] * 5))
+    (key,) = case_values(form)
+    false = 0
+    for _ in range(trials):
+        spread = estimate([campaign_of(random) for _ in range(known_from)])
+        a, b = (form.assign(value=campaign_of(random)) for _ in "ab")
+        table = compare_campaigns(a, b, spreads={key: spread} if spread else {})
+        (verdict,) = table["verdict"]
+        false += "slower" in verdict or "faster" in verdict
+    return false / trials
+
+
+def test_the_same_code_is_not_called_faster_or_slower_if_the_spread_is_known() -> None:
+    """0.5 % between campaigns and 0.3 % within. Without knowing it, about half of all verdicts are
+    wrong; with it at most 5 %, here with two standard errors of so many trials."""
+    assert false_verdicts(100, 0) > 0.35
+    assert false_verdicts(300, 5) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 300)
+
+
+def test_a_real_difference_is_still_shown() -> None:
+    random = np.random.default_rng(15)
+    frames = {str(n): make_frame(rows(campaign_of(random))) for n in range(6)}
+    spreads = measure(frames).spreads
+    slower = [value * 0.93 for value in campaign_of(random)]
+    (case,) = records(
+        compare_campaigns(frames["0"], make_frame(rows(slower)), 0.02, spreads=spreads)
+    )
+    assert (case["verdict"], case["limit_verdict"]) == ("slower", "failed")
+
+
+def test_an_interval_is_widened_and_never_narrowed() -> None:
+    spread = Spread(5, 25, 5.0, 3e-5, 1e-5)
+    half_width = difference_half_width(spread, 5, 5)
+    assert half_width == pytest.approx(stats.t(4).ppf(0.975) * math.sqrt(2 * 3e-5))
+    sizes = {"n_a": 5, "n_b": 5}
+    a = [100.0, 100.1, 100.2, 100.3, 100.4]
+    half = [value / 2 for value in a]
+    wide = widened(relative_difference(a, half), spread, sizes)
+    assert wide.interval.low == pytest.approx(0.5 * math.exp(-half_width) - 1)
+    assert wide.interval.high == pytest.approx(0.5 * math.exp(half_width) - 1)
+    one_sided = stats.t(4).ppf(0.95) * math.sqrt(2 * 3e-5)
+    assert wide.at_worst == pytest.approx(0.5 * math.exp(-one_sided) - 1)
+    assert (wide.log_ratio.error, wide.log_ratio.freedom) == (math.sqrt(2 * 3e-5), 4)
+    # Among 12 cases the intervals hold together.
+    among = widened(relative_difference(a, half, 12), spread, sizes, 12)
+    reach = stats.t(4).ppf(1 - 0.05 / 24) * math.sqrt(2 * 3e-5)
+    assert among.interval.low == pytest.approx(0.5 * math.exp(-reach) - 1)
+    scattered = relative_difference(a, [20.0, 70.0, 120.0, 170.0, 220.0])
+    assert widened(scattered, spread, sizes) == scattered
+    assert widened(scattered, None, sizes) is scattered
+    # More runs than those of the estimate narrow nothing, fewer widen.
+    assert difference_half_width(spread, 50, 50) == half_width
+    assert difference_half_width(spread, 2, 5) > half_width
+    # One run has no interval, and the spread gives it none.
+    alone = widened(relative_difference([100.0], half), spread, {"n_a": 1, "n_b": 5})
+    assert math.isnan(alone.interval.low)
+
+
+def test_the_mean_of_all_cases_includes_the_spread_between_campaigns() -> None:
+    """A slow day slows all cases; the mean over them is not more certain than one of them."""
+    random = np.random.default_rng(18)
+    form = make_frame(row for n in range(1, 13) for row in rows([1.0] * 5, gpus_per_node=n))
+    keys = list(case_values(form))
+    a = form.assign(value=400 * np.exp(WITHIN * random.standard_normal(60)))
+    b = form.assign(value=398 * np.exp(WITHIN * random.standard_normal(60)))
+    unknown = together(records(compare_campaigns(a, b)))
+    assert unknown is not None
+    assert unknown.verdict == "slower"
+    spread = Spread(5, 25, 5.0, 3e-5, 1e-5)
+    known = together(records(compare_campaigns(a, b, spreads=dict.fromkeys(keys, spread))))
+    assert known is not None
+    assert known.verdict == "no difference shown"
+    assert known.relative_low == pytest.approx(
+        -0.005 - difference_half_width(spread, 5, 5), abs=1e-3
+    )
+
+
+def compared(spreads: dict[tuple[object, ...], Spread], **changes: object) -> str:
+    values = [100.0, 100.1, 100.2, 100.3, 100.4]
+    b = [value * 0.99 for value in values]
+    table = compare_campaigns(
+        make_frame(rows(values)), make_frame(rows(b, **changes)), spreads=spreads
+    )
+    (case,) = records(table)
+    text = " ".join(render_campaigns(table, ("a", "b"), None).split())
+    return f"{case['verdict']}: {text}"
+
+
+def test_verdicts_say_whether_the_spread_between_campaigns_is_known() -> None:
+    assert "slower: " in compared({})
+    unknown = "The spread between campaigns is unknown for 1 case"
+    assert unknown in compared({})
+    random = np.random.default_rng(16)
+    frames = {str(n): make_frame(rows(campaign_of(random))) for n in range(4)}
+    spreads = measure(frames).spreads
+    text = compared(spreads)
+    assert text.startswith("no difference shown: ")
+    assert unknown not in text
+    assert "The intervals of 1 case include the spread between campaigns: 0." in text
+    assert "measured with 4 campaigns" in text
+    # Known in one of two environments is known; of another case it is not.
+    assert unknown not in compared(spreads, driver="550")
+    # One case of two: 4 campaigns, not 4.0.
+    two = [make_frame([*rows([100.0] * 5), *rows([99.0] * 5, gpus_per_node=2)]) for _ in "ab"]
+    text = " ".join(
+        render_campaigns(compare_campaigns(*two, spreads=spreads), ("a", "b"), None).split()
+    )
+    assert "measured with 4 campaigns" in text
+    assert unknown in text
+    other = {key: value for key, value in spreads.items() if "v100-cuda10.2" not in key}
+    assert unknown in compared(other)
+
+
+# ---- the file
+
+
+def measured_frames(count: int = 3, **changes: object) -> dict[str, pd.DataFrame]:
+    random = np.random.default_rng(17)
+    return {f"c{n}": make_frame(rows(campaign_of(random), **changes)) for n in range(count)}
+
+
+def test_the_file_keeps_other_cases_and_replaces_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "aa.json"
+    assert read_spreads(path) == {}
+    first = measure(measured_frames())
+    second = measure(measured_frames(5, gpus_per_node=2))
+    noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    for measured in (first, second, first):
+        assert save_spreads(measured, path, noon) == path
+    assert read_spreads(path) == {**first.spreads, **second.spreads}
+    document = json.loads(path.read_text())
+    assert (document["version"], document["updated"]) == (1, "2026-11-22T12:00:00+00:00")
+    assert document["cases"][1]["measured_with"] == ["c0", "c1", "c2"]
+    assert document["cases"][1]["case"]["workload"] == "mxnet-resnet50v1b"
+    # A case without a column that now tells cases apart is not known to be the same.
+    del document["cases"][0]["case"]["driver"]
+    path.write_text(json.dumps(document))
+    assert read_spreads(path) == first.spreads
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "aa.json: version: invalid file"),
+        ({"cases": [{"case": {}}]}, "aa.json: cases.0."),
+        ({"colour": "red"}, "aa.json: colour: "),
+    ],
+)
+def test_a_damaged_file(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = save_spreads(measure(measured_frames()), tmp_path / "aa.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(UserError) as caught:
+        read_spreads(path)
+    assert message in str(caught.value)
+    assert "dlperf aa CAMPAIGN" in str(caught.value)
+
+
+def test_cases_without_a_spread_are_listed_with_the_reason() -> None:
+    frames = measured_frames()
+    alone = [make_frame(rows([100.0 + n], gpus_per_node=2)) for n in range(3)]
+    other = make_frame(rows([100.0, 101.0], gpus_per_node=4))
+    frames = {
+        name: pd.concat([frame, extra], ignore_index=True)
+        for (name, frame), extra in zip(frames.items(), alone, strict=True)
+    }
+    frames["c0"] = pd.concat([frames["c0"], other], ignore_index=True)
+    measured = measure(frames)
+    assert len(measured.spreads) == 1
+    text = " ".join(render_spreads(measured).split())
+    assert "| 1n1g | 3 | 15 | " in text
+    assert "1n2g: no campaign has two valid runs of it" in text
+    assert "1n4g: valid runs in 1 of 3 campaigns; at least 3 are needed" in text
+
+
+def test_a_copied_log_shows_no_spread() -> None:
+    frames = {
+        name: make_frame([row(100.0, n)._replace(log_sha256=f"{name}{n}") for n in (1, 2)])
+        for name in "abc"
+    }
+    assert measure(frames).spreads
+    frames["c"].loc[1, "log_sha256"] = "a1"
+    with pytest.raises(UserError, match="c: two campaigns have the same log, so one is a copy"):
+        measure(frames)
+
+
+# ---- the command
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, ["aa", *arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def write_campaign(directory: Path, speeds: Sequence[float]) -> Path:
+    for repeat, speed in enumerate(speeds, start=1):
+        campaign_run(directory, "1n1g", repeat, gluoncv(speed))
+    return directory
+
+
+def test_aa_reads_campaigns_and_compare_uses_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, speed in (("a", 400), ("b", 404), ("c", 398), ("d", 401)):
+        write_campaign(tmp_path / name, [speed + n / 10 for n in range(5)])
+    before = CliRunner().invoke(app, ["compare", "a", "b", "--json"])
+    (case,) = json.loads(before.stdout)["cases"]
+    assert (case["verdict"], case["between_campaigns"]) == ("faster", None)
+    status, out, _ = run("a", "c", "d")
+    assert status == 0
+    assert "| 1n1g     | 3         | 15   | 0." in out
+    assert out.endswith("results/aa.json\n")
+    after = CliRunner().invoke(app, ["compare", "a", "b", "--json"])
+    (case,) = json.loads(after.stdout)["cases"]
+    assert (case["verdict"], case["between_campaigns_of"]) == ("no difference shown", 3)
+    status, out, _ = run("a", "c", "d", "--json")
+    (entry,) = json.loads(out)["cases"]
+    # By hand: the means are 400.2, 398.2 and 401.2, each from five runs.
+    assert entry["between"] == pytest.approx(np.log([400.2, 398.2, 401.2]).std(ddof=1), rel=0.01)
+    assert entry["within"] == pytest.approx(math.sqrt(0.025) / 400, rel=0.01)
+    assert case["between_campaigns"] == pytest.approx(entry["between"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "aa: too few campaigns for a spread (expected at least 3, found 0)"),
+        (("a", "b"), "aa: too few campaigns for a spread (expected at least 3, found 2)"),
+        (("a", "b", "./a"), "a: a campaign is named twice"),
+        (("--campaigns", "2"), "--campaigns: too few campaigns"),
+        (("a", "b", "c", "d", "--campaigns", "3"), "expected at least 4, found 3"),
+        (("a", "b", "c", "--model", "resnet50v1b"), "effect only with --campaigns"),
+        (("a", "b", "nowhere"), "nowhere: there is no such directory"),
+    ],
+)
+def test_what_aa_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "abcd":
+        write_campaign(tmp_path / name, [400.0])
+    status, _, errors = run(*arguments)
+    assert (status, "Traceback" in errors) == (2, False)
+    assert message in errors
+    assert not (tmp_path / "results").exists()
+
+
+def test_aa_without_a_case_that_all_have_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for n, name in enumerate("abc"):
+        write_campaign(tmp_path / name, [400.0 + n])
+    status, out, _ = run("a", "b", "c")
+    assert (status, "no campaign has two valid runs" in out) == (1, True)
+    assert not (tmp_path / "results").exists()
+
+
+def test_aa_runs_the_campaigns_that_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    broken = {"number": 3}
+
+    def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
+        ran.append(directory.name)
+        for planned in campaign.remaining_plan(directory)["runs"]:
+            place = campaign.run_directory(directory, planned)
+            record = campaign.read_record(directory, planned)
+            status = "failed" if len(ran) == broken["number"] else "done"
+            record["outcome"] = {**record["outcome"], "status": status, "exit_status": 0}
+            campaign.write_json(place / "run.json", record)
+            speed = 100 + len(ran) + planned["repeat"] / 10
+            log = gluoncv(speed, batch=2, world=1, steps=12, warmup=4)
+            (place / planned["log_name"]).write_text("\n".join(log) + "\n")
+        return []
+
+    monkeypatch.setattr(execution, "execute", execute)
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    monkeypatch.chdir(tmp_path)
+    chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1", "--repeats", "2")
+    status, _, errors = run("--campaigns", "4", *chosen)
+    assert status == 2
+    assert "2 runs not done" in errors
+    assert f"dlperf run --resume {tmp_path}/results/{ran[2]}, then dlperf aa " in errors
+    broken["number"] = 0
+    done = CliRunner().invoke(app, ["run", "--resume", f"results/{ran[2]}"])
+    assert done.exit_code == 0, done.output
+    before = [f"results/{name}" for name in ran[:3]]
+    status, out, errors = run(*before, "--campaigns", "4", *chosen)
+    assert (status, len(ran)) == (0, 5), errors
+    assert "| 1n1g     | 4         | 8    | " in out
+    (entry,) = json.loads((tmp_path / "results/aa.json").read_text())["cases"]
+    assert len(entry["measured_with"]) == 4
