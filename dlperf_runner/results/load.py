@@ -4,7 +4,6 @@ and on request the throughput over the iterations of each run."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,9 +15,11 @@ from .. import logs
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.identity import CASE
 from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, places
+from .repeats import told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 
@@ -73,12 +74,12 @@ def load_results(
     where = places(directory, problems)
     results = Results(directory, problems=problems)
     rows: list[Row] = []
-    digests: dict[tuple[object, str], Path] = {}
     with _readings(where, known, with_series, jobs) as readings:
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
-        for reading in progress(readings, len(where)) if progress else readings:
-            rows += _rows(reading, results, digests) if reading else ()
+        read_logs = [*(progress(readings, len(where)) if progress else readings)]
+    for reading in told_apart(filter(None, read_logs), directory):
+        rows += _rows(reading, results)
     if not results.runs and not problems:
         raise UserError(
             "no logs found",
@@ -120,6 +121,7 @@ def catalogued() -> Iterator[Known]:
                 log_format=workload.log_format,
                 rule=workload.rule,
                 rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
+                definition=workload,
             )
 
 
@@ -135,6 +137,8 @@ def _readings(
     if jobs == 1 or len(parts) < 2:
         yield chain.from_iterable(map(read_part, parts))
         return
+    from concurrent.futures import ProcessPoolExecutor
+
     # Load now what every process needs, so that the workers inherit it.
     import numpy as np  # noqa: F401
 
@@ -152,9 +156,7 @@ def _jobs(found: Sequence[Place]) -> int:
     return 1 if few else processors()
 
 
-def _rows(
-    reading: Reading, results: Results, digests: dict[tuple[object, str], Path]
-) -> Iterator[Row]:
+def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     """The rows of a run. Its notes and problems are added to the results."""
     run, measured = reading.run, reading.measured
     if run is None:
@@ -165,14 +167,16 @@ def _rows(
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
         yield _row(run, None, why=run.why_not)
         return
+    if run.copy_of is not None:
+        reason = f"a copy of {run.copy_of} (same SHA-256)"
+        results.notes.append(f"not counted: {run.path}: {reason}")
+        yield _row(run, reading.log_sha256, reason)
+        return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
         yield _row(run, None, why=str(problem))
         return
-    same = digests.setdefault((run.case, reading.log_sha256), run.path)
-    if same != run.path:
-        results.notes.append(f"{run.path} and {same} are identical; both are counted")
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
         results.counted.append(run)
@@ -200,28 +204,14 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
 
 
 def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
-    world_size = run.topology.world_size
     return Row(
-        framework=run.framework,
-        framework_version=run.framework_version,
-        workload=run.workload,
-        model=run.model,
-        source=run.source,
-        precision=run.precision,
-        nodes=run.topology.nodes,
-        gpus_per_node=run.topology.gpus_per_node,
-        world_size=world_size,
-        batch_size_per_device=run.batch_size_per_device,
-        global_batch_size=run.batch_size_per_device * world_size,
+        **dict(zip(CASE, run.case, strict=True)),
+        global_batch_size=run.batch_size_per_device * run.topology.world_size,
         repeat=run.repeat,
         metric=SAMPLES_PER_SECOND,
         value=None,
         unit="samples/s",
         estimator=None,
-        accelerator=run.accelerator,
-        driver=run.driver,
-        stack=run.stack,
-        container=run.container,
         log_sha256=digest,
         valid=why is None,
         why_invalid=why,
