@@ -31,7 +31,7 @@ Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
 # Below both limits, a second process costs more time than it saves.
 MANY_BYTES = 64 * 2**20
 MANY_LOGS = 200
-AT_ONCE = 64  # logs that a process reads before it returns them
+AT_ONCE = 200  # logs that a process reads before it returns them
 
 
 @dataclass
