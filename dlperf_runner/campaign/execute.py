@@ -23,6 +23,7 @@ from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
 from .directory import point_latest_at
+from .manifest import seal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -169,7 +170,7 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     text = f"{ended} of {len(runs)} runs" if runs else "preparing the nodes"
     if running:
         rate = current_rate(campaign / "runs" / running, runs[running]["log_format"])
-        text = running + (f"  {rate:.2f} samples/s" if rate is not None else "")
+        text = running + (f"  {rate:.5g} samples/s" if rate is not None else "")
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 
@@ -210,6 +211,8 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
                 worker.join(REFRESH_S)
                 state.pass_signal_on()
                 show(campaign, progress, bar)
+    if state.log.is_file():
+        seal(campaign, state.log.name, [state.log])
     if outcomes(campaign) != before:
         point_latest_at(campaign)
     if state.signal is not None:

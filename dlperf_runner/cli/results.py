@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ..core.errors import UserError
 from .options import AsJson, print_json
-
-if TYPE_CHECKING:
-    from ..commands.summarize import SummaryResult
 
 LATEST = Path("results/latest")
 _History = Annotated[
@@ -47,16 +45,43 @@ def summarize(
         bool,
         typer.Option(
             "--verify",
-            help="Write nothing; exit with status 1 if recorded results differ from the logs.",
+            help="Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
+            " recorded results differ from the logs.",
         ),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign",
+            help="Sign the manifest with this SSH key, when the results are written.",
+            metavar="KEY",
+        ),
+    ] = None,
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option(
+            "--allowed-signers",
+            help="With --verify: require a signature by one of the signers in this file"
+            " (see ssh-keygen(1)).",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table."""
     path = None if no_history else history or history_of(directory)
+    if (sign is not None and verify) or (allowed_signers is not None and not verify):
+        raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     if verify:
-        _verify(directory, output_dir, path, as_json)
-    elif not print_summary(directory, output_dir, path, as_json):
+        _verify(directory, output_dir, path, allowed_signers, as_json)
+        return
+    fine = print_summary(directory, output_dir, path, as_json)
+    if sign is not None:
+        from ..campaign.manifest import home
+        from ..campaign.signature import sign as sign_manifest
+
+        print(sign_manifest(home(output_dir or directory), sign), file=sys.stderr)
+    if not fine:
         raise typer.Exit(2)
 
 
@@ -86,32 +111,36 @@ def print_summary(
     for problem in result.problems:
         print(f"error: {problem}", file=sys.stderr)
     if history is not None:
-        _record(directory, history, result)
+        from ..commands.summarize import record
+
+        record(history, directory, result)
     return not result.problems
 
 
-def _record(directory: Path, history: Path, result: SummaryResult) -> None:
-    from ..history.store import identified, record
-
-    record(history, identified(directory), result.frame, result.table)
-
-
-def _verify(directory: Path, output_dir: Path | None, history: Path | None, as_json: bool) -> None:
+def _verify(
+    directory: Path,
+    output_dir: Path | None,
+    history: Path | None,
+    allowed_signers: Path | None,
+    as_json: bool,
+) -> None:
     from ..commands.progress import reading_logs
     from ..commands.verify import verify
     from ..report.text import counted
 
-    result = verify(directory, output_dir, history, progress=reading_logs)
+    result = verify(
+        directory, output_dir, history, allowed_signers=allowed_signers, progress=reading_logs
+    )
     found = result.differences
     if as_json:
         problems = [str(problem) for problem in result.problems]
-        document = {"differences": found, "problems": problems}
+        document = {"differences": found, "notes": result.notes, "problems": problems}
         print_json(document)
     else:
-        for sentence in found:
+        for sentence in (*result.notes, *found):
             print(sentence)
         end = counted(len(found), "difference")
-        print(end if found else "the recorded results match the logs")
+        print(end if found else "everything that was compared is as it was recorded")
     for problem in result.problems:
         print(f"error: {problem}", file=sys.stderr)
     if found or result.problems:

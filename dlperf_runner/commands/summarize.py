@@ -7,15 +7,17 @@ one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in th
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.identity import GROUP, label, shown
+from ..core.identity import GROUP, label, value_text
 from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
@@ -57,16 +59,53 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    from ..report import data, markdown, text
-    from ..stats.notes import remarks
-    from ..stats.summary import summarize as statistics
+    from ..report import text
 
     known = list(catalogued()) if known is None else known
     results = load_results(directory, known, progress=progress)
+    table, notes, files = documents(results, known)
+    place = output_dir or directory
+    paths = [write_result(place / name, content) for name, content in files.items()]
+    seal(place, "summary", paths)
+    if results.problems:
+        count = text.counted(len(results.problems), "log")
+        notes.append(f"{count} failed validation; see the errors")
+    width = shutil.get_terminal_size((80, 24)).columns
+    return SummaryResult(
+        text.render(table, notes, width),
+        results.problems,
+        paths,
+        results.frame,
+        table,
+        files["summary.json"],
+    )
+
+
+def record(history: Path, directory: Path, result: SummaryResult) -> None:
+    """Write the results to the history, and the digest of its rows to the manifest."""
+    from ..history import store
+
+    campaign = store.identified(directory)
+    store.record(history, campaign, result.frame, result.table)
+    place = home(result.paths[0].parent)
+    rows = store.recorded_tables(history, campaign)
+    if rows is not None:
+        name = os.path.relpath(history.resolve(), place)
+        append(place, HISTORY, {name: store.rows_digest(rows)})
+
+
+def documents(
+    results: Results, known: Sequence[Known]
+) -> tuple[pd.DataFrame, list[str], dict[str, str]]:
+    """The statistics, the notes on them, and the content of each result file by its name."""
+    from ..report import data, markdown
+    from ..stats.notes import remarks
+    from ..stats.summary import summarize as statistics
+
     frame = results.frame
     table = statistics(frame)
     notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
-    problems = [str(problem) for problem in results.problems]
+    problems = [results.told(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
         "summary.csv": data.csv(table),
@@ -74,21 +113,9 @@ def summarize(
         "summary.json": data.summary(table, notes, problems),
         "summary.md": markdown.render(table, notes, problems),
     }
-    for batch, document in data.results_by_batch(table, short_names).items():
+    for batch, document in data.results_by_batch(frame, table, short_names).items():
         files[f"bz{batch}_result.json"] = document
-    place = output_dir or directory
-    paths = [write_result(place / name, content) for name, content in files.items()]
-    if problems:
-        notes.append(f"{text.counted(len(problems), 'log')} failed validation; see the errors")
-    width = shutil.get_terminal_size((80, 24)).columns
-    return SummaryResult(
-        text.render(table, notes, width),
-        results.problems,
-        paths,
-        frame,
-        table,
-        files["summary.json"],
-    )
+    return table, notes, files
 
 
 # ---- notes on the table
@@ -158,7 +185,7 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts = []
         for name in GROUP:
-            values = dict.fromkeys(shown(case[name]) for case in several)
+            values = dict.fromkeys(value_text(case[name]) for case in several)
             if len(values) > 1:
                 texts.append(f"{label(name)} ({', '.join(values)})")
             else:

@@ -13,6 +13,7 @@ from . import case_tables, figures
 from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
+from .numbers import rate_decimals
 from .tables import Cell, Column, Table, cell
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ def make_document(
         commands=tuple(_commands(campaigns)),
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
-        problems=tuple(_said(campaigns, lambda campaign: campaign.results.problems)),
+        problems=tuple(
+            _said(campaigns, lambda campaign: map(campaign.results.told, campaign.results.problems))
+        ),
         cases=cases,
         has_facts=any(campaign.recorded.facts for campaign in campaigns),
     )
@@ -271,7 +274,7 @@ def _not_counted_table(
             (
                 cell(f"{name}, {topology}"),
                 cell(record["repeat"]),
-                cell(value, ",.2f"),
+                cell(value, f",.{rate_decimals(record['workload'], [value])}f"),
                 cell(record["why_invalid"] or t("unknown")),
             )
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..catalog.validity import ValidityRules, rules_of
-from ..core.case import Topology
+from ..core.case import SCHEMA, Topology
 from ..core.errors import UserError
 from ..core.files import read_json
 from .log_file import Log
@@ -86,7 +86,22 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
     """The validity rules of the campaign; None if it has none."""
     path = directory / "campaign.json"
     try:
-        return rules_of(read_json(path), path) if path.exists() else None
+        document = read_json(path) if path.exists() else None
+    except UserError as error:
+        problems.append(error)
+        return None
+    if document is None:
+        return None
+    schema = document.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UserError(
+            "a newer version of this program made this campaign",
+            where=f"{path}: schema",
+            expected=f"at most {SCHEMA}",
+            found=str(schema),
+        )
+    try:
+        return rules_of(document, path)
     except UserError as error:
         problems.append(error)
         return None
@@ -175,7 +190,7 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
             f" of {FLAT_DEVICES_PER_NODE}",
             found=devices,
         )
-    directories = [name for name in ancestors if _is_topology(name)]
+    directories = [name for name in ancestors if is_topology(name)]
     named = parts.get("topology")
     if named and directories and Topology.parse(named) != Topology.parse(directories[0]):
         raise UserError(
@@ -197,7 +212,7 @@ def _topology(path: Path, parts: Mapping[str, str | None], ancestors: Iterable[s
         raise UserError(str(error), where=str(path)) from None
 
 
-def _is_topology(name: str) -> bool:
+def is_topology(name: str) -> bool:
     try:
         Topology.parse(name)
     except ValueError:

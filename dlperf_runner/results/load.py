@@ -3,6 +3,7 @@ and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from ..core.identity import CASE
 from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, places
-from .repeats import told_apart
+from .repeats import about_copies, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 
@@ -51,6 +52,11 @@ class Results:
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
 
+    def told(self, text: object) -> str:
+        """A text with paths below the directory, so that it is the same wherever that lies."""
+        above = rf"(?<![\w./-]){re.escape(str(self.directory))}/"
+        return re.sub(above, "", str(text)) if self.directory.parts else str(text)
+
 
 def load_results(
     directory: Path,
@@ -79,7 +85,8 @@ def load_results(
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
         read_logs = [*(progress(readings, len(where)) if progress else readings)]
-    for reading in told_apart(filter(None, read_logs), directory):
+    apart = told_apart(filter(None, read_logs), directory)
+    for reading in apart:
         rows += _rows(reading, results)
     if not results.runs and not problems:
         raise UserError(
@@ -90,7 +97,7 @@ def load_results(
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
     results.frame = make_frame(rows)
-    results.notes += _about_validity(results)
+    results.notes += [*about_copies(apart), *_about_validity(results)]
     return results
 
 
@@ -169,14 +176,12 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         yield _row(run, None, why=run.why_not)
         return
     if run.copy_of is not None:
-        reason = f"a copy of {run.copy_of} (same SHA-256)"
-        results.notes.append(f"not counted: {run.path}: {reason}")
-        yield _row(run, reading.log_sha256, reason)
+        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of} (same SHA-256)")
         return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
-        yield _row(run, None, why=str(problem))
+        yield _row(run, None, why=results.told(problem))
         return
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:

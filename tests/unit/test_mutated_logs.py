@@ -97,7 +97,7 @@ def reference(made: Made) -> float:
         for step, rate in re.findall(made.pattern, line)
         if made.first <= int(step or 0) <= made.last
     ]
-    return round(fmean(rates), made.rule.round_value_to)
+    return fmean(rates)
 
 
 def number(made: Made, content: str) -> float:
