@@ -100,7 +100,9 @@ def test_the_projects_parser_reads_the_lines() -> None:
     ticks = iter([0.0, 4.0, 4.0, 6.0])
     program.say_start(options, 0, 2, said.append)
     program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
-    headers, steps = read("plsc", "\n".join(said) + "\n")
+    # As its logger prints them.
+    prefix = "INFO 2026-11-21 06:43:56,679 paddle_arcface.py:83] "
+    headers, steps = read("plsc", "".join(f"{prefix}{line}\n" for line in said))
     assert [(step.step, step.samples_per_second) for step in steps] == [(1, 2.0), (2, 4.0)]
     for key, value in (
         ("batch_size_per_device", 4),
