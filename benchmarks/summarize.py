@@ -1,15 +1,17 @@
-"""How fast `summarize` reads logs, beside `grep -c` and a plain loop over lines, in one run.
+"""How fast `summarize` reads logs, beside other programs that read the same logs, in one run.
 
     python benchmarks/summarize.py [--megabytes 1000] [--kind sparse|dense] [--repeats 3]
-    python benchmarks/summarize.py --logs 10000 [--megabytes 1000] [--steps 120] [--repeats 3]
+    python benchmarks/summarize.py --logs 3000 [--megabytes 250] [--extractor FILE] [--repeats 5]
+    python benchmarks/summarize.py --logs 30 [--megabytes 3]
 
 The logs are made in a temporary directory, as GluonCV prints them with NCCL_DEBUG=INFO, and removed
 at the end. One log is sparse (120 steps among noise) or dense (nothing but the lines of steps).
-With --logs, there are so many runs of 500 cases with as many lines of steps, 120 as published, or
-fewer, as programs print them that report every so many steps. Each way runs in a process of its
-own; shown are the processor time (user and system, of all its processes, so that a busy machine
-matters less), megabytes per second of processor time, the ratio to grep, the time on the wall,
-and the peak of memory, of all processes together.
+With --logs, there are so many runs of up to 500 cases with 120 steps each. --extractor is the
+published script MxNet/Classification/RN50v1b/extract_mxnet_logs.py, from a clone of
+Oneflow-Inc/DLPerf. Each way runs in a process of its own, and all ways take turns, so that a busy
+machine slows all of them down. Shown are the median processor time (user and system, of all its
+processes), the median ratio to the first way in the same turn, the time on the wall, and the peak
+of memory of all processes together.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = 120
@@ -45,17 +48,16 @@ with open(sys.argv[1]) as log:
 # What summarize does with a log, without what surrounds it.
 READER = """
 import sys
+from pathlib import Path
 from dlperf_runner import logs
-form = logs.formats()["gluoncv_horovod"]
-with open(sys.argv[1], "rb", buffering=0) as log:
-    for record in form.parse(logs.candidates(form, log)):
-        pass
+from dlperf_runner.results.log_file import Log
+logs.parse(logs.formats()["gluoncv_horovod"], Log(Path(sys.argv[1])).pieces())
 """
+PANDAS = "import pandas"
 
 
 def step(number: int) -> str:
     return (
-        f"INFO:root:Epoch[0] Batch[{number}] Loss[6.916]\n"
         f"INFO:root:Epoch[0] Rank[0] Batch[{number}]\taccuracy=0.000000\tlr=0.000000\n"
         f"INFO:root:Epoch[0] Batch[{number}]\tSpeed: 384.19 samples/sec\n"
     )
@@ -105,29 +107,29 @@ for path in Path(sys.argv[1]).rglob("*.log"):
 """
 
 
-def many(directory: Path, logs: int, size: int, steps: int, batches: int = 50) -> float:
-    """So many logs of together so many bytes, of cases of so many batch sizes, two precisions and
-    five topologies; returns the bytes in MB."""
-    repeats, written = max(1, logs // (10 * batches)), 0
-    every = STEPS // steps
-    for batch in range(16, 16 + batches):
-        for precision, dtype in (("fp32", "float32"), ("fp16", "float16")):
-            for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g"):
-                folder = directory / f"bz{batch}" / topology
-                folder.mkdir(parents=True, exist_ok=True)
-                for repeat in range(1, repeats + 1):
-                    head = f"Namespace(batch_size={batch}, dtype='{dtype}', log_interval={every})"
-                    lines = [step(n) for n in range(every, STEPS + 1, every)]
-                    noise = max(0, size // logs - sum(map(len, lines))) // len(lines)
-                    parts = [f"INFO:root:{head}\n"]
-                    for number, line in enumerate(lines):
-                        parts += [
-                            _noise(noise),
-                            line.replace("384.19", f"{384 + number % 7}.{repeat:02}"),
-                        ]
-                    text = "".join(parts)
-                    (folder / f"rn50_b{batch}_{precision}_{repeat}.log").write_text(text)
-                    written += len(text)
+def many(directory: Path, logs: int, size: int) -> float:
+    """So many logs of together so many bytes, of cases of 50 batch sizes, two precisions and five
+    topologies, or fewer; returns the bytes in MB."""
+    cases = [
+        (topology, batch, precision, dtype)
+        for batch in range(16, 66)
+        for precision, dtype in (("fp32", "float32"), ("fp16", "float16"))
+        for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
+    ]
+    repeats = max(5, logs // len(cases))
+    written = 0
+    for topology, batch, precision, dtype in cases[: max(1, logs // repeats)]:
+        folder = directory / topology
+        folder.mkdir(parents=True, exist_ok=True)
+        for repeat in range(1, repeats + 1):
+            parts = [f"INFO:root:Namespace(batch_size={batch}, dtype='{dtype}', log_interval=1)\n"]
+            lines = [step(number) for number in range(1, STEPS + 1)]
+            noise = max(0, size // logs - sum(map(len, lines))) // len(lines)
+            for number, line in enumerate(lines):
+                parts += [_noise(noise), line.replace("384.19", f"{384 + number % 7}.{repeat:02}")]
+            text = "".join(parts)
+            (folder / f"rn50_b{batch}_{precision}_{repeat}.log").write_text(text)
+            written += len(text)
     return written / 1e6
 
 
@@ -151,10 +153,11 @@ def tree_memory(pid: int) -> float:
     return total
 
 
-def cost_of_many(argv: list[str]) -> tuple[float, float, float]:
+def cost(argv: list[str]) -> tuple[float, float, float]:
     """Seconds of processor time, seconds on the wall, and peak megabytes of a command with its
     children."""
     begun = time.monotonic()
+    # Not to /dev/null: grep stops at the first match there.
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(argv, cwd=ROOT, stdout=output)
         peak = 0.0
@@ -167,67 +170,51 @@ def cost_of_many(argv: list[str]) -> tuple[float, float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{argv[:4]} ended with exit status {process.returncode}")
+    peak = max(peak, usage.ru_maxrss / 1024)  # the largest process, had it ended in between
     return usage.ru_utime + usage.ru_stime, time.monotonic() - begun, peak
 
 
-def measure_many(directory: Path, options: argparse.Namespace) -> None:
+def compare(title: str, ways: dict[str, list[str]], size: float, repeats: int) -> None:
+    """Run all ways in turn and print what they cost."""
+    for argv in ways.values():
+        cost(argv)  # files and programs are in memory
+    turns = [[cost(argv) for argv in ways.values()] for _ in range(repeats)]
+    first = next(iter(ways))
+    print(f"{title}, {len(os.sched_getaffinity(0))} cores, median of {repeats}; ratio to {first}")
+    print(f"{'':28}{'CPU s':>8}{'ratio':>8}{'MB/CPU s':>10}{'wall s':>8}{'peak MB':>9}")
+    for index, name in enumerate(ways):
+        cpu, wall, memory = (median(turn[index][n] for turn in turns) for n in range(3))
+        ratio = median(turn[index][0] / turn[0][0] for turn in turns)
+        print(f"{name:28}{cpu:8.2f}{ratio:8.2f}{size / cpu:10.0f}{wall:8.1f}{memory:9.0f}")
+
+
+def of_many(directory: Path, options: argparse.Namespace) -> None:
     logs = directory / "logs"
-    size = many(logs, options.logs, options.megabytes * 10**6, options.steps)
+    size = many(logs, options.logs, options.megabytes * 10**6)
     python, output = sys.executable, str(directory / "out")
-    command = [python, "-m", "dlperf_runner", "summarize", str(logs), "--output-dir", output]
-    ways = {
+    ways: dict[str, list[str]] = {}
+    if options.extractor:
+        script = [python, str(options.extractor.resolve()), "--log_dir", str(logs)]
+        ways["published extractor"] = [*script, "--output_dir", output]
+    ways |= {
+        "import pandas": [python, "-c", PANDAS],
         "grep -rc Speed:": ["grep", "-rc", "Speed:", str(logs)],
         "count and SHA-256, no more": [python, "-c", FLOOR, str(logs)],
         "a loop over lines, re": [python, "-c", MANY_LOOP, str(logs)],
-        "summarize, whole command": command,
+        "summarize, whole command": [
+            *(python, "-m", "dlperf_runner", "summarize", str(logs), "--output-dir", output)
+        ],
     }
-    cores = len(os.sched_getaffinity(0))
-    print(f"{options.logs} logs of {size:.0f} MB, {options.steps} steps each, {cores} cores")
-    print(f"{'':26}{'CPU s':>8}{'MB/CPU s':>10}{'x grep':>8}{'wall s':>8}{'peak MB':>9}")
-    floor = None
-    for name, argv in ways.items():
-        cost_of_many(ways["grep -rc Speed:"])  # the files are in memory
-        cpu, wall, memory = min(cost_of_many(argv) for _ in range(options.repeats))
-        floor = floor or cpu
-        print(f"{name:26}{cpu:8.2f}{size / cpu:10.0f}{cpu / floor:8.1f}{wall:8.1f}{memory:9.0f}")
+    number = len(list(logs.rglob("*.log")))
+    compare(f"{number} logs of {size:.0f} MB", ways, size, options.repeats)
 
 
-def cpu_and_memory(argv: list[str]) -> tuple[float, float]:
-    """Seconds of processor time and peak megabytes of a command."""
-    # Not to /dev/null: grep stops at the first match there.
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=output)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{argv[:4]} ended with exit status {process.returncode}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the speed of summarize.")
-    parser.add_argument("--megabytes", type=int, default=1000)
-    parser.add_argument("--kind", choices=("sparse", "dense"), default="sparse")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--logs", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=STEPS, choices=(120, 60, 12, 6))
-    options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="dlperf-benchmark-"))
-    try:
-        if options.logs > 1:
-            measure_many(directory, options)
-            return
-        log = directory / "1n1g" / "rn50_b128_fp32_1.log"
-        log.parent.mkdir()
-        make = sparse if options.kind == "sparse" else dense
-        with log.open("w") as file:
-            file.writelines(make(options.megabytes * 10**6))
-        measure(log, directory, options)
-    finally:
-        shutil.rmtree(directory)
-
-
-def measure(log: Path, directory: Path, options: argparse.Namespace) -> None:
+def of_one(directory: Path, options: argparse.Namespace) -> None:
+    log = directory / "1n1g" / "rn50_b128_fp32_1.log"
+    log.parent.mkdir()
+    make = sparse if options.kind == "sparse" else dense
+    with log.open("w") as file:
+        file.writelines(make(options.megabytes * 10**6))
     python, size = sys.executable, log.stat().st_size / 1e6
     ways = {
         "grep -c Speed:": ["grep", "-c", "Speed:", str(log)],
@@ -236,16 +223,24 @@ def measure(log: Path, directory: Path, options: argparse.Namespace) -> None:
     }
     # A dense log of this size has more steps than any rule: summarize refuses it early.
     if options.kind == "sparse":
-        output = str(directory / "out")
         command = [python, "-m", "dlperf_runner", "summarize", str(directory)]
-        ways["summarize, whole command"] = [*command, "--output-dir", output]
-    print(f"{options.kind} log of {size:.0f} MB, best of {options.repeats}")
-    print(f"{'':26}{'CPU s':>8}{'MB/s':>8}{'x grep':>8}{'peak MB':>9}")
-    floor = None
-    for name, argv in ways.items():
-        seconds, memory = min(cpu_and_memory(argv) for _ in range(options.repeats))
-        floor = floor or seconds
-        print(f"{name:26}{seconds:8.2f}{size / seconds:8.0f}{seconds / floor:8.1f}{memory:9.0f}")
+        ways["summarize, whole command"] = [*command, "--output-dir", str(directory / "out")]
+    compare(f"{options.kind} log of {size:.0f} MB", ways, size, options.repeats)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the speed of summarize.")
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--kind", choices=("sparse", "dense"), default="sparse")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--logs", type=int, default=1)
+    parser.add_argument("--extractor", type=Path)
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="dlperf-benchmark-"))
+    try:
+        (of_many if options.logs > 1 else of_one)(directory, options)
+    finally:
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

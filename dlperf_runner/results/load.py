@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, places
 from .repeats import about_copies, told_apart
-from .run_log import Reading, RunSeries, read
+from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 
 if TYPE_CHECKING:
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
 
-# Below both limits, a second process costs more time than it saves.
-MANY_BYTES = 64 * 2**20
-MANY_LOGS = 200
+# Several processes share the caches, so together they need a third more processor time. Below both
+# limits, they would save two seconds or less.
+MANY_BYTES = 512 * 2**20
+MANY_LOGS = 5000
+AT_ONCE = 200  # logs that a process reads before it returns them
 
 
 @dataclass
@@ -136,18 +138,23 @@ def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | None]]:
     """The reading of each place, in order; other processes help if that saves time."""
-    read_there = partial(read, known=known, with_series=with_series)
     jobs = _jobs(found) if jobs is None else jobs
-    if jobs == 1 or len(found) < 2:
-        yield map(read_there, found)
+    size = max(1, min(AT_ONCE, len(found) // (4 * jobs)))
+    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    read_part = partial(read_all, known=known, with_series=with_series)
+    if jobs == 1 or len(parts) < 2:
+        yield chain.from_iterable(map(read_part, parts))
         return
+    from concurrent.futures import ProcessPoolExecutor
+
     # Load now what every process needs, so that the workers inherit it.
+    import numpy as np  # noqa: F401
+
     logs.formats()
     catalogued_rules()
-    chunk = max(1, min(64, len(found) // (4 * jobs)))
     pool = ProcessPoolExecutor(jobs)
     try:
-        yield pool.map(read_there, found, chunksize=chunk)
+        yield chain.from_iterable(pool.map(read_part, parts))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from make_logs import (
@@ -589,36 +589,66 @@ def test_no_half_written_file_is_left(tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_large_log_in_little_memory(tmp_path: Path) -> None:
-    """A log of 200 MB, half of it one line, needs no more memory than a small one."""
-    big, small = tmp_path / "big", tmp_path / "small"
-    write(log_of(small), GOOD)
-    path = log_of(big)
+NOISE = "node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600
+
+
+def gap(file: BinaryIO, kind: str) -> None:
+    """What stands between the lines of a large log."""
+    if kind == "one line of a gigabyte":
+        file.seek(2**30, os.SEEK_CUR)  # a hole, which reads as zeros and takes no space
+        file.write(b"\n")
+    elif kind == "a progress bar":
+        file.write(b"\r".join(b"%d%% done" % n for n in range(10**6)) * 10 + b"\n")
+    else:
+        tag = "[1,0]<stdout>:" if kind == "lines with tags" else ""
+        piece = NOISE.replace("node1", f"{tag}node1").encode()
+        for _ in range(1000 if not tag else 200):
+            file.write(piece)
+
+
+@pytest.mark.parametrize(
+    "kind", ["one line of a gigabyte", "a progress bar", "lines", "lines with tags"]
+)
+def test_large_log_in_little_memory(tmp_path: Path, kind: str) -> None:
+    """A log of up to 1 GB needs no more memory than a small one."""
+    small = write(log_of(tmp_path / "small"), GOOD)
+    big = log_of(tmp_path / "big")
+    big.parent.mkdir(parents=True)
+    with big.open("wb") as file:
+        file.write(("\n".join(GOOD[:5]) + "\n").encode())
+        gap(file, kind)
+        file.write(("\n".join(GOOD[5:]) + "\n").encode())
+    allowed = 12 * resource.getpagesize() / 4096
+    assert peak_of(big, problems=0) < peak_of(small, problems=0) + allowed
+
+
+def test_log_of_endless_steps_is_refused_in_little_memory(tmp_path: Path) -> None:
+    """After the last step of the plan, no more than a piece of the log is read."""
+    lines = "".join(f"INFO:root:Epoch[0] Batch[{n}]\tSpeed: 5.0 samples/sec\n" for n in range(9999))
+    path = log_of(tmp_path)
     path.parent.mkdir(parents=True)
     with path.open("w") as file:
-        file.write("\n".join(GOOD[:5]) + "\n")
+        file.write("\n".join(GOOD) + "\n")
         for _ in range(100):
-            file.write("x" * 10**6)
-        file.write("\n")
-        for _ in range(1000):
-            file.write("node1:1:1 [0] NCCL INFO Channel 00 : 0 -> 1 via P2P/IPC or so\n" * 1600)
-        file.write("\n".join(GOOD[5:]) + "\n")
+            file.write(lines)
+    small = write(log_of(tmp_path / "small"), GOOD)
+    assert peak_of(path, problems=1) < peak_of(small, problems=0) + 40
+
+
+def peak_of(log: Path, problems: int) -> float:
+    """The memory that it takes to summarise a log, in MB."""
     program = (
         "import sys, resource; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "from dlperf_runner.commands.summarize import summarize;"
-        "result = summarize(Path(sys.argv[1])); assert not result.problems, result.problems;"
+        "from dlperf_runner.results.load import load_results;"
+        "found = load_results(Path(sys.argv[1]));"
+        f"assert len(found.problems) == {problems}, found.problems;"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
-    peaks = [
-        int(
-            subprocess.run(
-                [sys.executable, "-c", program, str(directory), str(ROOT)],
-                check=True,
-                capture_output=True,
-                text=True,
-                env={**os.environ, "PYTHONHASHSEED": "0"},
-            ).stdout
-        )
-        for directory in (small, big)
-    ]
-    assert peaks[1] < peaks[0] + 8 * 1024 * resource.getpagesize() / 4096
+    finished = subprocess.run(
+        [sys.executable, "-c", program, str(log.parent), str(ROOT)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    return int(finished.stdout) / 1024

@@ -1,0 +1,106 @@
+"""Measure a run from the content of its log, by a calculation rule. This module reads no file.
+
+The log must first confirm the plan: batch size, world size, precision and steps, as far as the log
+states them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from statistics import fmean
+
+from ..catalog.rule import Rule
+from ..core.errors import UserError
+from ..logs import Columns, Format, Log
+from . import sequence, settings
+from .estimators import Expected, Measured, measured
+
+# How far the rate that a program prints at its end may be from the mean of the printed rates, as a
+# share of it. Both average the same steps, of which a log prints at least one in ten; in real logs
+# they differ by 0.2 %. A number that lost a digit before the point is at least 90 % off.
+FINAL_TOLERANCE = 0.1
+
+
+def measure(
+    form: Format,
+    log: Log,
+    rule: Rule,
+    expected: Expected,
+    line_of: sequence.LineOf,
+    name: str,
+) -> tuple[Measured, Columns, int]:
+    """The measurements of one run; its steps, including the warm-up; and the last step before the
+    measured window. `line_of` gives the line of a rate by its index, and `name` is the name of the
+    log, both for errors.
+
+    samples_per_second is computed with the estimator of the rule, samples_per_second_<estimator>
+    with each other estimator. Raises UserError, with file and line, if the log is damaged or
+    contradicts what is expected.
+    """
+    confirmed = settings.confirmed(log.headers, rule, expected, name)
+    final = settings.final_rate(log.headers, name)
+    every = next((header.log_every for header in log.headers if header.log_every), rule.log_every)
+    writers = {header.writer for header in log.headers if header.writer is not None}
+    lines = found = log.columns
+    if len(writers) > 1 and not log.has_ranks:
+        own = sequence.first_lines(lines.steps, len(writers), line_of, name)
+        found = lines.take(own)
+        every = sequence.check(
+            form, found.steps, every, rule, lambda index: line_of(own[index]), name
+        )
+    else:
+        every = sequence.check(form, found.steps, every, rule, line_of, name)
+    span = 1 if form.one_step else every
+    first, end = _window(found.steps, span, rule, form, name)
+    left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
+    rates = lines.samples_per_second[first:end]
+    if lines is not found:
+        steps = zip(lines.steps, lines.samples_per_second, strict=True)
+        rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
+    _check_final(final, rates, name)
+    result = measured(found, rates, final, confirmed, rule, expected, name)
+    return result, found, left_out
+
+
+def _window(
+    steps: Sequence[int], span: int, rule: Rule, form: Format, name: str
+) -> tuple[int, int]:
+    """The measured window, as indices of its first step and of the step after its last. A rate
+    covers `span` steps. It does not count if one of them is in the warm-up, or if the rule drops
+    it."""
+    first = bisect_left(steps, rule.warmup_steps + (span if rule.warmup_steps else 1))
+    end = bisect_right(steps, rule.total_steps)
+    if first >= end:
+        raise UserError(
+            "no rate is left after the warm-up",
+            where=name,
+            expected=f"a rate every {_longest(form, rule)} steps or fewer: of {rule.total_steps}"
+            f" steps, the first {rule.warmup_steps} are the warm-up",
+            found=f"a rate every {span} steps",
+            hint="a rate whose steps begin in the warm-up does not count",
+        )
+    return min(first + rule.drop_first_values, end), end
+
+
+def _longest(form: Format, rule: Rule) -> int:
+    """The longest interval with which at least one rate counts."""
+    for every in range(rule.total_steps - rule.warmup_steps, 1, -1):
+        steps = range(1 if form.zero_based else every, rule.total_steps + 1, every)
+        if steps[bisect_left(steps, rule.warmup_steps + every) :]:
+            return every
+    return 1
+
+
+def _check_final(final: float | None, rates: Sequence[float], name: str) -> None:
+    if final is None or not rates:
+        return
+    mean = fmean(rates)
+    if abs(final - mean) > FINAL_TOLERANCE * mean:
+        raise UserError(
+            "the rate that the program prints at its end contradicts the rates of its steps",
+            where=name,
+            expected=f"within {FINAL_TOLERANCE:.0%} of their mean, {mean:.6g}",
+            found=f"{final:.6g}",
+            hint="was the log cut or wrapped?",
+        )
