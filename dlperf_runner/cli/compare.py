@@ -13,7 +13,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from .options import AsJson, print_json
+from .options import AsJson, MappingFile, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +96,7 @@ def compare(
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write JUnit XML.", metavar="FILE")
     ] = None,
+    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign."""
@@ -112,6 +113,7 @@ def compare(
         "--allow-undecided": allow_undecided,
         "--junit": junit,
         "--replace": replace,
+        "--mapping": mapping,
         "--json": as_json,
     }
     _check_options(mode, [name for name, value in given_options.items() if value])
@@ -119,7 +121,7 @@ def compare(
     if published:
         _publications(model, framework, precision, everything, as_json)
         return
-    loaded = [_load(directory) for directory in given or [Path("results/latest")]]
+    loaded = [_load(directory, mapping) for directory in given or [Path("results/latest")]]
     problems = [problem for results in loaded for problem in results.problems]
     if save_baseline:
         _tell(problems)
@@ -164,9 +166,9 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
 _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
 _OPTIONS = {
     "--published": ("--model", "--framework", "--precision", "--all", "--json"),
-    "--save-baseline": ("--replace",),
-    "two campaigns": (*_GATE, "--json"),
-    "one campaign": (*_GATE, "--all", "--condition", "--assume-published", "--json"),
+    "--save-baseline": ("--replace", "--mapping"),
+    "two campaigns": (*_GATE, "--mapping", "--json"),
+    "one campaign": (*_GATE, "--mapping", "--all", "--condition", "--assume-published", "--json"),
 }
 
 
@@ -196,11 +198,13 @@ def _limit(text: str) -> float | None:
     return value
 
 
-def _load(directory: Path) -> Results:
+def _load(directory: Path, mapping: Path | None) -> Results:
     from ..commands.progress import reading_logs
     from ..results.load import load_results
+    from ..results.statement import statements_of
 
-    return load_results(directory, progress=reading_logs)
+    statements = statements_of({}, mapping)
+    return load_results(directory, statements=statements, progress=reading_logs)
 
 
 def _tell(problems: Sequence[UserError]) -> None:

@@ -28,7 +28,7 @@ from .doctor import doctor
 from .history import history
 from .options import AsJson, Inventories, Limit, Wait, chooses, print_json
 from .report import report
-from .results import history_of, print_summary, status, summarize
+from .results import print_summary, status, summarize
 
 if TYPE_CHECKING:
     from ..catalog.reader import Catalog
@@ -175,7 +175,6 @@ def plan(
         runs = make_plan(choice, catalog, nodes)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), choice, nodes, runs)
-            campaigns.point_latest_at(Path(campaign))
         else:
             document = plan_document(choice, nodes, runs)
     directory = resume or campaign
@@ -213,8 +212,7 @@ def run(
     if resume:
         directory = Path(resume).resolve()
         if not campaigns.remaining_plan(directory)["runs"]:
-            print_summary(directory, None, history_of(directory))
-            return
+            raise typer.Exit(print_summary([directory]))
     else:
         nodes = _nodes(inventory, limit)
         directory = Path(campaign or campaigns.new_directory()).resolve()
@@ -222,11 +220,10 @@ def run(
         campaigns.create_campaign(directory, choice, nodes, runs)
     inventories = [str(Path(i).resolve()) if "," not in i else i for i in inventory or []]
     problems = execute(directory, inventories, wait)
-    print_summary(directory, None, history_of(directory))
+    status = print_summary([directory])
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
-    if campaigns.remaining_plan(directory)["runs"]:
-        raise typer.Exit(1)
+    raise typer.Exit(1 if campaigns.remaining_plan(directory)["runs"] else status)
 
 
 @app.command("list")

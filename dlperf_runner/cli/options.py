@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -42,6 +43,15 @@ Wait = Annotated[
         help="How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h;"
         " default: fail at once.",
         metavar="TIME",
+        show_default=False,
+    ),
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--mapping",
+        help="What ran, by the paths of the logs; default: mapping.yml in their directory.",
+        metavar="FILE",
         show_default=False,
     ),
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, print_json
+from .options import AsJson, MappingFile, print_json
 
 
 def report(
@@ -20,7 +20,8 @@ def report(
         Path | None,
         typer.Option(
             "--output-dir",
-            help="Output directory; default: CAMPAIGN/report, or ./report for several campaigns.",
+            help="Output directory; default: CAMPAIGN/report, results/<name>/report for other logs,"
+            " or ./report for several campaigns.",
             metavar="DIR",
         ),
     ] = None,
@@ -33,13 +34,18 @@ def report(
             metavar="K=V",
         ),
     ] = None,
+    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 2 if a
-    log failed validation."""
+    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 1 if a
+    run failed, is missing or is invalid, and 2 if a log failed validation."""
     from ..commands.report import make_report
+    from ..results.statement import statements_of
 
-    made = make_report(directories, output_dir, lang, conditions=condition or [])
+    statements = statements_of({}, mapping)
+    made = make_report(
+        directories, output_dir, lang, conditions=condition or [], statements=statements
+    )
     if as_json:
         document = {
             "answers": made.answers,
@@ -53,5 +59,5 @@ def report(
             print(text)
     for problem in made.problems:
         print(f"error: {problem}", file=sys.stderr)
-    if made.problems:
-        raise typer.Exit(2)
+    if made.problems or made.is_incomplete:
+        raise typer.Exit(2 if made.problems else 1)

@@ -1,23 +1,23 @@
-"""Computes a table of speeds and speed-ups from a directory of logs, and writes result files.
+"""Computes a table of speeds and speed-ups from logs, and writes result files.
 
-The input is a campaign (runs/<case>/r<k>/run.json and its log), a directory tree like the published
-one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in the NGC report
-(tf_gpu8_amp_bs256.txt). A log that fails validation is reported. All other logs are counted.
+The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories and files of logs. A
+log that fails validation is reported. All other logs are counted.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
+from ..results.statement import Statements
+from .destination import destination, source_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,29 +27,36 @@ if TYPE_CHECKING:
 class SummaryResult:
     """The result of `summarize`.
 
-    `text`: the table to print. `problems`: logs that failed validation. `paths`: the files written.
-    `frame` and `table`: the computed values. `document`: the content of summary.json.
+    `text`: the table to print. `problems`: logs that failed validation. `is_incomplete`: a run
+    failed, is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
+    `frame` and `table`: the computed values. `document`: the content of summary.json. `skipped`:
+    the files that were not read as logs, with the reasons.
     """
 
     text: str
     problems: list[UserError]
+    is_incomplete: bool
     paths: list[Path]
+    unwritten: UserError | None
     frame: pd.DataFrame
     table: pd.DataFrame
     document: str
+    skipped: Mapping[str, str]
 
 
 def summarize(
-    directory: Path,
+    sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     progress: Progress | None = None,
 ) -> SummaryResult:
-    """Summarise all logs in `directory` and write the results into `output_dir`.
+    """Summarise a campaign, or all logs in directories and files, and write the results.
 
-    `output_dir`: by default, `directory`. `known`: the known workloads; by default, those of the
-    catalogue. `progress`: as in `load_results`.
+    `output_dir`: by default, the campaign, or results/<name> for other logs. `known`: the known
+    workloads; by default, those of the catalogue. `statements`: what the user states about the
+    logs. `progress`: as in `load_results`.
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
@@ -58,7 +65,8 @@ def summarize(
     from ..stats.summary import summarize as statistics
 
     known = list(catalogued()) if known is None else known
-    results = load_results(directory, known, progress=progress)
+    sources = [sources] if isinstance(sources, Path) else sources
+    results = load_results(sources, known, statements=statements, progress=progress)
     frame = results.frame
     table = statistics(frame)
     notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
@@ -72,19 +80,36 @@ def summarize(
     }
     for batch, document in data.results_by_batch(table, short_names).items():
         files[f"bz{batch}_result.json"] = document
-    place = output_dir or directory
-    paths = [write_result(place / name, content) for name, content in files.items()]
+    if output_dir is None:
+        files |= source_document(sources)
+    paths, unwritten = _written(output_dir or destination(sources), files)
     if problems:
         notes.append(f"{text.counted(len(problems), 'log')} failed validation; see the errors")
+    if unwritten:
+        notes.append(f"the results were not written: {unwritten.where}: {unwritten.found}")
     width = shutil.get_terminal_size((80, 24)).columns
     return SummaryResult(
         text.render(table, notes, width),
         results.problems,
+        results.is_incomplete,
         paths,
+        unwritten,
         frame,
         table,
         files["summary.json"],
+        {str(file.path): file.reason for file in results.skipped},
     )
+
+
+def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserError | None]:
+    """Write all files, or stop at the first that cannot be written."""
+    paths: list[Path] = []
+    for name, content in files.items():
+        try:
+            paths.append(write_result(place / name, content))
+        except UserError as error:
+            return paths, error
+    return paths, None
 
 
 # ---- notes on the table
@@ -106,11 +131,6 @@ def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
     yield from _not_pooled(groups)
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
-    if any(FLAT_NAME.fullmatch(run.path.stem) for run in results.counted):
-        yield (
-            "the log names do not contain the number of nodes: assuming"
-            f" {FLAT_DEVICES_PER_NODE} devices per node"
-        )
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:

@@ -13,6 +13,8 @@ from ..core.errors import UserError
 from ..core.files import read_json
 from ..results.load import Progress, load_results
 from ..results.run_record import Known
+from ..results.statement import Statements
+from .destination import destination
 
 # The key of a row. It may not be unique: one repeat can have several logs.
 _RUN = (
@@ -37,11 +39,12 @@ class Verification:
 
 
 def verify(
-    directory: Path,
+    sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     history: Path | None = None,
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     progress: Progress | None = None,
 ) -> Verification:
     """Compare the logs with summary.json and measurements.csv, and with the history if given.
@@ -52,7 +55,8 @@ def verify(
     from ..stats.groups import records
     from ..stats.summary import summarize
 
-    place = output_dir or directory
+    sources = [sources] if isinstance(sources, Path) else sources
+    place = output_dir or destination(sources)
     if not (place / "summary.json").exists():
         raise UserError(
             "no recorded results to compare with the logs",
@@ -62,14 +66,14 @@ def verify(
         )
     recorded_cases = _summary(place / "summary.json")
     recorded_runs = _measurements(place / "measurements.csv")
-    results = load_results(directory, known, progress=progress)
+    results = load_results(sources, known, statements=statements, progress=progress)
     cases, runs = records(summarize(results.frame)), records(results.frame)
     found = [
         *_compared("summary.json", recorded_cases, cases, _CASE),
         *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),
     ]
     if history is not None:
-        rows = recorded_rows(history, identified(directory)) if history.is_file() else None
+        rows = recorded_rows(history, identified(sources[0])) if history.is_file() else None
         if rows is None:
             found.append(f"{history}: this campaign is not recorded")
         else:

@@ -1,4 +1,4 @@
-"""Load the results of a directory of logs: the tidy frame, the excluded runs with their reasons,
+"""Load the results of logs: the tidy frame, the excluded runs and skipped files with their reasons,
 and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
@@ -17,77 +17,111 @@ from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.processors import processors
 from ..measure.estimators import Measurement
-from .discovery import Place, places
+from .discovery import Place, Skipped, find
+from .named_run import known_models
 from .run_log import Reading, RunSeries, read
 from .run_record import FoundRun, Known
+from .statement import Statements, checked
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
+Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipped]]
 
 # Below both limits, a second process costs more time than it saves.
 MANY_BYTES = 64 * 2**20
 MANY_LOGS = 200
+_SHOWN = 5  # the most files that a note names
 
 
 @dataclass
 class Results:
     """`frame` has a row per run and metric (see frame.Row). `runs` are all runs that were found;
-    `counted` are those whose logs passed validation and that satisfy the validity rules. `series`
-    is empty unless it was requested."""
+    `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
+    are files that were not read as logs. `series` is empty unless it was requested. `directory` is
+    the first source."""
 
     directory: Path
     frame: pd.DataFrame = field(init=False)
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # planned runs without a record
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a run failed, is missing or is invalid."""
+        return bool(self.missing) or len(self.counted) < len(self.runs)
 
 
 def load_results(
-    directory: Path,
+    source: Path | Sequence[Path],
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     with_series: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Read every log below `directory`. `known` are the catalogue entries to use, by default all.
-    `jobs` is the number of processes, by default as many as save time. `progress` gets the readings
-    and their number, and yields the readings unchanged.
+    """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
+    use, by default all. `statements` are what the user states about logs. `jobs` is the number of
+    processes, by default as many as save time. `progress` gets the readings and their number, and
+    yields the readings unchanged.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
     """
     known = list(catalogued()) if known is None else known
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing"
-        raise UserError("there is no such directory", where=str(directory), found=found)
-    problems: list[UserError] = []
-    where = places(directory, problems)
-    results = Results(directory, problems=problems)
+    sources = [source] if isinstance(source, Path) else list(source)
+    statements = checked(statements or Statements(), sources, known_models(known))
+    found = find(sources, statements)
+    results = Results(sources[0], problems=found.problems, skipped=found.skipped)
+    results.missing += found.missing
     rows: list[Row] = []
     digests: dict[tuple[object, str], Path] = {}
-    with _readings(where, known, with_series, jobs) as readings:
+    with _readings(found.places, known, with_series, jobs) as readings:
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
-        for reading in progress(readings, len(where)) if progress else readings:
-            rows += _rows(reading, results, digests) if reading else ()
-    if not results.runs and not problems:
+        for reading in progress(readings, len(found.places)) if progress else readings:
+            if isinstance(reading, Skipped):
+                results.skipped.append(reading)
+            else:
+                rows += _rows(reading, results, digests)
+    if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
-            where=str(directory),
+            where=", ".join(map(str, sources)),
             expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
             " or tf_gpu8_amp_bs256.txt",
+            found=" ".join(_about_skipped(results)) or None,
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
     results.frame = make_frame(rows)
+    results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
     results.notes += _about_validity(results)
+    results.notes += [f"not counted: {run} has no record" for run in results.missing]
+    results.notes += _about_skipped(results)
+    results.notes += [
+        f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
+    ]
     return results
+
+
+def _about_skipped(results: Results) -> Iterator[str]:
+    """A note for each reason, with the first files."""
+    by_reason: dict[str, list[str]] = {}
+    for skipped in results.skipped:
+        is_below = skipped.path.is_relative_to(results.directory)
+        path = skipped.path.relative_to(results.directory) if is_below else skipped.path
+        by_reason.setdefault(skipped.reason, []).append(str(path))
+    for reason, paths in by_reason.items():
+        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        yield f"not read ({reason}): {', '.join(paths[:_SHOWN])}{more}"
 
 
 def _about_validity(results: Results) -> Iterator[str]:
@@ -109,6 +143,7 @@ def catalogued() -> Iterator[Known]:
 
     for workload in load_catalog().workloads.values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
+        shared = (*workload.families, workload.model)
         for model, short_name in (names or {workload.model: workload.short_name}).items():
             yield Known(
                 workload=workload.name,
@@ -118,13 +153,16 @@ def catalogued() -> Iterator[Known]:
                 log_format=workload.log_format,
                 rule=workload.rule,
                 rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
+                names=tuple(dict.fromkeys(name for name in shared if name != model)),
+                precisions=tuple(workload.dtypes),
+                max_nodes=workload.max_nodes,
             )
 
 
 @contextmanager
 def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
-) -> Iterator[Iterator[Reading | None]]:
+) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
     read_there = partial(read, known=known, with_series=with_series)
     jobs = _jobs(found) if jobs is None else jobs

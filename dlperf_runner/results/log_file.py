@@ -1,4 +1,5 @@
-"""A log on disk: a small one is read into memory, a large one is streamed."""
+"""A log on disk: a small one is read into memory, a large one is streamed. One that gzip compressed
+is expanded; its digest is that of the expanded log."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from .. import logs
 from ..core.errors import UserError
 from ..measure.by_line import located, nothing_found
+from .compressed import expanded, is_compressed
 
 # Of a larger log, only one chunk is in memory at any time.
 SMALL = 8 * 2**20
@@ -21,14 +23,15 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.is_compressed = False
 
     @cached_property
     def data(self) -> bytes | None:
         """The whole log; None if it is large."""
         with self._file() as file:
-            size = os.fstat(file.fileno()).st_size
             # One byte more than the size shows whether the file grew. A larger limit would make
             # read() allocate that much memory.
+            size = SMALL if self.is_compressed else os.fstat(file.fileno()).st_size
             data = file.read(size + 1) if size <= SMALL else None
         return data if data is None or len(data) <= size else None
 
@@ -52,7 +55,9 @@ class Log:
 
     def _file(self) -> io.BufferedReader:
         try:
-            return self.path.open("rb")
+            file = self.path.open("rb")
+            self.is_compressed = is_compressed(file)
+            return expanded(self.path, file) if self.is_compressed else file
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)

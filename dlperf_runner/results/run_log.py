@@ -19,7 +19,7 @@ from ..measure.by_column import measure_whole
 from ..measure.by_line import measure
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.steady_state import measurements, steadiness
-from .discovery import Place, run_at
+from .discovery import Place, Skipped, run_at
 from .log_file import Log
 from .run_record import FoundRun, Known
 from .validity import VALID, Verdict, judge
@@ -56,13 +56,13 @@ class Reading:
     verdict: Verdict = VALID
 
 
-def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Reading | None:
-    """Find and measure the run at a place; None if the file is not a benchmark log."""
+def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Reading | Skipped:
+    """Find and measure the run at a place; Skipped if the file is not a benchmark log."""
     try:
         found = run_at(place, known)
     except UserError as error:
         return Reading(None, problem=error)
-    return found and read_run(*found, with_series)
+    return found if isinstance(found, Skipped) else read_run(*found, with_series)
 
 
 def read_run(run: FoundRun, log: Log, with_series: bool = False) -> Reading:

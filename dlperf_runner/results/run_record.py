@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Known:
     """The catalogue entry of a model: how its logs are named, parsed and measured. `rule` is the
-    published rule, `rules` are the rules of its matrices."""
+    published rule, `rules` are the rules of its matrices. `names` are other names of the model,
+    `precisions` are those that the workload has."""
 
     workload: str
     framework: str
@@ -30,6 +31,9 @@ class Known:
     log_format: str
     rule: Rule
     rules: tuple[Rule, ...] = ()
+    names: tuple[str, ...] = ()
+    precisions: tuple[str, ...] = ()
+    max_nodes: int | None = None
 
     def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
         """The rule for a run with these steps: the rule of its matrix, or else the published rule
@@ -76,6 +80,7 @@ class FoundRun:
     container: str | None = None
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
+    assumed: str | None = None  # what the identification of the run rests on, as a note
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
