@@ -103,15 +103,8 @@ class PublishedReport(Entry):
 
 
 class RecordedConditions(Entry):
-    """Conditions of a workload's source that the record of a run does not contain.
+    """Conditions of a workload's source that the record of a run does not contain."""
 
-    If the parameter `data_parameter` selects the data, `synthetic` lists its values that mean
-    synthetic data.
-    """
-
-    data: Literal["real", "synthetic"] | None = None
-    data_parameter: str | None = None
-    synthetic: tuple[str, ...] = ()
     input_pipeline: str | None = None
     xla: bool | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -102,15 +103,25 @@ class Preparation(Entry):
     creates: Annotated[str, Field(pattern=r"^/")]
 
 
+class DataParameter(Entry):
+    """The parameter that names the data set. With one of the values `synthetic`, the data are
+    synthetic."""
+
+    parameter: str
+    synthetic: tuple[str, ...] = ()
+
+
 class _Source(Entry):
     """The keys that both kinds of source share.
 
+    `data`: the kind of training data, or the parameter that decides it.
     `launcher` and `flavor` (of the framework's environments) override the workload's defaults.
     `stacks`: the stacks that can run this source (empty: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
     source, but can write to that of the run.
     """
 
+    data: Literal["real", "synthetic"] | DataParameter | None = None
     launcher: Name | None = None
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
@@ -121,6 +132,15 @@ class _Source(Entry):
     on_cpu: tuple[str, ...] = ()
     on_gpu: tuple[str, ...] = ()
     on_precision: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """The templates of a run, each with its keys."""
+        for key in ("argv", "on_cpu", "on_gpu"):
+            yield from (((key, number), text) for number, text in enumerate(getattr(self, key)))
+        yield from ((("environment", key), text) for key, text in self.environment.items())
+        for name, several in self.on_precision.items():
+            yield from ((("on_precision", name, n), text) for n, text in enumerate(several))
 
 
 class BuiltinSource(_Source):
@@ -165,7 +185,10 @@ class Sources(Entry):
 
 
 class Workload(Entry):
-    """A model trained with a framework: its source, its launcher and its log format."""
+    """A model trained with a framework: its source, its launcher and its log format.
+
+    `unmeasured`: the parameters that do not change what is measured, such as the log interval.
+    """
 
     name: Name
     title: str
@@ -178,6 +201,7 @@ class Workload(Entry):
     max_nodes: Count | None = None
     rule: Rule
     parameters: Parameters = {}
+    unmeasured: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources
@@ -205,6 +229,15 @@ class Workload(Entry):
         for name in self.parameters:
             if name in (*RUN_KEYS, "dtype"):
                 raise wrong("the parameter has a reserved name", "another name", name, "parameters")
+        named: list[tuple[str, tuple[str | int, ...]]] = [
+            (name, ("unmeasured", number)) for number, name in enumerate(self.unmeasured)
+        ]
+        for key, source in self.sources.items():
+            if isinstance(source.data, DataParameter):
+                named.append((source.data.parameter, ("sources", key, "data", "parameter")))
+        for name, where in named:
+            if name not in self.parameters:
+                raise wrong("unknown parameter", f"one of {listed(self.parameters)}", name, *where)
         for kind, group in (("matrices", self.matrices), ("variants", self.variants)):
             for key, item in group.items():
                 for name in item.parameters:
@@ -222,15 +255,7 @@ class Workload(Entry):
             raise wrong("the workload has no source", "builtin, upstream or both", {}, "sources")
         for source_name, source in self.sources.items():
             fields: list[tuple[tuple[str | int, ...], str]] = [
-                *((("argv", n), text) for n, text in enumerate(source.argv)),
-                *((("on_cpu", n), text) for n, text in enumerate(source.on_cpu)),
-                *((("on_gpu", n), text) for n, text in enumerate(source.on_gpu)),
-                *((("environment", key), text) for key, text in source.environment.items()),
-                *(
-                    (("on_precision", key, n), text)
-                    for key, texts in source.on_precision.items()
-                    for n, text in enumerate(texts)
-                ),
+                *source.texts,
                 *(
                     (("prepare", m, "argv", n), text)
                     for m, preparation in enumerate(source.prepare)
@@ -291,6 +316,23 @@ class Workload(Entry):
         """The workload's rule with the changes of the matrix."""
         change = self.matrices[matrix].rule.model_dump(exclude_none=True)
         return Rule.model_validate({**self.rule.model_dump(), **change})
+
+    def measured_parameters(self, source: str, values: Mapping[str, object]) -> dict[str, object]:
+        """What identifies the runs of a source, from all their parameters: the kind of data, and
+        those parameters that the source uses and that change what is measured."""
+        entry = self.sources.named(source)
+        if entry is None:
+            return dict(values)
+        used = {name for _, text in entry.texts for name in template.placeholders(text)}
+        left_out = {*self.unmeasured}
+        data: object = entry.data
+        if isinstance(data, DataParameter):
+            left_out.add(data.parameter)
+            known = data.parameter in values
+            real = values.get(data.parameter) not in data.synthetic
+            data = ("real" if real else "synthetic") if known else None
+        kept = {name: values[name] for name in values if name in used - left_out}
+        return kept if data is None else {"data": data, **kept}
 
     @property
     def precisions(self) -> tuple[str, ...]:

@@ -89,6 +89,15 @@ def compare(
             metavar="PERCENT",
         ),
     ] = "",
+    allow_different: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-different",
+            help="Compare cases although they differ in this, such as accelerator, data or"
+            " image_size; parameters means all of them. May be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
     allow_undecided: Annotated[
         bool,
         typer.Option("--allow-undecided", help="Do not exit with status 1 for undecided cases."),
@@ -111,6 +120,7 @@ def compare(
         "--assume-published": assume_published,
         "--fail-if-slower": fail_if_slower,
         "--allow-undecided": allow_undecided,
+        "--allow-different": allow_different,
         "--junit": junit,
         "--replace": replace,
         "--mapping": mapping,
@@ -128,7 +138,7 @@ def compare(
         _save(loaded[0], save_baseline, replace)
         return
     if len(loaded) == 2 or baseline:
-        table, rendered, suite = _two_campaigns(loaded, baseline, limit)
+        table, rendered, suite = _two_campaigns(loaded, baseline, limit, allow_different or [])
     else:
         stated, ways = condition or [], (everything, assume_published)
         table, rendered, suite = _with_published(loaded[0], stated, limit, ways)
@@ -167,7 +177,7 @@ _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
 _OPTIONS = {
     "--published": ("--model", "--framework", "--precision", "--all", "--json"),
     "--save-baseline": ("--replace", "--mapping"),
-    "two campaigns": (*_GATE, "--mapping", "--json"),
+    "two campaigns": (*_GATE, "--allow-different", "--mapping", "--json"),
     "one campaign": (*_GATE, "--mapping", "--all", "--condition", "--assume-published", "--json"),
 }
 
@@ -271,7 +281,7 @@ def _with_published(
 
 
 def _two_campaigns(
-    loaded: Sequence[Results], baseline: str, limit: float | None
+    loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
 ) -> tuple[pd.DataFrame, str, str]:
     from ..compare.campaigns import compare_campaigns
     from ..report.compare_text import render_campaigns
@@ -283,7 +293,7 @@ def _two_campaigns(
     else:
         first, name = loaded[0].frame, str(loaded[0].directory)
     names = (name, str(loaded[-1].directory))
-    table = compare_campaigns(first, loaded[-1].frame, limit)
+    table = compare_campaigns(first, loaded[-1].frame, limit, allowed)
     return table, render_campaigns(table, names, limit, _width()), " and ".join(names)
 
 

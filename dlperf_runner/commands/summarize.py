@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import write_result
+from ..core.identity import GROUP, label, shown
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
@@ -21,6 +22,9 @@ from .destination import destination, source_document
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# What a user asked for. Tables that agree in these columns but in no others are named in a note.
+_SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
 
 
 @dataclass(frozen=True)
@@ -117,24 +121,21 @@ def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserErr
 
 def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
     """Notes on the input and the calculation that the statistics do not show."""
-    from ..stats.groups import GROUP, records, title
+    from ..stats.groups import by_group, records
 
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for case in records(table):
-        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
-    for key, cases in groups.items():
-        name = title(dict(zip(GROUP, key, strict=True)))
+    groups = by_group(records(table))
+    for name, cases in groups.items():
         if len({case["estimator"] for case in cases}) > 1:
             texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in cases]
             yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
     yield from _repeat_notes(results)
-    yield from _not_pooled(groups)
+    yield from _not_pooled([cases[0] for cases in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:
-    """Notes on missing and duplicate repeats.
+    """Notes on missing repeats.
 
     The expected number of repeats is the maximum over the cases with the same settings.
     """
@@ -143,9 +144,9 @@ def _repeat_notes(results: Results) -> Iterator[str]:
     # The hardware of a failed run is not always known, but its repeat exists and is reported.
     failed: dict[str, list[int]] = {}
     for run in results.runs:
-        if run.why_not is not None:
+        if run.why_not is not None or run.copy_of is not None:
             failed.setdefault(str(run), []).append(run.repeat)
-    with_log = [run for run in results.runs if run.why_not is None]
+    with_log = [run for run in results.runs if run.why_not is None and run.copy_of is None]
     for run in with_log:
         repeats.setdefault(run.case, []).append(run.repeat)
         most[run.settings] = max(most.get(run.settings, 0), run.repeat)
@@ -157,9 +158,6 @@ def _repeat_notes(results: Results) -> Iterator[str]:
         if absent:
             key = (run.setting, wanted, _listed(absent))
             missing.setdefault(key, []).append(str(run.topology))
-        twice = sorted({number for number in numbers if numbers.count(number) > 1})
-        if twice:
-            yield f"{run}: several logs of repeat {_listed(twice)}; all are counted"
     for (setting, wanted, absent_list), topologies in missing.items():
         yield f"{setting}: missing repeat {absent_list} of {wanted} for {', '.join(topologies)}"
 
@@ -168,27 +166,22 @@ def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:10])) + (", ..." if len(numbers) > 10 else "")
 
 
-def _not_pooled(groups: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """Notes on runs with the same settings that must not be pooled, because they differ."""
-    from ..stats.groups import GROUP, title
+def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Notes on runs with the same settings that must not be pooled, because they differ. `groups`
+    has one case of each table."""
+    from ..stats.groups import title
 
-    kinds = ("source", *GROUP[5:])
     apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for key in groups:
-        named = dict(zip(GROUP, key, strict=True))
-        settings = tuple(value for name, value in named.items() if name not in kinds)
-        apart.setdefault(settings, []).append(named)
+    for case in groups:
+        apart.setdefault(tuple(case[name] for name in _SETTINGS), []).append(case)
     for several in apart.values():
-        differing = [name for name in kinds if len({group[name] for group in several}) > 1]
-        if differing:
-            same = {name: None if name in differing else several[0][name] for name in GROUP}
-            texts = (
-                f"{name} ({', '.join(dict.fromkeys(_shown(name, g[name]) for g in several))})"
-                for name in differing
-            )
-            yield f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}"
-
-
-def _shown(column: str, value: object) -> str:
-    # A missing container means a run without a container. Any other missing value is unknown.
-    return str(value or ("none" if column == "container" else "unknown"))
+        same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
+        texts = []
+        for name in GROUP:
+            values = dict.fromkeys(shown(case[name]) for case in several)
+            if len(values) > 1:
+                texts.append(f"{label(name)} ({', '.join(values)})")
+            else:
+                same[name] = several[0][name]
+        if texts:
+            yield (f"{title(same)}: not pooled, because the runs differ in {' and '.join(texts)}")

@@ -11,17 +11,14 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.files import read_json
+from ..core.identity import CASE
 from ..results.load import Progress, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination
 
 # The key of a row. It may not be unique: one repeat can have several logs.
-_RUN = (
-    *("framework", "workload", "model", "source", "precision", "batch_size_per_device"),
-    *("nodes", "gpus_per_node", "accelerator", "stack", "container", "repeat", "metric"),
-)
-_CASE = tuple(name for name in _RUN if name not in ("repeat", "metric"))
+_RUN = (*CASE, "repeat", "metric")
 # This text depends on the path given to `summarize`. The column `valid` is compared instead.
 _NOT_COMPARED = ("why_invalid",)
 # The digest of a log is the same for all metrics of its run, so it is reported only once.
@@ -69,7 +66,7 @@ def verify(
     results = load_results(sources, known, statements=statements, progress=progress)
     cases, runs = records(summarize(results.frame)), records(results.frame)
     found = [
-        *_compared("summary.json", recorded_cases, cases, _CASE),
+        *_compared("summary.json", recorded_cases, cases, CASE),
         *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),
     ]
     if history is not None:
@@ -115,6 +112,7 @@ def _compared(
         if recorded and column not in recorded[0]:
             yield f"{name}: column {column} is missing"
     columns = [column for column in columns if not recorded or column in recorded[0]]
+    key = [name for name in key if name in columns]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
     for row in (*before, *(row for row in after if row not in before)):
         told = dict(zip(key, row[:-1], strict=True))
@@ -134,13 +132,15 @@ def _compared(
 
 def _title(row: Mapping[str, str]) -> str:
     """mxnet-resnet50v1b builtin fp32 b128 1n8g gpu v100-cuda10.2 r3 samples_per_second"""
+    what = ("workload", "model", "source", "precision")
+    where = ("directory", "accelerator", "stack", "container")
     texts = (
-        *(row["workload"], row["model"], row["source"], row["precision"]),
-        f"b{row['batch_size_per_device']}",
-        f"{row['nodes']}n{row['gpus_per_node']}g",
-        *dict.fromkeys((row["accelerator"], row["stack"], row["container"])),
+        *(row.get(name) for name in what),
+        f"b{row.get('batch_size_per_device')}",
+        f"{row.get('nodes')}n{row.get('gpus_per_node')}g",
+        *dict.fromkeys(row.get(name) for name in where),
         f"r{row['repeat']}" if row.get("repeat") else "",
-        row.get("metric", ""),
+        row.get("metric"),
     )
     return " ".join(text for text in texts if text)
 

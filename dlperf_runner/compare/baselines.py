@@ -13,37 +13,41 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from ..campaign.directory import RESULTS
-from ..catalog.types import Count, Entry
+from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
 from ..core.frame import Row, make_frame
-from ..stats.summary import CASE
-from .conditions import case_key
+from ..core.identity import CASE, case_key
 from .with_published import METRIC
 
 if TYPE_CHECKING:
     import pandas as pd
 
 BASELINES = RESULTS / "baselines"
-VERSION = 1
+VERSION = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _TEXT = StrictStr | None
 
 
 class BaselineCase(Entry):
-    """A case and the throughput of its valid runs."""
+    """A case and the throughput of its valid runs. What version 1 lacks is unknown."""
 
     framework: StrictStr
     framework_version: _TEXT
     workload: StrictStr
     model: StrictStr
     source: _TEXT
+    parameters: _TEXT = None
     precision: StrictStr
     batch_size_per_device: Count
+    total_steps: Count | None = None
+    warmup_steps: CountOrNone | None = None
+    directory: _TEXT = None
     nodes: Count
     gpus_per_node: Count
     world_size: Count
     accelerator: _TEXT
+    node_gpus: _TEXT = None
     driver: _TEXT
     stack: _TEXT
     container: _TEXT
@@ -57,7 +61,7 @@ class BaselineCase(Entry):
 class Baseline(Entry):
     """The content of a baseline file."""
 
-    version: Literal[1]
+    version: Literal[1, 2]
     name: StrictStr
     created: StrictStr
     campaign: StrictStr
@@ -131,11 +135,11 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
             hint=None if known else "`compare --save-baseline NAME CAMPAIGN` creates one",
         )
     document = read_json(path)
-    if isinstance(version := document.get("version"), int) and version != VERSION:
+    if isinstance(version := document.get("version"), int) and version > VERSION:
         raise UserError(
-            "another version of this program wrote this baseline",
+            "a newer version of this program wrote this baseline",
             where=f"{path}: version",
-            expected=str(VERSION),
+            expected=f"at most {VERSION}",
             found=str(version),
             hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
@@ -146,10 +150,16 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
         keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
         raise UserError("invalid baseline", where=f"{path}: {keys}", found=first["msg"]) from None
     return make_frame(
-        _row(case, repeat, value)
+        _row(case if baseline.version > 1 else _known_then(case), repeat, value)
         for case in baseline.cases
         for repeat, value in enumerate(case.samples_per_second, start=1)
     )
+
+
+def _known_then(case: BaselineCase) -> BaselineCase:
+    """A case of version 1, whose accelerator is what the inventory called it."""
+    accelerator = "cpu" if case.accelerator == "cpu" else None
+    return case.model_copy(update={"accelerator": accelerator})
 
 
 def _row(case: BaselineCase, repeat: int, value: float) -> Row:

@@ -1,19 +1,20 @@
 """Compare two campaigns case by case: DataFrames in, DataFrame out.
 
-Cases match if workload, model, source, precision, batch size and topology are equal. Their
-ENVIRONMENT may differ; a difference is named. docs/comparing.md defines the verdicts and the limit.
+Cases match if their identity is equal (see core/identity.py and pairing.py). Their environment may
+differ; a difference is named. docs/comparing.md defines the verdicts and the limit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..core.identity import IDENTITY
 from ..stats.intervals import Interval, SampleComparison, compare_samples
-from ..stats.summary import CASE
-from .conditions import UNDECIDED, CaseKey, Difference, limit_verdict, shown
+from .conditions import UNDECIDED, limit_verdict
+from .pairing import pairs, refuse_unlike
 from .with_published import case_values
 
 if TYPE_CHECKING:
@@ -22,42 +23,52 @@ if TYPE_CHECKING:
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no difference shown"
 PERHAPS_FASTER, PERHAPS_SLOWER, TOO_FEW = "perhaps faster", "perhaps slower", "too few runs"
 ONLY_A, ONLY_B = "only in the first", "only in the second"
-# The columns that may differ between the two sides of a comparison; all others of CASE must match.
-ENVIRONMENT = ("framework_version", "accelerator", "driver", "stack", "container")
-IDENTITY = tuple(name for name in CASE if name not in ENVIRONMENT)
 SIGNIFICANCE = 0.05
 COLUMNS = (
     *IDENTITY,
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "p_value", "p_adjusted", "test", "effect_size"),
-    *("verdict", "environment", "limit", "limit_verdict", "why"),
+    *("verdict", "environment", "limit", "limit_verdict", "why", "apart"),
 )
 
 
-def compare_campaigns(a: pd.DataFrame, b: pd.DataFrame, limit: float | None = None) -> pd.DataFrame:
+def compare_campaigns(
+    a: pd.DataFrame,
+    b: pd.DataFrame,
+    limit: float | None = None,
+    allowed: Collection[str] = (),
+) -> pd.DataFrame:
     """One row per case of either tidy frame, in the order of the frames.
 
     `a` and `b` are the medians of n_a and n_b valid runs. `difference` is how much b is above a
     (Hodges and Lehmann); `relative` is the same as a fraction of a, with its interval and the
     coverage of that. `p_value` is from the `test`, p_adjusted has Holm's adjustment over all cases.
-    effect_size is Cliff's delta. `environment` names the differences in environment, if any. With a
-    `limit` (0.03 for 3 %), `limit_verdict` is failed if the whole interval is below -limit, passed
-    if the whole interval is above it, else undecided with the reason `why`.
+    effect_size is Cliff's delta. `environment` names the differences in environment, and in what is
+    `allowed` to differ. `apart` names what keeps a case of one side from the nearest of the other.
+    With a `limit` (0.03 for 3 %), `limit_verdict` is failed if the whole interval is below -limit,
+    passed if the whole interval is above it, else undecided with the reason `why`.
+
+    Raises UserError if a limit is given and the sides differ in what a gate needs to be equal.
     """
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
     compared: list[tuple[dict[str, Any], SampleComparison]] = []
-    for key_a, values_a, key_b, values_b in _pairs(case_values(a), case_values(b)):
-        row = dict(zip(CASE, key_a or key_b or (), strict=True))
-        row = {name: row[name] for name in IDENTITY}
+    all_a, all_b = case_values(a), case_values(b)
+    found = pairs(list(all_a), list(all_b), allowed)
+    if limit is not None:
+        refuse_unlike(found, allowed)
+    for pair in found:
+        values_a, values_b = all_a.get(pair.a or (), []), all_b.get(pair.b or (), [])
+        row = {name: pair.case[name] for name in IDENTITY}
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
-        if key_a is None or key_b is None:
-            row["verdict"] = ONLY_A if key_b is None else ONLY_B
+        told = ", ".join(map(str, pair.differing)) or None
+        if pair.a is None or pair.b is None:
+            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=told)
             continue
-        row["environment"] = _environment(key_a, key_b)
+        row["environment"] = told
         result = compare_samples(values_a, values_b)
         compared.append((row, result))
         row.update(_numbers(result, row["a"]))
@@ -83,47 +94,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
-
-
-def _pairs(
-    a: Mapping[CaseKey, list[float]], b: Mapping[CaseKey, list[float]]
-) -> Iterator[tuple[CaseKey | None, list[float], CaseKey | None, list[float]]]:
-    """The cases of both sides, each with its partner if it has one: the case in the same
-    environment, else the only remaining case with the same identity."""
-    left: dict[CaseKey, list[CaseKey]] = {}
-    for key in b:
-        if key not in a:
-            left.setdefault(_identity(key), []).append(key)
-    alone = [_identity(key) for key in a if key not in b]
-    taken: set[CaseKey] = set()
-    for key, values in a.items():
-        others = left.get(_identity(key), [])
-        if key in b:
-            partner = key
-        elif len(others) == 1 and alone.count(_identity(key)) == 1:
-            partner = others[0]
-        else:
-            yield key, values, None, []
-            continue
-        taken.add(partner)
-        yield key, values, partner, b[partner]
-    for key, values in b.items():
-        if key not in taken:
-            yield None, [], key, values
-
-
-def _identity(key: CaseKey) -> CaseKey:
-    return tuple(value for name, value in zip(CASE, key, strict=True) if name in IDENTITY)
-
-
-def _environment(a: CaseKey, b: CaseKey) -> str | None:
-    first, second = dict(zip(CASE, a, strict=True)), dict(zip(CASE, b, strict=True))
-    differing = [
-        Difference(name, shown(first[name]), shown(second[name]) or "unknown")
-        for name in ENVIRONMENT
-        if first[name] != second[name]
-    ]
-    return ", ".join(map(str, differing)) or None
 
 
 def _numbers(result: SampleComparison, base: float) -> dict[str, Any]:

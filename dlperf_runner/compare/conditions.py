@@ -18,12 +18,11 @@ from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
+from ..core.identity import CaseKey, label, read_parameters, short_product
 from ..results.run_record import FoundRun
-from ..stats.summary import CASE
 
 PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # verdicts on a limit
 BARE = "none"  # a run without a container
-CaseKey = tuple[Any, ...]
 Values = Mapping[str, object]
 
 # In display order. The catalogue says which of them must be equal in a comparison.
@@ -66,24 +65,6 @@ class Difference:
         return f"{label(self.factor)} ({self.mine or 'unknown'}, {self.other or 'not published'})"
 
 
-def label(factor: str) -> str:
-    """The display name of a condition."""
-    return {"xla": "XLA", "cuda": "CUDA"}.get(factor, factor.replace("_", " "))
-
-
-def case_key(case: Mapping[Any, Any]) -> CaseKey:
-    """The key of a case of the frame. Missing values are None, not NaN, so that keys can be
-    equal."""
-    return tuple(_plain(case[name]) for name in CASE)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    # Convert NumPy numbers.
-    return value.item() if hasattr(value, "item") else value
-
-
 # ---- conditions of the user's own runs
 
 
@@ -97,7 +78,7 @@ def read_conditions(
     workloads = load_catalog().workloads
     found: dict[CaseKey, dict[str, list[object]]] = {}
     for run in runs:
-        values = found.setdefault(run_key(run), {})
+        values = found.setdefault(run.case, {})
         known = conditions_of(run, _record(run.path), rule)
         if run.workload in workloads:
             known["implementation"] = _implementation(workloads[run.workload], run.source)
@@ -113,15 +94,6 @@ def read_conditions(
     }
 
 
-def run_key(run: FoundRun) -> CaseKey:
-    values = {
-        "nodes": run.topology.nodes,
-        "gpus_per_node": run.topology.gpus_per_node,
-        "world_size": run.topology.world_size,
-    }
-    return tuple(values[name] if name in values else getattr(run, name) for name in CASE)
-
-
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
     """The conditions of a run from its record, and from the catalogue for its workload's source."""
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
@@ -131,8 +103,8 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
     return {
-        "accelerator": _accelerator(run, record),
-        "data": _data(known, parameters),
+        "accelerator": run.accelerator,
+        "data": read_parameters(run.parameters).get("data"),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": known.input_pipeline,
@@ -140,7 +112,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,
-        "container": run.container or (BARE if record else None),
+        "container": BARE if run.container == "" else run.container,
         "driver": run.driver,
     }
 
@@ -183,21 +155,6 @@ def _record(log: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _accelerator(run: FoundRun, record: Values) -> str | None:
-    if run.accelerator == "cpu":
-        return "cpu"
-    hosts = _mapping(_mapping(record.get("outcome")).get("hosts"))
-    names = [name for facts in hosts.values() for name in _texts(_mapping(facts).get("gpus"))]
-    return "+".join(sorted({short_product(name) for name in names})) or None
-
-
-def _data(known: RecordedConditions, parameters: Values) -> object:
-    if known.data_parameter is None or known.data_parameter not in parameters:
-        return known.data
-    value = parameters[known.data_parameter]
-    return "synthetic" if value in known.synthetic else "real"
 
 
 def _argv(record: Values) -> list[str]:
@@ -295,11 +252,6 @@ def _release(version: str) -> list[str]:
 def _measured(steps: str) -> int:
     numbers = re.fullmatch(r"(\d+) warm-up of (\d+)", steps, re.ASCII)
     return int(numbers[2]) - int(numbers[1]) if numbers else 0
-
-
-def short_product(name: str) -> str:
-    """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB."""
-    return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
 
 
 def same_product(a: str, b: str) -> bool:

@@ -13,17 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
+from ..core.identity import CASE, CaseKey, case_key, label
 from ..stats.intervals import UNKNOWN, Interval, median_interval, ratio_interval
-from ..stats.summary import CASE
 from .conditions import (
     FACTORS,
     UNDECIDED,
-    CaseKey,
     Difference,
     Values,
-    case_key,
     differences,
-    label,
     limit_verdict,
     published_conditions,
 )
@@ -106,7 +103,6 @@ def compare_published(
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
-            "accelerator": None,  # "gpu" is not a product name
             "estimator": case["estimator"],
             **dict((conditions or {}).get(key, {})),
         }

@@ -15,7 +15,8 @@ GPU_MEMORY = "gpu_memory_peak"  # the maximum over the devices of a run
 class Row(NamedTuple):
     """A metric of a run. A run without metrics has one row with no value and a reason.
 
-    None means unknown or not applicable (the driver of a CPU, the container of a run without one).
+    None means unknown or not applicable (the driver of a CPU). An empty text means that there is
+    none: no parameter, or no container.
     """
 
     framework: str
@@ -23,18 +24,23 @@ class Row(NamedTuple):
     workload: str
     model: str
     source: str | None
+    parameters: str | None
     precision: str
     nodes: int
     gpus_per_node: int
     world_size: int
     batch_size_per_device: int
     global_batch_size: int
+    total_steps: int | None
+    warmup_steps: int | None
+    directory: str | None
     repeat: int
     metric: str
     value: float | None
     unit: str
     estimator: str | None
     accelerator: str | None
+    node_gpus: str | None
     driver: str | None
     stack: str | None
     container: str | None
@@ -58,4 +64,6 @@ def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
         *("nodes", "gpus_per_node", "world_size", "repeat"),
         *("batch_size_per_device", "global_batch_size"),
     ]
-    return frame.astype({**dict.fromkeys(whole, "int64"), "value": "float64", "valid": "bool"})
+    steps = dict.fromkeys(("total_steps", "warmup_steps"), "Int64")  # may be missing
+    kinds = {"value": "float64", "valid": "bool"}
+    return frame.astype({**dict.fromkeys(whole, "int64"), **steps, **kinds})

@@ -6,6 +6,8 @@ Each campaign is written in one transaction, so several processes may write at o
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -15,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
+from ..core.identity import CASE, INTEGERS, plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FILE = "history.sqlite"
-SCHEMA = 1  # PRAGMA user_version
+SCHEMA = 2  # PRAGMA user_version
 _APPLICATION = 0x646C7066  # PRAGMA application_id: "dlpf"
 _BUSY_TIMEOUT_S = 30  # wait for another process that writes
 
@@ -29,21 +32,16 @@ def _typed(**names: str) -> dict[str, str]:
     return {name: kind for kind, texts in names.items() for name in texts.split()}
 
 
-_CASE = {
-    "TEXT": "framework framework_version workload model source precision"
-    " accelerator driver stack container estimator",
-    "INTEGER": "batch_size_per_device nodes gpus_per_node world_size",
-}
+_CASE = {name: "INTEGER" if name in INTEGERS else "TEXT" for name in CASE} | {"estimator": "TEXT"}
 # Columns and their types in the tidy frame (see frame.Row).
-MEASUREMENTS = _typed(
-    TEXT=f"{_CASE['TEXT']} metric unit log_sha256 why_invalid",
-    INTEGER=f"{_CASE['INTEGER']} global_batch_size repeat valid",
+MEASUREMENTS = _CASE | _typed(
+    TEXT="metric unit log_sha256 why_invalid",
+    INTEGER="global_batch_size repeat valid",
     REAL="value",
 )
 # Columns and their types in the table of stats.summarize.
-CASES = _typed(
-    TEXT=_CASE["TEXT"],
-    INTEGER=f"{_CASE['INTEGER']} repeats",
+CASES = _CASE | _typed(
+    INTEGER="repeats",
     REAL="samples_per_second_median samples_per_second_mean samples_per_second_ci_low"
     " samples_per_second_ci_high samples_per_second_ci_coverage speedup scaling_efficiency",
 )
@@ -67,11 +65,21 @@ class Point:
     campaign: str
     created: str
     framework: str
-    framework_version: str | None
     workload: str
     model: str
+    source: str | None
+    parameters: str | None
     precision: str
+    batch_size_per_device: int
+    total_steps: int | None
+    warmup_steps: int | None
+    directory: str | None
+    nodes: int
+    gpus_per_node: int
+    world_size: int
+    framework_version: str | None
     accelerator: str | None
+    node_gpus: str | None
     driver: str | None
     stack: str | None
     container: str | None
@@ -125,7 +133,8 @@ def _time(document: Mapping[str, Any], path: Path) -> str:
 
 
 def case_id(case: Mapping[str, Any]) -> str:
-    """A name like that of a run: mxnet-resnet50v1b-builtin_fp32_b128_2n8g_cuda10.2."""
+    """A name like that of a run: mxnet-resnet50v1b-builtin_fp32_b128_2n8g_V100-SXM2-16GB_3f9a1c20.
+    The end stands for parameters, steps and directory."""
     name = "-".join(filter(None, (case["workload"], case["source"])))
     if case["model"] not in name:
         name += f"_{case['model']}"
@@ -133,6 +142,9 @@ def case_id(case: Mapping[str, Any]) -> str:
     parts = [name, case["precision"], f"b{case['batch_size_per_device']}"]
     parts.append(f"{case['nodes']}n{case['gpus_per_node']}g")
     parts += dict.fromkeys(filter(None, (case["accelerator"], case["stack"], engine)))
+    rest = [case[name] for name in ("parameters", "total_steps", "warmup_steps", "directory")]
+    if any(value is not None for value in rest):
+        parts.append(hashlib.sha256(json.dumps(rest).encode()).hexdigest()[:8])
     return "_".join(str(part).replace(" ", "-") for part in parts)
 
 
@@ -165,14 +177,8 @@ def record(
 
 def _rows(frame: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
     """The rows in the form for SQLite; missing values are None."""
-    columns = [[_plain(value) for value in frame[name].tolist()] for name in names]
+    columns = [[plain(value) for value in frame[name].tolist()] for name in names]
     return zip(*columns, strict=True)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or value != value or type(value).__name__ == "NAType":  # NaN != NaN
-        return None
-    return value
 
 
 def _insert(
@@ -193,7 +199,8 @@ def _insert(
 def _prepare(history: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file; raise UserError if the file is not a history."""
     if history.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        _check(history, path)
+        if _schema(history, path) < SCHEMA:
+            _migrate(history)
         return
     columns = {
         "campaigns": "id INTEGER PRIMARY KEY, name TEXT NOT NULL, created TEXT NOT NULL, "
@@ -209,6 +216,17 @@ def _prepare(history: sqlite3.Connection, path: Path) -> None:
         history.execute(f"CREATE INDEX {table}_of_campaign ON {table} (campaign)")
     history.execute("CREATE INDEX cases_by_id ON cases (case_id)")
     history.execute(f"PRAGMA application_id = {_APPLICATION}")
+    history.execute(f"PRAGMA user_version = {SCHEMA}")
+
+
+def _migrate(history: sqlite3.Connection) -> None:
+    """Add what schema 1 lacks. It is unknown, and so is the product of a GPU: that schema has what
+    the inventory called the accelerator."""
+    for table, columns in (("measurements", MEASUREMENTS), ("cases", CASES)):
+        known = {row[1] for row in history.execute(f"PRAGMA table_info({table})")}
+        for name in (name for name in columns if name not in known):
+            history.execute(f"ALTER TABLE {table} ADD COLUMN {name} {columns[name]}")
+        history.execute(f"UPDATE {table} SET accelerator = NULL WHERE accelerator <> 'cpu'")  # noqa: S608
     history.execute(f"PRAGMA user_version = {SCHEMA}")
 
 
@@ -260,8 +278,13 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         )
     with _opened(path, write=False) as history:
         history.execute("BEGIN")
-        _check(history, path)
-        yield history
+        if _schema(history, path) == SCHEMA:
+            yield history
+            return
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as migrated:
+            history.backup(migrated)
+            _migrate(migrated)
+            yield migrated
 
 
 @contextmanager
@@ -296,20 +319,22 @@ def _opened(path: Path, *, write: bool) -> Iterator[sqlite3.Connection]:
         ) from None
 
 
-def _check(history: sqlite3.Connection, path: Path) -> None:
+def _schema(history: sqlite3.Connection, path: Path) -> int:
+    """The schema of the file. Raises UserError if it is not a history, or of a newer program."""
     (application,) = history.execute("PRAGMA application_id").fetchone()
     (version,) = history.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
         raise _unusable(path, "a database of another program")
-    if version != SCHEMA:
+    if not 1 <= version <= SCHEMA:
         raise _unusable(path, f"schema {version}")
+    return int(version)
 
 
 def _unusable(path: Path, found: str) -> UserError:
     return UserError(
         "this file is not a campaign history",
         where=str(path),
-        expected=f"an SQLite file of schema {SCHEMA}",
+        expected=f"an SQLite file of schema 1 to {SCHEMA}",
         found=found,
         hint="move it away, then run `summarize` on each campaign to rebuild it from the logs",
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..stats.groups import GROUP
+from ..core.identity import GROUP
 from ..stats.summary import digits
 from .labels import Labels
 from .layout import MEMORY_HEADER
@@ -26,14 +26,16 @@ def group_title(case: Case, t: Labels) -> str:
     name = " ".join(filter(None, (case["workload"], case["source"])))
     if case["model"] not in name:
         name += f" ({case['model']})"
-    own = [name, case["precision"], t("batch", batch=case["batch_size_per_device"])]
+    batch = t("batch", batch=case["batch_size_per_device"])
+    own = [name, case["precision"], batch, case["parameters"]]
     named = (("framework_version", "of_version"), ("driver", "of_driver"))
     version, driver = ([t(key, name=case[n])] if case[n] else [] for n, key in named)
     # A stack is mostly named after its accelerator; say it once.
     where = dict.fromkeys(filter(None, (case["accelerator"], case["stack"])))
     digest = _DIGEST.sub(r"\1", case["container"] or "")
     container = [t("of_container", name=digest)] if digest else []
-    words = [*own, *version, *where, *driver, *container, case.get("campaign")]
+    told = (case["directory"], case.get("campaign"))
+    words = [*own, *version, *where, *driver, *container, *told]
     return t("comma").join(filter(None, words))
 
 
@@ -196,7 +198,7 @@ def line_names(groups: Sequence[Sequence[Case]]) -> list[str]:
 
 
 def _worded(column: str, value: object) -> str:
-    if value is None:
+    if not value:
         return {"container": "bare"}.get(column, "")
     return f"b{value}" if column == "batch_size_per_device" else str(value)
 

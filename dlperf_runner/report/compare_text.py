@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..stats.groups import GROUP, records, title
+from ..core.identity import GROUP, label
+from ..stats.groups import by_group, records, title
 from ..stats.summary import digits
 from .layout import table_lines
 from .terminal import Column, columns
@@ -29,10 +30,10 @@ def render_published(
     width = max(width, 40)
     rows = records(table)
     lines: list[str] = []
-    for key, group in _grouped(rows, GROUP).items():
-        lines += [*wrapped(title(dict(zip(GROUP, key, strict=True))), width), ""]
+    for heading, group in by_group(rows).items():
+        lines += [*wrapped(heading, width), ""]
         lines += [*_fitting([_published_grid(group, n, limit) for n in range(3)], width), ""]
-        for label, column in (
+        for text, column in (
             ("not comparable because of ", "factors"),
             ("also differs or is not known: ", "noted"),
             ("not stated by the publication: ", "unknown"),
@@ -42,7 +43,7 @@ def render_published(
             if column == "factors":
                 lines += _said("not published: ", _unpublished(found), column, group, width)
                 found = [row for row in found if row["report"] is not None]
-            lines += _said(label, found, column, group, width)
+            lines += _said(text, found, column, group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         lines += _cited(group, width)
         lines.append("")
@@ -73,9 +74,9 @@ def render_campaigns(
     for key, group in _grouped(rows, setting).items():
         lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
         lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
-        lines += _said(
-            "ran on others: ", _having(group, "environment"), "environment", group, width
-        )
+        lines += _said("differs in ", _having(group, "environment"), "environment", group, width)
+        apart = "not paired, because the nearest case of the other side differs in "
+        lines += _said(apart, _having(group, "apart"), "apart", group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         if lines[-1]:
             lines.append("")
@@ -92,7 +93,6 @@ def render_campaigns(
 
 def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
     """Each number with what tells it from the others of its group."""
-    from ..compare.conditions import label
     from ..compare.publications import values_of
 
     width = max(width, 40)

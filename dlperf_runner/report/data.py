@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.files import json_text
-from ..stats.groups import GROUP, records
+from ..core.identity import GROUP
+from ..stats.groups import records
 
 if TYPE_CHECKING:
     import pandas as pd

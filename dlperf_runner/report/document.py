@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.case import Topology
-from ..stats.groups import GROUP, records
+from ..core.identity import GROUP, case_key
+from ..stats.groups import records
 from . import case_tables, figures
 from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command
@@ -244,10 +244,7 @@ class _SeriesDrawer:
 
 def _key(campaign: str | None, case: Mapping[str, Any]) -> tuple[Any, ...]:
     """What a RunSeries' run has as its case."""
-    names = ("workload", "model", "source", "precision", "batch_size_per_device")
-    where = ("framework_version", "accelerator", "driver", "stack", "container")
-    topology = Topology(case["nodes"], case["gpus_per_node"])
-    return (campaign, *(case[name] for name in (*names, *where)), topology)
+    return (campaign, *case_key(case))
 
 
 # ---- what was not counted

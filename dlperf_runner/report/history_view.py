@@ -9,15 +9,13 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
+from ..core.identity import ENVIRONMENT, label, shown
 from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
 from .terminal import Column, columns
 from .text import wrapped
-
-# What may explain a change, because a case goes on when it changes.
-VARIES = ("framework_version", "driver", "container")
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -54,7 +52,7 @@ def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
     before, after = points[index - 1], points[index]
     return {
         name: [getattr(before, name), getattr(after, name)]
-        for name in VARIES
+        for name in ENVIRONMENT
         if getattr(before, name) != getattr(after, name)
     }
 
@@ -125,7 +123,7 @@ def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: i
             change = marked[index]
             words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
         words += [
-            f"{name} {old or 'unknown'} -> {new or 'unknown'}"
+            f"{label(name)} {shown(old)} -> {shown(new)}"
             for name, (old, new) in varying(points, index).items()
         ]
         rows.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ..stats.groups import GROUP, records, title
+from ..stats.groups import by_group, records
 from ..stats.summary import DIGITS, digits
 
 if TYPE_CHECKING:
@@ -22,11 +22,8 @@ _SPARED = (MEMORY_HEADER, "efficiency", INTERVAL_HEADER)
 def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """Title and cells of each table, its header first, in the order of the rows. The interval of
     the median is there where a case has several runs, GPU memory where it was measured."""
-    by_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in records(table):
-        by_group.setdefault(tuple(row[name] for name in GROUP), []).append(row)
-    for key, rows in by_group.items():
-        yield title(dict(zip(GROUP, key, strict=True))), _grid(rows)
+    for title, rows in by_group(records(table)).items():
+        yield title, _grid(rows)
 
 
 def _grid(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:

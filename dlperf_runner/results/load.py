@@ -3,6 +3,7 @@ and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -15,10 +16,12 @@ from .. import logs
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
+from ..core.identity import CASE
 from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
+from .repeats import told_apart
 from .run_log import Reading, RunSeries, read
 from .run_record import FoundRun, Known
 from .statement import Statements, checked
@@ -56,7 +59,8 @@ class Results:
     @property
     def is_incomplete(self) -> bool:
         """Whether a run failed, is missing or is invalid."""
-        return bool(self.missing) or len(self.counted) < len(self.runs)
+        copies = sum(run.copy_of is not None for run in self.runs)
+        return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
 
 def load_results(
@@ -83,15 +87,14 @@ def load_results(
     results = Results(sources[0], problems=found.problems, skipped=found.skipped)
     results.missing += found.missing
     rows: list[Row] = []
-    digests: dict[tuple[object, str], Path] = {}
     with _readings(found.places, known, with_series, jobs) as readings:
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
-        for reading in progress(readings, len(found.places)) if progress else readings:
-            if isinstance(reading, Skipped):
-                results.skipped.append(reading)
-            else:
-                rows += _rows(reading, results, digests)
+        read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
+    results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
+    of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
+    for reading in told_apart(of_runs, _root(sources)):
+        rows += _rows(reading, results)
     if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
@@ -110,6 +113,15 @@ def load_results(
         f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
     ]
     return results
+
+
+def _root(sources: Sequence[Path]) -> Path:
+    """The directory that contains all sources."""
+    directories = {source if source.is_dir() else source.parent for source in sources}
+    try:
+        return Path(os.path.commonpath(directories))
+    except ValueError:  # relative and absolute paths
+        return Path()
 
 
 def _about_skipped(results: Results) -> Iterator[str]:
@@ -143,7 +155,6 @@ def catalogued() -> Iterator[Known]:
 
     for workload in load_catalog().workloads.values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
-        shared = (*workload.families, workload.model)
         for model, short_name in (names or {workload.model: workload.short_name}).items():
             yield Known(
                 workload=workload.name,
@@ -153,9 +164,7 @@ def catalogued() -> Iterator[Known]:
                 log_format=workload.log_format,
                 rule=workload.rule,
                 rules=tuple(workload.rule_of(matrix) for matrix in workload.matrices),
-                names=tuple(dict.fromkeys(name for name in shared if name != model)),
-                precisions=tuple(workload.dtypes),
-                max_nodes=workload.max_nodes,
+                definition=workload,
             )
 
 
@@ -185,9 +194,7 @@ def _jobs(found: Sequence[Place]) -> int:
     return 1 if few else processors()
 
 
-def _rows(
-    reading: Reading, results: Results, digests: dict[tuple[object, str], Path]
-) -> Iterator[Row]:
+def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     """The rows of a run. Its notes and problems are added to the results."""
     run, measured = reading.run, reading.measured
     if run is None:
@@ -198,14 +205,16 @@ def _rows(
         results.notes.append(f"not counted: {run} r{run.repeat}: {run.why_not}")
         yield _row(run, None, why=run.why_not)
         return
+    if run.copy_of is not None:
+        reason = f"a copy of {run.copy_of} (same SHA-256)"
+        results.notes.append(f"not counted: {run.path}: {reason}")
+        yield _row(run, reading.log_sha256, reason)
+        return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
         yield _row(run, None, why=str(problem))
         return
-    same = digests.setdefault((run.case, reading.log_sha256), run.path)
-    if same != run.path:
-        results.notes.append(f"{run.path} and {same} are identical; both are counted")
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
         results.counted.append(run)
@@ -233,28 +242,14 @@ def _memory(run: FoundRun) -> Iterator[Measurement]:
 
 
 def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
-    world_size = run.topology.world_size
     return Row(
-        framework=run.framework,
-        framework_version=run.framework_version,
-        workload=run.workload,
-        model=run.model,
-        source=run.source,
-        precision=run.precision,
-        nodes=run.topology.nodes,
-        gpus_per_node=run.topology.gpus_per_node,
-        world_size=world_size,
-        batch_size_per_device=run.batch_size_per_device,
-        global_batch_size=run.batch_size_per_device * world_size,
+        **dict(zip(CASE, run.case, strict=True)),
+        global_batch_size=run.batch_size_per_device * run.topology.world_size,
         repeat=run.repeat,
         metric=SAMPLES_PER_SECOND,
         value=None,
         unit="samples/s",
         estimator=None,
-        accelerator=run.accelerator,
-        driver=run.driver,
-        stack=run.stack,
-        container=run.container,
         log_sha256=digest,
         valid=why is None,
         why_invalid=why,

@@ -4,7 +4,7 @@ of a campaign."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
+    from ..catalog.workload import Workload
 
 
 @dataclass(frozen=True)
 class Known:
     """The catalogue entry of a model: how its logs are named, parsed and measured. `rule` is the
-    published rule, `rules` are the rules of its matrices. `names` are other names of the model,
-    `precisions` are those that the workload has."""
+    published rule, `rules` are the rules of its matrices. `definition` says which parameters of a
+    run change what is measured; without it, all do."""
 
     workload: str
     framework: str
@@ -31,9 +33,22 @@ class Known:
     log_format: str
     rule: Rule
     rules: tuple[Rule, ...] = ()
-    names: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
-    max_nodes: int | None = None
+    definition: Workload | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Other names of the model."""
+        return (*self.definition.families, self.definition.model) if self.definition else ()
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions of the workload."""
+        return tuple(self.definition.dtypes) if self.definition else ()
+
+    @property
+    def max_nodes(self) -> int | None:
+        """The most nodes that the workload runs on."""
+        return self.definition.max_nodes if self.definition else None
 
     def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
         """The rule for a run with these steps: the rule of its matrix, or else the published rule
@@ -73,35 +88,49 @@ class FoundRun:
     log_format: str
     expected_by: str
     source: str | None = None
+    parameters: str | None = None  # see identity.parameters_text
+    directory: str | None = None
     framework_version: str | None = None
     accelerator: str | None = None
+    node_gpus: str | None = None
     driver: str | None = None
     stack: str | None = None
     container: str | None = None
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     assumed: str | None = None  # what the identification of the run rests on, as a note
+    copy_of: Path | None = None  # a log with the same bytes, which counts instead
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
     beside: tuple[OtherProcess, ...] = ()
     rules: ValidityRules | None = None
+    on_gpu: bool = False  # according to the plan
+
+    @property
+    def total_steps(self) -> int | None:
+        return self.rule.total_steps if self.rule else None
+
+    @property
+    def warmup_steps(self) -> int | None:
+        return self.rule.warmup_steps if self.rule else None
+
+    @property
+    def case(self) -> CaseKey:
+        """The key of runs that are repeats of each other."""
+        topology = self.topology
+        places = (topology.nodes, topology.gpus_per_node, topology.world_size)
+        values = dict(zip(TOPOLOGY, places, strict=True))
+        return tuple(values[name] if name in values else getattr(self, name) for name in CASE)
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """The key of runs that are compared with each other."""
-        what = (self.workload, self.model, self.source, self.precision, self.batch_size_per_device)
-        where = (self.accelerator, self.driver, self.stack, self.container)
-        return (*what, self.framework_version, *where)
-
-    @property
-    def case(self) -> tuple[object, ...]:
-        """The key of runs that are repeats of each other."""
-        return (*self.settings, self.topology)
+        """The key of runs that are in one table."""
+        return tuple(getattr(self, name) for name in GROUP)
 
     @property
     def setting(self) -> str:
-        name = " ".join(filter(None, (self.workload, self.source)))
+        name = " ".join(filter(None, (self.directory, self.workload, self.source)))
         return f"{name} {self.precision} b{self.batch_size_per_device}"
 
     def __str__(self) -> str:
@@ -120,6 +149,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
     log = path.with_name(log_name)
+    on_gpu = text("accelerator") != "cpu"
     return FoundRun(
         path=log,
         workload=workload,
@@ -133,11 +163,15 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         log_format=text("log_format"),
         expected_by="the plan",
         source=text("source"),
+        parameters=_parameters(document, entries, text("source")),
         framework_version=_version(outcome, text("framework")),
-        accelerator=text("accelerator"),
+        accelerator=_products(outcome) if on_gpu else "cpu",
+        node_gpus=_joined(len(names) for names in _gpus(outcome)) if on_gpu else None,
+        on_gpu=on_gpu,
         driver=_driver(outcome),
         stack=text("stack"),
-        container=text("container") or None if document.get("container") is not None else None,
+        # A record of the time before containers has no such key.
+        container=text("container") if document.get("container") is not None else "",
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
         devices=_devices(outcome),
@@ -166,12 +200,41 @@ def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
     return str(names[fitting[0]]) if fitting else None
 
 
-def _driver(outcome: Mapping[str, Any]) -> str | None:
-    """The driver of the nodes' devices; several, joined by +, if they differ; None if unknown."""
+def _parameters(document: Mapping[str, Any], entries: Sequence[Known], source: str) -> str | None:
+    """The parameters that identify a run; None if the record has none."""
+    values = document.get("parameters")
+    if not isinstance(values, dict):
+        return None
+    definition = entries[0].definition if entries else None
+    return parameters_text(definition.measured_parameters(source, values) if definition else values)
+
+
+def _facts(outcome: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What each node reported of itself."""
     hosts = outcome.get("hosts")
     facts = hosts.values() if isinstance(hosts, dict) else ()
-    drivers = {str(f["driver"]) for f in facts if isinstance(f, dict) and f.get("driver")}
-    return "+".join(sorted(drivers)) or None
+    return [own for own in facts if isinstance(own, dict)]
+
+
+def _driver(outcome: Mapping[str, Any]) -> str | None:
+    return _joined(own["driver"] for own in _facts(outcome) if own.get("driver"))
+
+
+def _gpus(outcome: Mapping[str, Any]) -> list[list[str]]:
+    """The products of the GPUs of each node that reported some."""
+    found = [own.get("gpus") for own in _facts(outcome)]
+    return [list(map(str, names)) for names in found if names and isinstance(names, list)]
+
+
+def _products(outcome: Mapping[str, Any]) -> str | None:
+    found = [short_product(name) for names in _gpus(outcome) for name in names]
+    silent = len(_facts(outcome)) > len(_gpus(outcome))
+    return _joined([*found, *(["unknown"] if found and silent else [])])
+
+
+def _joined(values: Iterable[object]) -> str | None:
+    """The values, joined by + if the nodes differ; None if there are none."""
+    return "+".join(sorted(set(map(str, values)))) or None
 
 
 def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:

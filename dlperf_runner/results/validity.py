@@ -60,7 +60,7 @@ def judge(
 ) -> Verdict:
     """The verdict on a run whose log passed validation; `losses` has one entry per step."""
     reasons = [*_about_losses(steps, losses, rules), *_about_cores(run, rules)]
-    if run.accelerator in (None, "cpu") or run.expected_by != "the plan":
+    if not run.on_gpu:
         return Verdict(tuple(reasons))
     not_judged: list[str] = []
     samples = _samples(run)

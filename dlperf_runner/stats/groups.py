@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from ..core.identity import GROUP, label, plain, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Cases that agree in these columns are in one table, as in the published reports.
-GROUP = (
-    "workload",
-    "model",
-    "source",
-    "precision",
-    "batch_size_per_device",
-    "framework_version",
-    "accelerator",
-    "driver",
-    "stack",
-    "container",
-)
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as dictionaries; missing values are None."""
-    import pandas as pd
-
     return [
-        {str(key): None if pd.isna(value) else value for key, value in row.items()}
+        {str(key): plain(value) for key, value in row.items()}
         for row in table.to_dict(orient="records")
     ]
+
+
+def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The cases of each table, by its title."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for case in cases:
+        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
+    return dict(zip(titles(list(groups)), groups.values(), strict=True))
+
+
+def titles(groups: Sequence[tuple[Any, ...]]) -> list[str]:
+    """A title for each group. Where several would have the same, each names what they differ in."""
+    keys = [dict(zip(GROUP, group, strict=True)) for group in groups]
+    names = [title(key) for key in keys]
+    for column in GROUP:
+        by_name: dict[str, set[object]] = {}
+        for name, key in zip(names, keys, strict=True):
+            by_name.setdefault(name, set()).add(key[column])
+        names = [
+            f"{name}, {label(column)} {shown(key[column])}" if len(by_name[name]) > 1 else name
+            for name, key in zip(names, keys, strict=True)
+        ]
+    return names
 
 
 def title(key: dict[str, Any]) -> str:
@@ -40,6 +51,8 @@ def title(key: dict[str, Any]) -> str:
     if key["model"] not in name:
         name += f" ({key['model']})"
     parts = [name, key["precision"], f"batch size {key['batch_size_per_device']} per device"]
+    if key["parameters"]:
+        parts.append(key["parameters"])
     if key["framework_version"]:
         parts.append(f"version {key['framework_version']}")
     # A stack often has the name of its accelerator; show it once.
@@ -48,4 +61,6 @@ def title(key: dict[str, Any]) -> str:
         parts.append(f"driver {key['driver']}")
     if key["container"]:
         parts.append("in " + _DIGEST.sub(r"\1", key["container"]))
+    if key["directory"]:
+        parts.append(f"directory {key['directory']}")
     return ", ".join(parts)

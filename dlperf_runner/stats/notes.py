@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import SAMPLES_PER_SECOND
+from ..core.identity import CASE, case_key
 from .intervals import FEW, median_rank, outliers
-from .summary import CASE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,16 +28,12 @@ Record = dict[str, Any]
 
 def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
     """Notes on a tidy frame and the table that `summarize` makes from it."""
-    from .groups import GROUP, records, title
+    from .groups import by_group, records
 
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for case in records(table):
-        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
     runs = _runs(frame)
-    for key, cases in groups.items():
-        name = title(dict(zip(GROUP, key, strict=True)))
+    for name, cases in by_group(records(table)).items():
         yield from (f"{name}: {text}" for text in _about_base(cases))
-        mine = [(case, runs[tuple(case[column] for column in CASE)]) for case in cases]
+        mine = [(case, runs[case_key(case)]) for case in cases]
         yield from (f"{name}: {text}" for text in _about_outliers(mine))
         yield from (f"{name}: {text}" for text in _about_estimators(mine))
         yield from (f"{name}: {text}" for text in _about_steadiness(mine))
@@ -50,8 +46,8 @@ def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
     from .groups import records
 
     valid = frame[frame["valid"] & frame["value"].notna()]
-    number = valid.groupby(CASE, dropna=False, sort=False).ngroup()
-    firsts = records(valid.loc[~number.duplicated(), CASE])
+    number = valid.groupby([*CASE], dropna=False, sort=False).ngroup()
+    firsts = records(valid.loc[~number.duplicated(), [*CASE]])
     by_case: list[list[Record]] = [[] for _ in firsts]
     columns = (valid[name].tolist() for name in ("metric", "value", "repeat", "estimator"))
     for case, metric, value, repeat, estimator in zip(number.tolist(), *columns, strict=True):

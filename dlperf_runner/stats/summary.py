@@ -8,30 +8,14 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ..core.frame import GPU_MEMORY
+from ..core.identity import CASE, GROUP
 from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Runs that differ in one of these are never pooled: they are different cases.
-CASE = [
-    "framework",
-    "framework_version",
-    "workload",
-    "model",
-    "source",
-    "precision",
-    "batch_size_per_device",
-    "nodes",
-    "gpus_per_node",
-    "world_size",
-    "accelerator",
-    "driver",
-    "stack",
-    "container",
-]
 # The columns in which a case and its base case are equal.
-BASELINE = [name for name in CASE if name not in ("nodes", "gpus_per_node", "world_size")]
+BASELINE = ["framework", *GROUP]
 DIGITS = 2  # of averages, medians and speed-ups, as published
 _SPREAD = ("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers")
 
@@ -56,7 +40,7 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     """
     valid = frame[frame["valid"] & frame["value"].notna()]
     chosen = valid[valid["metric"] == metric]
-    groups = chosen.groupby(CASE, dropna=False, sort=False)
+    groups = chosen.groupby([*CASE], dropna=False, sort=False)
     table = groups["value"].agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
     values = [sorted(group.tolist()) for _, group in groups["value"]]
     # Averages as in the published scripts; NumPy and Python round alike to 2 digits.
@@ -68,9 +52,11 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
     estimators = groups["estimator"].agg(lambda names: "+".join(sorted(set(names))))
     table.insert(len(CASE), "estimator", estimators.to_numpy())
-    memory = valid[valid["metric"] == GPU_MEMORY].groupby(CASE, dropna=False, sort=False)["value"]
+    memory = valid[valid["metric"] == GPU_MEMORY].groupby([*CASE], dropna=False, sort=False)[
+        "value"
+    ]
     peaks = memory.max().rename("gpu_memory_mib").reset_index()
-    table = table.merge(peaks, on=CASE, how="left")  # missing values match each other
+    table = table.merge(peaks, on=[*CASE], how="left")  # missing values match each other
     return _with_speedups(table, f"{metric}_median", values).sort_values(
         [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
     )

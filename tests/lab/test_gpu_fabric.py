@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from fabric_standins import (
     recorded_card,
     untuned,
 )
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
@@ -76,19 +75,16 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Cluster]:
     scratch = tmp_path_factory.mktemp("fabric")
-    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
-    bundle = ("bundle", "--stack", "cpu", "--framework", FRAMEWORKS)
-    mirrored = lab.command(sys.executable, "-m", "dlperf_runner", *bundle)
-    assert mirrored.returncode == 0, mirrored.stdout
-    mirror.mkdir()
-    (mirror / "apt").symlink_to(PROJECT / ".cache/mirror/cpu-bookworm/apt")
-    lab.up(lab_nodes=2, lab_mirror_dir=mirror)
+    own_mirror, lab = scratch / "mirror", Lab(scratch / "lab")
+    own_mirror.mkdir()
+    (own_mirror / "apt").symlink_to(mirror / "apt")
+    lab.up(lab_nodes=2, lab_mirror_dir=own_mirror)
     try:
-        made = Cluster(lab, variables(mirror, scratch), scratch)
-        (removed,) = (mirror / "apt/pool").rglob("libyajl2_*.deb")
-        prepare(made, f"{MIRROR}/{removed.relative_to(mirror)}")
+        made = Cluster(lab, variables(own_mirror, scratch), scratch)
+        (removed,) = (own_mirror / "apt/pool").rglob("libyajl2_*.deb")
+        prepare(made, f"{MIRROR}/{removed.relative_to(own_mirror)}")
         yield made
     finally:
         lab.down()

@@ -42,13 +42,14 @@ def mxnet_campaign(directory: Path, *, planted: bool = False) -> Path:
                 "processors": 48,
                 "memory_mib": 393216,
                 "driver": "440.33.01",
+                "gpus": [FORMULA if planted else "Tesla V100-SXM2-16GB"] * 8,
             }
             for number in range(1, nodes + 1)
         }
         for repeat, speed in enumerate(speeds, start=1):
             changes: dict[str, Any] = {
                 "stack": "v100-cuda10.2",
-                "accelerator": FORMULA if planted else "gpu",
+                "accelerator": "gpu",
                 "hosts": list(hosts),
                 "commands": [_command(host, topology) for host in hosts],
                 "outcome": {

@@ -131,7 +131,9 @@ def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
         record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {"numpy": "2.0.2"}}
         (place / "run.json").write_text(json.dumps(record))
     text = dlperf_runner(project, "summarize", str(campaign))
-    assert text.startswith("numpy-perceptron builtin, fp32, batch size 16 per device, version")
+    assert text.startswith(
+        "numpy-perceptron builtin, fp32, batch size 16 per device, classes=10 lr=0.1"
+    )
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| 1 ")]
     assert [(cells[2].strip(), cells[6].strip()) for cells in lines] == [("1", "1"), ("2", "1")]
     assert lines[0][4].strip() == "1.00"

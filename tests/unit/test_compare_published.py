@@ -15,11 +15,9 @@ from make_logs import published
 
 from dlperf_runner.catalog.published_numbers import load_published
 from dlperf_runner.compare.conditions import (
-    case_key,
     parse_stated,
     same,
     same_product,
-    short_product,
 )
 from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.with_published import (
@@ -33,6 +31,7 @@ from dlperf_runner.compare.with_published import (
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.identity import case_key, short_product
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_publications, render_published
 from dlperf_runner.stats.groups import records
@@ -150,7 +149,7 @@ def test_other_conditions_are_named_and_prevent_nothing() -> None:
 
 
 def test_without_conditions_nothing_is_believed_equal() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS))))
+    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None))))
     assert case["verdict"] == "not comparable"
     assert case["factors"] == (
         "accelerator (unknown, V100-SXM2-16GB), data (unknown, real),"
@@ -159,7 +158,7 @@ def test_without_conditions_nothing_is_believed_equal() -> None:
 
 
 def test_what_is_not_recorded_is_taken_as_published_on_demand_only() -> None:
-    (case,) = records(compare_published(make_frame(rows(RUNS)), assume=True))
+    (case,) = records(compare_published(make_frame(rows(RUNS, accelerator=None)), assume=True))
     assert (case["verdict"], case["factors"]) == ("reproduced", None)
     assert case["assumed"] == (
         "accelerator V100-SXM2-16GB, data real, image size 224, XLA no, steps 20 warm-up of 120"

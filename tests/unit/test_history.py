@@ -30,10 +30,11 @@ from dlperf_runner.history.store import (
 )
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
-IDS = [
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n1g_cpu",
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n4g_cpu",
+CASES = [
+    "mxnet-resnet50v1b-builtin_fp32_b128_1n1g",
+    "mxnet-resnet50v1b-builtin_fp32_b128_1n4g",
 ]
+IDS = [f"{case}_cpu_1a977325" for case in CASES]  # parameters and steps have a digest
 
 
 def campaign(
@@ -69,7 +70,7 @@ def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     assert first.samples_per_second_median == 381.0
     assert (first.samples_per_second_ci_low, first.samples_per_second_ci_high) == (380.0, 383.5)
     assert (first.repeats, first.estimator) == (3, "mean_of_rates")
-    assert (first.framework_version, first.driver, first.container) == ("1.9.1", None, None)
+    assert (first.framework_version, first.driver, first.container) == ("1.9.1", None, "")
     rows = recorded_rows(history, identified(directory))
     speeds = [row["value"] for row in rows or () if row["metric"] == "samples_per_second"]
     assert speeds == [*RATES["1n1g"], *RATES["1n4g"]]
@@ -83,7 +84,7 @@ def test_every_column_of_the_frame_is_kept() -> None:
 def test_summarising_again_replaces_only_its_own_rows(tmp_path: Path) -> None:
     history = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
     recorded(campaign(tmp_path / "two", "2026-11-21T10:00:00+00:00", 2.0), history)
-    log = tmp_path / "one" / "runs" / IDS[0].removesuffix("_cpu") / "r2" / "rn50_b128_fp32_2.log"
+    log = tmp_path / "one" / "runs" / CASES[0] / "r2" / "rn50_b128_fp32_2.log"
     write(log, gluoncv(390.0))
     recorded(tmp_path / "one", history)
     assert [point.samples_per_second_median for point in points(history)[:2]] == [383.5, 762.0]
@@ -142,7 +143,7 @@ def _newer(path: Path) -> None:
     _foreign(path)
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA application_id = {0x646C7066}")
-        database.execute("PRAGMA user_version = 2")
+        database.execute("PRAGMA user_version = 3")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def _newer(path: Path) -> None:
             "not a database",
         ),
         (_foreign, "a database of another program"),
-        (_newer, "schema 2"),
+        (_newer, "schema 3"),
     ],
     ids=["no database", "foreign", "newer"],
 )
@@ -339,7 +340,7 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert call("summarize", "--verify", tmp_path / place).startswith("the recorded results match")
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
-    log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
+    log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
     write(log, gluoncv(379.0))
     out = call("summarize", "--verify", place, status=1)
     assert "samples_per_second_median is 381.0, but 380.0 in the logs" in out
@@ -381,7 +382,7 @@ def test_verify_tells_which_logs_it_does_not_believe(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     place = campaign(Path("results/one"))
-    log = place / "runs" / IDS[0].removesuffix("_cpu") / "r3" / "rn50_b128_fp32_3.log"
+    log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
     log.write_bytes(b"\xff\xfe binary")
     call("summarize", place, status=2)
     printed, _, told = call("summarize", "--verify", "--json", place, status=2).partition("error: ")

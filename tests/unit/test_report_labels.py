@@ -8,7 +8,8 @@ import pytest
 from report_examples import mxnet_campaign, tensorflow_campaign
 
 from dlperf_runner.commands.report import make_report
-from dlperf_runner.compare.conditions import FACTORS, label
+from dlperf_runner.compare.conditions import FACTORS
+from dlperf_runner.core.identity import label
 from dlperf_runner.report.labels import load_labels
 
 

@@ -176,7 +176,7 @@ def test_rates_that_the_rule_drops_are_no_part_of_the_window(tmp_path: Path) -> 
     """NGC's script leaves out five rates behind the warm-up: they say nothing against a window
     that begins behind them."""
     for repeat in (1, 2):
-        log = dllogger(414.73, 1, amp=False, final=400.0)
+        log = dllogger(414.73 + repeat, 1, amp=False, final=400.0)
         write(tmp_path / "bz256" / "1n1g" / f"rn50_b256_fp32_{repeat}.log", log)
     results = load_results(tmp_path, [NGC], with_series=True)
     metrics = results.frame.set_index("metric")["value"]

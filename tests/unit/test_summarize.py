@@ -144,8 +144,8 @@ def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:
 
 def test_catalogue_has_what_is_needed(tmp_path: Path) -> None:
     (entry,) = [known for known in catalogued() if known.workload == "mxnet-resnet50v1b"]
-    assert replace(entry, rules=(), names=(), precisions=()) == RESNET
-    assert (entry.names, entry.precisions) == (("resnet50",), ("fp32", "fp16"))
+    assert replace(entry, rules=(), definition=None) == RESNET
+    assert (entry.names, entry.precisions) == (("resnet50", "resnet50v1b"), ("fp32", "fp16"))
     write(log_of(tmp_path), gluoncv(5.0))
     assert summarize_directory(tmp_path, tmp_path / "out").problems == []
 
@@ -207,12 +207,19 @@ def test_a_failed_run_of_which_little_is_known_is_no_case_of_its_own(tmp_path: P
     assert re.findall(r"b128: (missing repeat [^-]*) -", text) == ["missing repeat 4 of 5 for 1n4g"]
 
 
-def test_same_log_twice_is_said(tmp_path: Path) -> None:
-    for repeat in (1, 2):
+def test_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
+    """Five copies of one log are one run."""
+    for repeat in range(1, 6):
         write(log_of(tmp_path, repeat=repeat), gluoncv(5.0))
     result = summarize(tmp_path)
     assert result.problems == []
-    assert "identical" in result.text
+    assert result.table["repeats"].tolist() == [1]
+    first = log_of(tmp_path, repeat=1)
+    for repeat in range(2, 6):
+        why = f"a copy of {first.relative_to(tmp_path)} (same SHA-256)"
+        assert f"not counted: {log_of(tmp_path, repeat=repeat)}: {why}" in result.document
+    rows = table(tmp_path / "measurements.csv")
+    assert [row["repeat"] for row in rows if row["valid"] == "False"] == ["2", "3", "4", "5"]
 
 
 # ---- the flat folder of the NGC report
@@ -297,20 +304,30 @@ def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
     assert (error.expected, error.found) == ("4", "2")
 
 
+REPORTED_V100 = {
+    "status": "done",
+    "hosts": {"node1": {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"]}},
+    "versions": {"mxnet": "1.9.1"},
+}
+
+
 def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
     campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
-    campaign_run(tmp_path, "1n1g", 2, gluoncv(90.0), accelerator="Tesla V100", stack="v100")
+    campaign_run(
+        tmp_path, "1n1g", 2, gluoncv(90.0), outcome=REPORTED_V100, stack="v100", accelerator="gpu"
+    )
     text = " ".join(summarize(tmp_path).text.split())
-    assert "not pooled, because the runs differ in accelerator (Tesla V100, cpu) and stack" in text
+    assert "not pooled, because the runs differ in" in text
+    assert "accelerator (V100-SXM2-16GB, cpu)" in text
     names = set(json.loads((tmp_path / "bz128_result.json").read_text()))
-    assert names == {"rn50_cpu_cpu", "rn50_Tesla V100_v100"}
+    assert names == {"rn50_cpu_cpu", "rn50_V100-SXM2-16GB_1_440.33.01_v100"}
 
 
 @pytest.mark.parametrize(
     ("column", "changes", "values"),
     [
         ("source", {"source": "upstream"}, "builtin, upstream"),
-        ("accelerator", {"accelerator": "gpu"}, "cpu, gpu"),
+        ("accelerator", {"accelerator": "gpu"}, "unknown, cpu"),
         ("stack", {"stack": "v100-cuda10.2"}, "cpu, v100-cuda10.2"),
         (
             "driver",
@@ -323,13 +340,14 @@ def test_the_column_that_keeps_runs_apart_is_named(
     tmp_path: Path, column: str, changes: dict[str, Any], values: str
 ) -> None:
     for repeat in (1, 2):
-        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0), outcome={"status": "done"})
+        outcome = {"status": "done"}
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), outcome=outcome)
         folder = campaign_run(
             tmp_path / "other",
             "1n1g",
             repeat,
-            gluoncv(90.0),
-            **{"outcome": {"status": "done"}, **changes},
+            gluoncv(90.0 + repeat),
+            **{"outcome": outcome, **changes},
         )
         target = tmp_path / "runs" / f"other-{column}" / f"r{repeat}"
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,97 @@
+"""The two keys of a case, as columns of the frame. Other lists of such columns derive from them.
+
+IDENTITY is what ran. Two campaigns are paired by it. ENVIRONMENT is what it ran on. Only runs that
+are equal in both are repeats of each other. None means unknown; an empty text means none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
+IDENTITY = (
+    "framework",
+    "workload",
+    "model",
+    "source",
+    "parameters",  # as parameters_text writes them
+    "precision",
+    "batch_size_per_device",
+    "total_steps",
+    "warmup_steps",
+    "directory",  # only in a tree of logs whose directories repeat the same runs
+    *TOPOLOGY,
+)
+ENVIRONMENT = (
+    "framework_version",
+    "accelerator",  # the product, as the nodes reported it, or cpu
+    "node_gpus",  # how many GPUs each node reported
+    "driver",
+    "stack",
+    "container",
+)
+CASE = (*IDENTITY, *ENVIRONMENT)
+# Cases that agree in these columns are in one table, and share a base case.
+GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
+INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
+
+CaseKey = tuple[Any, ...]
+
+
+def case_key(case: Mapping[Any, Any]) -> CaseKey:
+    """The key of a row of the frame. Missing values are None, so that keys can be equal."""
+    return tuple(plain(case[name]) for name in CASE)
+
+
+def plain(value: Any) -> Any:
+    """A value of a data frame as a plain Python object. A missing value is None."""
+    if value is None or type(value).__name__ == "NAType":
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    # Convert NumPy numbers.
+    return value.item() if hasattr(value, "item") else value
+
+
+def shown(value: object) -> str:
+    """A value of a key in a sentence."""
+    return "unknown" if value is None else str(value) or "none"
+
+
+def label(name: str) -> str:
+    """The display name of a column, a parameter or a condition."""
+    return {"xla": "XLA", "cuda": "CUDA", "node_gpus": "GPUs in a node"}.get(
+        name, name.replace("_", " ")
+    )
+
+
+def short_product(name: str) -> str:
+    """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB. Newer drivers
+    report the same GPU with the brand."""
+    return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
+
+
+def parameters_text(parameters: Mapping[str, object]) -> str:
+    """Parameters as canonical text: `data=synthetic image_size=64`."""
+    return shlex.join(f"{name}={parameters[name]}" for name in sorted(parameters))
+
+
+def read_parameters(text: str | None) -> dict[str, str]:
+    """The parameters in a canonical text; none if they are unknown."""
+    try:
+        words = shlex.split(text or "")
+    except ValueError:  # edited by hand
+        words = (text or "").split()
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def expanded(case: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The columns of a case, with each parameter by its own name."""
+    for name in CASE:
+        yield name, case[name]
+        if name == "parameters":
+            yield from read_parameters(case[name]).items()

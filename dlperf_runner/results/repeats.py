@@ -1,0 +1,121 @@
+"""Tell apart logs that claim to be the same repeat of the same case.
+
+Logs with the same bytes are one run. Directories that hold the same repeat twice, as V100_LOG and
+A100_LOG beside each other do, are separate groups. Two logs in one directory cannot be told apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from ..core.case import Topology
+from ..core.errors import UserError
+from .run_log import Reading
+from .run_record import FoundRun
+
+Parts = tuple[str, ...]
+
+
+def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
+    """The readings with copies marked, with the directories that tell runs apart, and with a
+    problem instead of a measurement where nothing does."""
+    marked = list(_with_copies(readings, root))
+    splits = _splits(marked, root)
+    grouped = [_in_directory(reading, splits, root) for reading in marked]
+    claims = Counter(_claim(reading.run) for reading in grouped if _counts(reading) and reading.run)
+    return [
+        _refused(reading, grouped)
+        if reading.run and _counts(reading) and claims[_claim(reading.run)] > 1
+        else reading
+        for reading in grouped
+    ]
+
+
+def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
+    firsts: dict[tuple[object, str], Path] = {}
+    for reading in readings:
+        run = reading.run
+        if run is None or reading.log_sha256 is None:
+            yield reading
+            continue
+        first = firsts.setdefault((run.case, reading.log_sha256), run.path)
+        if first == run.path:
+            yield reading
+            continue
+        copy_of = first.relative_to(root) if first.is_relative_to(root) else first
+        yield replace(reading, run=replace(run, copy_of=copy_of))
+
+
+def _counts(reading: Reading) -> bool:
+    return reading.measured is not None and reading.run is not None and not reading.run.copy_of
+
+
+def _claim(run: FoundRun) -> tuple[object, ...]:
+    return (run.case, run.repeat)
+
+
+def _splits(readings: Sequence[Reading], root: Path) -> set[Parts]:
+    """The directories in which sub-directories repeat the same run."""
+    places: dict[tuple[object, ...], set[Parts]] = {}
+    for reading in readings:
+        if _counts(reading) and reading.run and reading.run.expected_by != "the plan":
+            places.setdefault(_claim(reading.run), set()).add(_place(reading.run, root))
+    # Neighbours in sorted order share every prefix at which two of them part.
+    return {a[: _common(a, b)] for several in places.values() for a, b in pairwise(sorted(several))}
+
+
+def _common(a: Parts, b: Parts) -> int:
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
+
+
+def _place(run: FoundRun, root: Path) -> Parts:
+    """The directories of a log below the root, without those named after its topology."""
+    parent = run.path.parent
+    parts = parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
+    return tuple(part for part in parts if not _is_topology(part))
+
+
+def _is_topology(name: str) -> bool:
+    try:
+        Topology.parse(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
+    """The reading of a run with the directory that tells it from others, if one is needed."""
+    run = reading.run
+    if run is None or not splits or run.expected_by == "the plan":
+        return reading
+    place = _place(run, root)
+    depths = [len(split) for split in splits if place[: len(split)] == split]
+    if not depths:
+        return reading
+    directory = "/".join(place[: max(depths) + 1]) or "."
+    own = replace(run, directory=directory)
+    series = reading.series and replace(reading.series, run=own)
+    return replace(reading, run=own, series=series)
+
+
+def _refused(reading: Reading, readings: Sequence[Reading]) -> Reading:
+    run = reading.run
+    if run is None:
+        return reading
+    paths = [
+        str(other.run.path)
+        for other in readings
+        if _counts(other) and other.run and _claim(other.run) == _claim(run)
+    ]
+    problem = UserError(
+        "several different logs are the same repeat of the same case",
+        where=str(run.path),
+        expected=f"one log of {run} r{run.repeat}",
+        found=", ".join(paths),
+        hint="number the repeats in the file names, or move the logs into separate directories",
+    )
+    return replace(reading, measured=None, problem=problem)
