@@ -1,4 +1,4 @@
-"""Logs of training programs: bytes in, Step and Header out. One module per format.
+"""Logs of training programs: bytes in, headers and columns of steps out. One module per format.
 
 Every module of this package with a `FORMAT` is a format; it needs no registration.
 """
@@ -7,31 +7,41 @@ from __future__ import annotations
 
 import functools
 import importlib
-import io
-import math
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 
-from .reader import CHUNK, CONTEXT, Candidates, Readable
-from .records import Format, Header, Line, LineError, Step
+from . import steps, text
+from .reader import Block, blocks
+from .records import Columns, Format, Header, LineError, Statement
+from .statements import headers
 
 __all__ = [
-    "FIRST",
-    "Candidates",
+    "Columns",
     "Format",
     "Header",
-    "Line",
     "LineError",
-    "Readable",
-    "Step",
-    "candidates",
+    "Log",
+    "Statement",
     "detect",
-    "detect_early",
     "formats",
+    "line_of",
+    "parse",
     "parse_tail",
 ]
 
-FIRST = 2**13  # most logs print a step early; searching for many markers in more text is slow
+FIRST = 2**13
+
+
+@dataclass
+class Log:
+    """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
+    first rank that prints steps."""
+
+    headers: list[Header]
+    columns: Columns
+    has_ranks: bool = False
 
 
 @functools.cache
@@ -45,52 +55,72 @@ def formats() -> dict[str, Format]:
     return found
 
 
-def candidates(
-    form: Format, stream: Readable, *, chunk: int = CHUNK, context: int = CONTEXT
-) -> Candidates:
-    """The lines of a log that the parser of its format needs."""
-    return Candidates(stream, form.step_markers, form.head_markers, chunk=chunk, context=context)
+def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log:
+    """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
+    rate. Raises LineError."""
+    log = Log([], Columns())
+    losses: dict[bytes, bytes] = {}
+    known: set[Header] = set()
+    for block, of_rank in _blocks(form, pieces):
+        log.has_ranks = log.has_ranks or bool(block.ranks)
+        for header in headers(form, block, of_rank):
+            # A program may print the same thing in every step.
+            anywhere = replace(header, line=0)
+            if header.final_samples_per_second or anywhere not in known:
+                known.add(anywhere)
+                log.headers.append(header)
+        log.columns.extend(steps.columns(form, of_rank, losses))
+        if most is not None and len(log.columns.steps) > most:
+            break
+    return log
 
 
-def detect(stream: Readable) -> Format | None:
+def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:
+    """The line number of the line with a rate of that index. Reads the log again, so that no line
+    number is counted for logs without problems."""
+    places = (
+        (block, match.start("rate"))
+        for _, block in _blocks(form, pieces)
+        for match in steps.with_rate(form, block.data)
+    )
+    block, at = next(islice(places, index, None))
+    return block.line(at)
+
+
+def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Block]]:
+    """The blocks of a log, each also without the lines of ranks whose steps do not count."""
+    rank = None
+    markers = [form.marker, *(statement.marker.encode() for statement in form.statements)]
+    for block in blocks(pieces, markers):
+        if rank is None and block.ranks:
+            lines = zip(block.data.split(b"\n"), block.ranks, strict=True)
+            named = ((line, of) for line, of in lines if of is not None)
+            rank = next((of for line, of in named if any(steps.with_rate(form, line))), None)
+        yield block, block.of_rank(rank)
+
+
+def detect(pieces: Iterable[bytes]) -> Format | None:
     """The format of the first line with a rate; None if no line has a rate."""
-    for line in Candidates(stream, _step_markers(), chunk=FIRST):
-        if form := _format_of(line):
-            return form
+    forms = list(formats().values())
+    for block in blocks(_small_first(pieces), [form.marker for form in forms]):
+        matches = [
+            (match.start(), number)
+            for number, form in enumerate(forms)
+            if form.marker in block.data
+            and (match := next(steps.with_rate(form, block.data), None))
+        ]
+        if matches:
+            return forms[min(matches)[1]]
     return None
 
 
-def detect_early(data: bytes) -> Format | None:
-    """Detect the format from the beginning of a log; None if that is not conclusive."""
-    if not data.isascii() or b"\r" in data:
-        return None
-    head = data.decode("ascii")
-    first = min((at for m in _step_markers() if (at := head.find(m)) >= 0), default=len(head))
-    start = head.rfind("\n", 0, first) + 1
-    whole_lines = head[start : head.rfind("\n") + 1].split("\n")
-    return next((form for line in whole_lines if (form := _format_of((0, line)))), None)
-
-
-@functools.cache
-def _step_markers() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(m for form in formats().values() for m in form.step_markers))
-
-
-def _format_of(line: Line) -> Format | None:
-    for form in formats().values():
-        if any(marker in line[1] for marker in form.step_markers) and _is_step(form, line):
-            return form
-    return None
-
-
-def _is_step(form: Format, line: Line) -> bool:
-    try:
-        return any(
-            isinstance(record, Step) or record.final_samples_per_second is not None
-            for record in form.parse([line])
-        )
-    except LineError:
-        return True  # the line has this format, but its rate is not a number
+def _small_first(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Most logs print a step early; searching for the markers of all formats in more is slow."""
+    rest = iter(pieces)
+    first = next(rest, b"")
+    yield first[:FIRST]
+    yield first[FIRST:]
+    yield from rest
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
@@ -98,17 +128,12 @@ def parse_tail(log_format: str, tail: str) -> float | None:
     form = formats().get(log_format)
     if form is None:
         return None
-    rate = None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.
-    stream = io.BytesIO(tail.encode("utf-8", "replace"))
-    try:
-        for record in _records(form, stream):
-            if isinstance(record, Step) and 0 < record.samples_per_second < math.inf:
-                rate = record.samples_per_second
-    except LineError:
-        pass
-    return rate
-
-
-def _records(form: Format, stream: Readable) -> Iterator[Step | Header]:
-    return form.parse(candidates(form, stream))
+    rates = []
+    for _, block in _blocks(form, [tail.encode("utf-8", "replace")]):
+        for match in steps.with_rate(form, block.data):
+            try:
+                rates.append(text.rate(match["rate"], form))
+            except LineError:
+                continue
+    return rates[-1] if rates else None

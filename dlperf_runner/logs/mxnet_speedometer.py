@@ -12,59 +12,32 @@ with 20 covers the batches up to the 20th. Epochs after the first are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Columns, Format, Header, Line, Step
-
-_ENTRY = re.compile(
-    r"(?:Epoch|Iter)\[0\] Batch \[(?:\d+-)?(\d{1,12})\][^\S\n]+Speed: (\S+) samples/sec"
-    r"(?:[^\S\n]+acc=\S+[^\S\n]+lossvalue=(\S+))?",
-    re.ASCII,
-)
-_MAX_STEPS = re.compile(r"'max_steps': ([1-9]\d*)", re.ASCII)
-
-
-def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers, in the order of the log."""
-    for number, line, rank in text.by_rank(lines):
-        if "Namespace(" in line:
-            yield _header(number, line)
-            continue
-        for batch, printed, loss in _ENTRY.findall(line):
-            value = text.rate(number, printed)
-            known = text.optional_number(loss or None)
-            yield Step(int(batch), value, number, printed, known, None, rank)
-
-
-def _header(number: int, line: str) -> Header:
-    # Called with argument: Namespace(batch_size=2, ctx_num=1, frequent=20, ...) {'max_steps': 120}
-    options = text.namespace(line)
-    steps = _MAX_STEPS.search(line)
-    return Header(
-        line=number,
-        batch_size_per_device=text.count(number, "batch size", options.get("per_batch_size")),
-        world_size=text.count(number, "number of devices", options.get("ctx_num")),
-        precision=text.precision(options.get("dtype")),  # only this project's script prints it
-        total_steps=text.count(number, "number of steps", steps[1] if steps else None),
-        log_every=text.count(number, "log interval", options.get("frequent")),
-    )
-
-
-def columns(lines: str) -> Columns | None:
-    """The steps of a whole log."""
-    batches, rates, losses = text.transposed(_ENTRY.findall(lines), 3)
-    speeds, known = text.numbers(rates), text.optional_numbers(losses)
-    if speeds is None or known is None:
-        return None
-    return Columns(list(map(int, batches)), speeds, known, [None] * len(speeds))
-
+from .records import Format, Statement
+from .statements import NAMESPACE
 
 FORMAT = Format(
     name="mxnet_speedometer",
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
-    step_markers=("samples/sec",),
-    head_markers=("Namespace(",),
-    parse=parse,
-    columns=columns,
+    marker=b"samples/sec",
+    entry=re.compile(
+        rb"(?:Epoch|Iter)\[0\] Batch \[(?:\d+-)?(?P<step>\d{1,12})\]"
+        rb"[ \t]+Speed: (?P<rate>\S+) samples/sec(?:[ \t]+acc=\S+[ \t]+lossvalue=(?P<loss>\S+))?"
+    ),
+    rate=text.NUMBER,
+    # Called with argument: Namespace(batch_size=2, ctx_num=1, frequent=20, ...) {'max_steps': 120}
+    statements=(
+        Statement(
+            "Namespace(",
+            NAMESPACE,
+            {
+                "per_batch_size": "batch_size_per_device",
+                "ctx_num": "world_size",
+                "dtype": "precision",  # only this project's script prints it
+                "frequent": "log_every",
+                "max_steps": "total_steps",
+            },
+        ),
+    ),
 )

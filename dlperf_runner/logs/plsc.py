@@ -11,80 +11,45 @@ first are ignored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 from . import text
-from .records import Columns, Format, Header, Line, Step
-
-_ENTRY = re.compile(
-    r"(?:(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \S+ )?"
-    r"Pass:0 batch:(\d{1,12}) (?:lr:\S+ )?loss:(\S+) qps:(\S+)",
-    re.ASCII,
-)
-_BATCH = re.compile(r"Set train batch size to (\d+)", re.ASCII)
-_WORLD = re.compile(r"\btrainer_id: (\d{1,9}), num_trainers: (\d+)", re.ASCII)
-_PERIOD = re.compile(r"Set log period to (\d+)", re.ASCII)
-# Only this project's script prints the next two.
-_DTYPE = re.compile(r"Set dtype to (\w+)", re.ASCII)
-_STEPS = re.compile(r"Set number of batches to (\d+)", re.ASCII)
-_FP16 = re.compile(r"Use mixed precision training: (True|False)", re.ASCII)
+from .records import Format, Statement
 
 
-def parse(lines: Iterable[Line]) -> Iterator[Step | Header]:
-    """Steps and headers, in the order of the log."""
-    for number, line, rank in text.by_rank(lines):
-        if " qps:" not in line:
-            yield from _headers(number, line)
-        for stamp, batch, loss, printed in _ENTRY.findall(line):
-            yield Step(
-                step=int(batch) + 1,
-                samples_per_second=text.rate(number, printed),
-                line=number,
-                printed=printed,
-                loss=text.optional_number(loss),
-                unix_time=text.unix_time(stamp),
-                rank=rank,
-            )
-
-
-def _headers(number: int, line: str) -> Iterator[Header]:
-    # Batch size: "Set train batch size to 4."; the values above it, under "Default
-    # configuration", are not used. World size: "trainer_id: 0, num_trainers: 1".
-    if batch := _BATCH.search(line):
-        size = text.count(number, "batch size", batch[1])
-        yield Header(line=number, batch_size_per_device=size)
-    if world := _WORLD.search(line):
-        trainers = text.count(number, "number of trainers", world[2])
-        yield Header(line=number, world_size=trainers, writer=int(world[1]))
-    if period := _PERIOD.search(line):
-        yield Header(line=number, log_every=text.count(number, "log period", period[1]))
-    if dtype := _DTYPE.search(line):
-        yield Header(line=number, precision=text.precision(dtype[1]))
-    if fp16 := _FP16.search(line):
-        yield Header(line=number, precision="fp16" if fp16[1] == "True" else "fp32")
-    if steps := _STEPS.search(line):
-        yield Header(line=number, total_steps=text.count(number, "number of steps", steps[1]))
-
-
-def columns(lines: str) -> Columns | None:
-    """The steps of a whole log that one trainer wrote."""
-    stamps, batches, losses, rates = text.transposed(_ENTRY.findall(lines), 4)
-    speeds, known = text.numbers(rates), text.numbers(losses)
-    if speeds is None or known is None:
-        return None
-    times = [text.unix_time(stamp) for stamp in stamps]
-    return Columns([int(batch) + 1 for batch in batches], speeds, known, times)
+def _set(what: str, value: str) -> Statement:
+    return Statement(f"Set {what} to", re.compile(rf"Set {what} to {value}", re.ASCII))
 
 
 FORMAT = Format(
     name="plsc",
     sample="INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:0 ... loss:40.27 qps:0.99",
-    step_markers=(" qps:",),
-    head_markers=(
-        *("Set train batch size to", "num_trainers:", "Set log period to"),
-        *("Set dtype to", "Set number of batches to", "Use mixed precision training:"),
+    marker=b" qps:",
+    entry=re.compile(
+        rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) \S+ )?"
+        rb"Pass:0 batch:(?P<step>\d{1,12}) (?:lr:\S+ )?loss:(?P<loss>\S+)"
+        rb" qps:[ \t]*(?P<rate>%s)%s" % (text.REST, text.END)
     ),
-    parse=parse,
-    columns=columns,
+    rate=rb"\d+\.\d\d",
+    statements=(
+        # "Set train batch size to 4."; the values above it, under "Default configuration", are not
+        # used.
+        _set("train batch size", r"(?P<batch_size_per_device>\d+)"),
+        _set("log period", r"(?P<log_every>\d+)"),
+        # trainer_id: 0, num_trainers: 1
+        Statement(
+            "num_trainers:",
+            re.compile(
+                r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d+)", re.ASCII
+            ),
+        ),
+        # Only this project's script prints the next two.
+        _set("dtype", r"(?P<precision>\w+)"),
+        _set("number of batches", r"(?P<total_steps>\d+)"),
+        Statement(
+            "Use mixed precision training:",
+            re.compile(r"Use mixed precision training: (?P<precision>True|False)", re.ASCII),
+            values={"True": "fp16", "False": "fp32"},
+        ),
+    ),
     zero_based=True,
 )

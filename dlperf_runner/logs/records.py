@@ -1,59 +1,44 @@
-"""Records of a log: a Step for a line with a rate, a Header for a line that states the settings."""
+"""What a log says: its steps as columns, and a Header for each line that states settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 
-class Step(NamedTuple):
-    """A rate that the log prints.
+@dataclass
+class Columns:
+    """The lines with a rate, in the order of the log, as lists of equal length.
 
-    `step` is the last iteration that the rate covers, counted from 1. `printed` is the rate as
-    text, as in the log. `rank` is the process that printed it, if the log says so. `unix_time` is
-    in seconds; a time stamp without a time zone is taken as UTC, so only differences are
-    meaningful.
+    `steps`: the last iteration that a rate covers, counted from 1. `samples_per_second`: positive
+    finite rates, as printed. `losses` and `unix_times` (s): None where the log has none. A time
+    stamp without a time zone is taken as UTC, so only differences are meaningful.
     """
 
-    step: int
-    samples_per_second: float
-    line: int
-    printed: str
-    loss: float | None = None
-    unix_time: float | None = None
-    rank: int | None = None
+    steps: list[int] = field(default_factory=list)
+    samples_per_second: list[float] = field(default_factory=list)
+    losses: list[float | None] = field(default_factory=list)
+    unix_times: list[float | None] = field(default_factory=list)
 
+    def extend(self, more: Columns) -> None:
+        """Append the lines of the next part of a log."""
+        for name, column in vars(self).items():
+            column.extend(getattr(more, name))
 
-class Columns(NamedTuple):
-    """Steps as columns of equal length, with the meaning that they have in Step, and the rate over
-    the whole run if the program prints one."""
-
-    steps: Sequence[int]
-    samples_per_second: Sequence[float]
-    losses: Sequence[float | None]
-    unix_times: Sequence[float | None]
-    final_samples_per_second: float | None = None
-
-
-def columns(steps: Sequence[Step], final: float | None = None) -> Columns:
-    """Convert steps, and the rate over the whole run, to columns."""
-    return Columns(
-        [step.step for step in steps],
-        [step.samples_per_second for step in steps],
-        [step.loss for step in steps],
-        [step.unix_time for step in steps],
-        final,
-    )
+    def take(self, indices: Sequence[int]) -> Columns:
+        """Some of the lines."""
+        return Columns(*([column[index] for index in indices] for column in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class Header:
     """What a line of the log states about its run. A field is None if the line does not state it.
 
-    `final_samples_per_second` is the rate over the whole run that some programs print at the end;
-    `printed` is that rate as text, as in the log. Several processes may print every step into the
-    same log without naming themselves; `writer` is then the process that printed this header.
+    `final_samples_per_second` is the rate over the whole run that some programs print at the end.
+    Several processes may print every step into the same log without naming themselves; `writer` is
+    then the process that printed this header.
     """
 
     line: int
@@ -63,15 +48,11 @@ class Header:
     total_steps: int | None = None
     log_every: int | None = None
     final_samples_per_second: float | None = None
-    printed: str = ""
     writer: int | None = None
 
 
 # Appended to the last line of a log if that line has no newline.
 CUT = "…"
-
-# Line number and text. Of an extremely long line, the text is the part around a marker.
-Line = tuple[int, str]
 
 
 class LineError(Exception):
@@ -84,23 +65,56 @@ class LineError(Exception):
         self.expected = expected
         self.found = found
 
+    def at(self, line: int) -> LineError:
+        """The same at another line."""
+        return LineError(line, self.problem, expected=self.expected, found=self.found)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Lines that state settings. `marker` is a literal text that each of them contains.
+
+    `pattern` either has named groups, each called as the field of Header that it gives, or it
+    matches pairs of an option and a value, and `options` maps options to fields. The groups
+    `nodes` and `devices_per_node` give the world size together. `values` translates printed
+    values; the names of dtypes are always translated.
+    """
+
+    marker: str
+    pattern: re.Pattern[str]
+    options: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def is_final(self) -> bool:
+        return "final_samples_per_second" in self.pattern.groupindex
+
 
 @dataclass(frozen=True)
 class Format:
-    """A log format. `parse` gets only the lines that contain one of the literal markers.
+    """A log format.
 
-    `step_markers` are searched in the whole log, `head_markers` only up to the first line with a
-    step marker. `sample` is a line with a rate, for messages. `zero_based`: the log counts
-    iterations from 0, so its first line is that of step 1. `silent_warmup`: nothing is printed
-    during warm-up. `columns` is optional and faster: it takes all lines with step markers at once,
-    without mpirun's tags. It returns the same steps as `parse`, or None if a line is irregular.
+    `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`
+    and `time`. A match without a rate gives the loss of a step whose rate follows. `marker` is a
+    literal text that each match contains. `rate` matches a whole rate, so that a number that was
+    cut or wrapped is noticed. `sample` is a line with a rate, for messages.
+
+    `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
+    `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
+    by default, a rate covers all steps since the line before it.
     """
 
     name: str
     sample: str
-    step_markers: tuple[str, ...]
-    head_markers: tuple[str, ...]
-    parse: Callable[[Iterable[Line]], Iterator[Step | Header]]
-    columns: Callable[[str], Columns | None] | None = None
+    marker: bytes
+    entry: re.Pattern[bytes]
+    rate: bytes
+    statements: tuple[Statement, ...]
     zero_based: bool = False
     silent_warmup: bool = False
+    one_step: bool = False
+
+    @cached_property
+    def whole_rates(self) -> re.Pattern[bytes]:
+        """Matches whole rates, each followed by a newline."""
+        return re.compile(rb"(?:(?:%s)[ \t]*\n)*" % self.rate)

@@ -4,16 +4,16 @@ with every other estimator for which the log has data."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
-from ..logs.records import Columns
+from ..logs import Columns
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Measurement(NamedTuple):
     estimator: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measured:
     """The measurements of a log. `confirmed` names the settings that the log itself confirms."""
 
@@ -47,29 +47,22 @@ class Measured:
 def measured(
     found: Columns,
     rates: Sequence[float],
-    confirmed: frozenset[str],
+    final: float | None,
+    confirmed: Set[str],
     rule: Rule,
     expected: Expected,
     name: str,
 ) -> Measured:
     """The measurements of a log. `found` has the steps that count, in order; `rates` are the rates
-    of all lines in the measured window; `name` is the name of the log in errors."""
-    values = _estimates(found, rates, rule, expected)
+    of all lines in the measured window; `final` is the rate that the program prints at its end;
+    `name` is the name of the log in errors."""
+    values = _estimates(found, rates, final, rule, expected)
     losses = _losses(found)
     return Measured(
         measurements=(*_named(values, rule, expected, name), *_first_and_last(losses)),
-        confirmed=confirmed,
+        confirmed=frozenset(confirmed),
         notes=_loss_notes(losses, name),
     )
-
-
-Value = TypeVar("Value")
-
-
-def in_window(steps: Sequence[int], values: Sequence[Value], rule: Rule) -> list[Value]:
-    """The values whose steps are in the measured window."""
-    first, last = rule.warmup_steps, rule.total_steps
-    return [value for step, value in zip(steps, values, strict=True) if first < step <= last]
 
 
 def world_scale(rule: Rule, topology: Topology) -> int:
@@ -80,11 +73,14 @@ def world_scale(rule: Rule, topology: Topology) -> int:
 
 
 def _estimates(
-    found: Columns, printed: Sequence[float], rule: Rule, expected: Expected
+    found: Columns,
+    rates: Sequence[float],
+    final: float | None,
+    rule: Rule,
+    expected: Expected,
 ) -> dict[str, float]:
     """The rate of all devices, by every estimator for which the log has data."""
     values: dict[str, float] = {}
-    rates = printed[rule.drop_first_values :]
     if (digits := rule.round_rates_to) is not None:
         rates = [round(rate, digits) for rate in rates]
     if (scale := world_scale(rule, expected.topology)) != 1:
@@ -95,15 +91,15 @@ def _estimates(
         if min(rates) > 0:
             values["harmonic_mean_of_rates"] = len(rates) / math.fsum([1 / rate for rate in rates])
     # From the line of the first measured step to the line of the last one.
-    times = list(zip(found.steps, found.unix_times, strict=True))
-    counted = in_window(found.steps, times, rule) if any(found.unix_times) else []
+    times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
+    counted = [pair for pair in times if rule.warmup_steps < pair[0] <= rule.total_steps]
     stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
     if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         samples = expected.batch_size_per_device * expected.topology.world_size
         number = stamps[-1][0] - stamps[0][0]
         values["time_stamps"] = samples * number / (stamps[-1][1] - stamps[0][1])
-    if found.final_samples_per_second is not None:
-        values["final_value"] = found.final_samples_per_second
+    if final is not None:
+        values["final_value"] = final
     return values
 
 

@@ -1,4 +1,4 @@
-"""Check whether a run was steady in the measured window: sequences in, flags out.
+"""Check whether runs were steady in the measured window: arrays in, flags out.
 
 The configured window gives the result; this check never changes it. The steps are compressed to 20
 batch means (Schmeiser, Operations Research 30, 1982), which reduces the correlation between
@@ -18,15 +18,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
 from .estimators import Measurement
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Rates = NDArray[np.float64]  # a row per run, a column per printed rate
 
 BATCHES = 20
 SIGNIFICANCE = 0.01
 RELEVANT = 0.01
 MSER_BATCH = 5
 _HEAD, _MIDDLE = BATCHES // 10, BATCHES // 2
+_Z = NormalDist().inv_cdf(1 - SIGNIFICANCE / 2)
 _T = 3.2498  # Student's t, 9 degrees of freedom (10 means), upper 0.5 %
 # A linear drift d over the whole window gives 0.7 d between the first tenth and the second half,
 # and 0.9 d after the first tenth. The end of a warm-up is curved: the former exceeds the latter.
@@ -48,33 +56,45 @@ class Steadiness:
 
 
 def steadiness(
-    steps: Sequence[int], rates: Sequence[float], warmup_steps: int, total_steps: int
-) -> Steadiness | None:
-    """Judge the rates of a run, including those of the warm-up if the log has them. None if the
-    window has fewer than 20 rates, or if a rate is not a positive finite number."""
-    window = [
-        rate for step, rate in zip(steps, rates, strict=True) if warmup_steps < step <= total_steps
-    ]
-    if len(window) < BATCHES or not (math.isfinite(sum(rates)) and min(rates) > 0):
-        return None
+    steps: Sequence[int], runs: Sequence[Sequence[float]], warmup_steps: int, total_steps: int
+) -> list[Steadiness | None]:
+    """Judge runs that printed the same steps, by their rates, including those of the warm-up if the
+    logs have them. None for each run if the window has fewer than 20 rates, or for a run with a
+    rate that is not a positive finite number."""
+    import numpy as np
+
+    at = np.asarray(steps)
+    rates = np.asarray(runs, dtype=float)
+    window = rates[:, (warmup_steps < at) & (at <= total_steps)]
+    if window.shape[1] < BATCHES:
+        return [None] * len(rates)
+    usable = np.isfinite(rates).all(axis=1) & (rates > 0).all(axis=1)
+    rates[~usable] = window[~usable] = 1.0
     means = batch_means(window, BATCHES)
-    middle = median(means)
-    tail = means[_MIDDLE:]
-    shift = fmean(means[:_HEAD]) - fmean(tail)
-    chance = _T * _deviation(tail) * math.sqrt(1 / _HEAD + 1 / len(tail))
-    early = abs(shift) > max(chance, RELEVANT * middle)
-    rest = means[_HEAD:]
-    drift = sen_slope(rest) * (len(rest) - 1) / middle
-    drifts = abs(drift) > RELEVANT and mann_kendall(rest) < SIGNIFICANCE
-    bends = abs(shift / middle) > _BEND * abs(drift)
-    kept = mser(rates)
-    return Steadiness(
-        head_shift=shift / middle,
-        drift=drift,
-        began_early=early and (bends or not drifts),
-        drifts=drifts and not (early and bends),
-        steady_from_step=None if kept is None else steps[kept],
+    middle = np.median(means, axis=1)
+    tail, rest = means[:, _MIDDLE:], means[:, _HEAD:]
+    shift = means[:, :_HEAD].mean(axis=1) - tail.mean(axis=1)
+    chance = _T * tail.std(axis=1, ddof=1) * math.sqrt(1 / _HEAD + 1 / tail.shape[1])
+    early = np.abs(shift) > np.maximum(chance, RELEVANT * middle)
+    drift = sen_slope(rest) * (rest.shape[1] - 1) / middle
+    drifts = (np.abs(drift) > RELEVANT) & (mann_kendall(rest) > _Z)
+    bends = np.abs(shift / middle) > _BEND * np.abs(drift)
+    columns = (
+        usable,
+        shift / middle,
+        drift,
+        early & (bends | ~drifts),
+        drifts & ~(early & bends),
+        mser(rates),
     )
+    return [
+        Steadiness(head, slope, began_early, drifted, None if kept < 0 else steps[kept])
+        if valid
+        else None
+        for valid, head, slope, began_early, drifted, kept in zip(
+            *(column.tolist() for column in columns), strict=True
+        )
+    ]
 
 
 def measurements(found: Steadiness) -> Iterator[Measurement]:
@@ -87,73 +107,58 @@ def measurements(found: Steadiness) -> Iterator[Measurement]:
     yield Measurement("window_drifts", float(found.drifts), "1", "mann_kendall")
 
 
-def batch_means(values: Sequence[float], number: int) -> list[float]:
-    """Means of `number` groups of consecutive values, of equal length as far as possible."""
-    size = len(values)
-    ends = [size * n // number for n in range(number + 1)]
-    return [_mean(values[ends[n] : ends[n + 1]]) for n in range(number)]
+def batch_means(values: Rates, number: int) -> Rates:
+    """Means of `number` groups of consecutive values of each run, of equal length as far as
+    possible."""
+    import numpy as np
+
+    ends = np.arange(number + 1) * values.shape[1] // number
+    means: Rates = np.add.reduceat(values, ends[:-1], axis=1) / np.diff(ends)
+    return means
 
 
-def _mean(values: Sequence[float]) -> float:
-    """The mean of a few positive values, which need no exact summation; fmean is several times
-    slower."""
-    return sum(values) / len(values)
+def mann_kendall(values: Rates) -> Rates:
+    """The statistic of each run, without its sign; normally distributed if there is no trend. With
+    continuity correction and tie-corrected variance; valid from 10 values on."""
+    import numpy as np
+
+    size = values.shape[1]
+    one, later = np.triu_indices(size, 1)
+    score = np.abs(np.sign(values[:, later] - values[:, one]).sum(axis=1))
+    equal = (values[:, :, None] == values[:, None, :]).sum(axis=2)
+    variance = _variance(size) - (_variance(equal) / equal).sum(axis=1)
+    usable = (score > 0) & (variance > 0)
+    return np.where(usable, (score - 1) / np.sqrt(np.where(usable, variance, 1)), 0)
 
 
-def _deviation(values: Sequence[float]) -> float:
-    """The standard deviation of a sample; statistics.stdev is exact, but 20 times slower."""
-    mean = fmean(values)
-    return math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / (len(values) - 1))
-
-
-def mann_kendall(values: Sequence[float]) -> float:
-    """Two-sided p-value of the null hypothesis that there is no trend. Uses the normal
-    approximation with continuity correction and tie-corrected variance; valid from 10 values on."""
-    size = len(values)
-    score = sum(
-        [
-            (later > value) - (later < value)
-            for place, value in enumerate(values, start=1)
-            for later in values[place:]
-        ]
-    )
-    ties = [values.count(value) for value in set(values)]
-    variance = _variance(size) - sum(map(_variance, ties))
-    if score == 0 or variance <= 0:
-        return 1.0
-    return 2 * NormalDist().cdf(-(abs(score) - 1) / math.sqrt(variance))
-
-
-def _variance(size: int) -> float:
+def _variance(size: Any) -> Any:
     return size * (size - 1) * (2 * size + 5) / 18
 
 
-def sen_slope(values: Sequence[float]) -> float:
-    """The median of the slopes between all pairs, per index step."""
-    size = len(values)
-    return median(
-        [(values[j] - values[i]) / (j - i) for i in range(size) for j in range(i + 1, size)]
-    )
+def sen_slope(values: Rates) -> Rates:
+    """The median of the slopes between all pairs of each run, per index step."""
+    import numpy as np
+
+    one, later = np.triu_indices(values.shape[1], 1)
+    slopes: Rates = np.median((values[:, later] - values[:, one]) / (later - one), axis=1)
+    return slopes
 
 
-def mser(values: Sequence[float], batch: int = MSER_BATCH) -> int | None:
-    """How many values to drop at the beginning to minimise the standard error of the mean of the
-    rest. Works on means of `batch` values. None if it would drop half of the values or more, or if
-    there are fewer than 10 means."""
-    number = len(values) // batch
+def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:
+    """How many values of each run to drop at the beginning to minimise the standard error of the
+    mean of the rest. Works on means of `batch` values. -1 if it would drop half of the values or
+    more, or if there are fewer than 10 means."""
+    import numpy as np
+
+    number = values.shape[1] // batch
     if number < 10:
-        return None
-    means = [_mean(values[n * batch : (n + 1) * batch]) for n in range(number)]
-    best, least = 0, math.inf
-    # From the end: sums of the kept values, relative to one of them to avoid cancellation.
-    around, total, squares = means[-1], 0.0, 0.0
-    for start in range(number - 1, -1, -1):
-        distance = means[start] - around
-        total, squares = total + distance, squares + distance * distance
-        kept = number - start
-        if kept < 5:  # the last few values may be equal by chance
-            continue
-        error = max(squares - total * total / kept, 0.0) / kept**2
-        if error <= least:
-            best, least = start, error
-    return best * batch if best < number // 2 else None
+        return np.full(len(values), -1)
+    means = values[:, : number * batch].reshape(len(values), number, batch).mean(axis=2)
+    # Sums of the kept values, relative to one of them to avoid cancellation.
+    distance = (means - means[:, -1:])[:, ::-1]
+    total = distance.cumsum(axis=1)[:, ::-1]
+    squares = (distance * distance).cumsum(axis=1)[:, ::-1]
+    kept = np.arange(number, 0, -1)
+    errors = np.maximum(squares - total * total / kept, 0) / kept**2
+    best = errors[:, kept >= 5].argmin(axis=1)  # the last few values may be equal by chance
+    return np.where(best < number // 2, best * batch, -1)

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
 from .repeats import told_apart
-from .run_log import Reading, RunSeries, read
+from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 from .statement import Statements, checked
 
@@ -35,6 +36,7 @@ Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipp
 MANY_BYTES = 64 * 2**20
 MANY_LOGS = 200
 _SHOWN = 5  # the most files that a note names
+AT_ONCE = 64  # logs that a process reads before it returns them
 
 
 @dataclass
@@ -173,18 +175,21 @@ def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
-    read_there = partial(read, known=known, with_series=with_series)
     jobs = _jobs(found) if jobs is None else jobs
-    if jobs == 1 or len(found) < 2:
-        yield map(read_there, found)
+    size = max(1, min(AT_ONCE, len(found) // (4 * jobs)))
+    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    read_part = partial(read_all, known=known, with_series=with_series)
+    if jobs == 1 or len(parts) < 2:
+        yield chain.from_iterable(map(read_part, parts))
         return
     # Load now what every process needs, so that the workers inherit it.
+    import numpy as np  # noqa: F401
+
     logs.formats()
     catalogued_rules()
-    chunk = max(1, min(64, len(found) // (4 * jobs)))
     pool = ProcessPoolExecutor(jobs)
     try:
-        yield pool.map(read_there, found, chunksize=chunk)
+        yield chain.from_iterable(pool.map(read_part, parts))
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,72 +1,91 @@
-"""A log on disk: a small one is read into memory, a large one is streamed. One that gzip compressed
-is expanded; its digest is that of the expanded log."""
+"""A log on disk: examined and read in pieces, of which one at a time is in memory. One that gzip
+compressed is expanded."""
 
 from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
-from ..measure.by_line import located, nothing_found
-from .compressed import expanded, is_compressed
+from .compressed import MAGIC, expanded
 
-# Of a larger log, only one chunk is in memory at any time.
-SMALL = 8 * 2**20
-_CHUNK = 2**20
+PIECE = 2**20
 
 
 class Log:
-    """The log at a path, examined once. Raises UserError if the file cannot be read."""
+    """The log at a path. Raises UserError if the file cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.is_compressed = False
 
     @cached_property
-    def data(self) -> bytes | None:
-        """The whole log; None if it is large."""
+    def _head(self) -> tuple[bytes, bool]:
+        """The first piece, and whether there is more. Of most logs, it is all."""
         with self._file() as file:
-            # One byte more than the size shows whether the file grew. A larger limit would make
-            # read() allocate that much memory.
-            size = SMALL if self.is_compressed else os.fstat(file.fileno()).st_size
-            data = file.read(size + 1) if size <= SMALL else None
-        return data if data is None or len(data) <= size else None
+            # Memory for a whole piece would take longer than reading a small log.
+            size = min(PIECE, os.fstat(file.fileno()).st_size + 1)
+            head = file.read(size)
+        return head, len(head) == size
+
+    def pieces(self) -> Iterator[bytes]:
+        """Its bytes from the beginning."""
+        head, more = self._head
+        if head.startswith(MAGIC):
+            yield from expanded(self.path, PIECE)
+            return
+        yield head
+        if more:
+            with self._file() as file:
+                file.seek(len(head))
+                while piece := file.read(PIECE):
+                    yield piece
 
     @cached_property
     def form(self) -> logs.Format:
         """Its format. Raises UserError if the format is unknown or the file is not text."""
-        if early := logs.detect_early(self.data[: logs.FIRST]) if self.data else None:
-            return early
-        try:
-            with self.stream() as stream:
-                form = logs.detect(stream)
-        except logs.LineError as error:
-            raise located(error, str(self.path)) from None
+        with self.errors():
+            form = logs.detect(self.pieces())
         if form is None:
-            raise nothing_found(list(logs.formats().values()), str(self.path), self._lines())
+            raise self._nothing_found()
         return form
 
-    def stream(self) -> io.BufferedReader | io.BytesIO:
-        """Its bytes from the beginning. The caller closes the stream."""
-        return self._file() if self.data is None else io.BytesIO(self.data)
-
-    def _file(self) -> io.BufferedReader:
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Add the name of the log to errors of its lines."""
         try:
-            file = self.path.open("rb")
-            self.is_compressed = is_compressed(file)
-            return expanded(self.path, file) if self.is_compressed else file
+            yield
+        except logs.LineError as error:
+            raise UserError(
+                error.problem,
+                where=f"{self.path}:{error.line}",
+                expected=error.expected,
+                found=error.found,
+            ) from None
+
+    def _file(self) -> io.FileIO:
+        try:
+            return self.path.open("rb", buffering=0)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)
             ) from None
 
-    def _lines(self) -> int:
+    def _nothing_found(self) -> UserError:
         lines, last = 0, b"\n"
-        with self.stream() as stream:
-            while chunk := stream.read(_CHUNK):
-                lines += chunk.count(b"\n")
-                last = chunk[-1:]
-        return lines + (last != b"\n")
+        for piece in self.pieces():
+            lines, last = lines + piece.count(b"\n"), piece[-1:] or last
+        lines += last != b"\n"
+        forms = logs.formats().values()
+        samples = "\n".join(f"  {form.name}: {form.sample}" for form in forms).expandtabs(4)
+        return UserError(
+            "no line of the log has a rate" if lines else "the log is empty",
+            where=str(self.path),
+            expected="lines with a rate in a known format",
+            found=f"{lines} lines without a rate" if lines else "no lines",
+            hint=f"known formats:\n{samples}",
+        )

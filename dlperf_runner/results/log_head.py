@@ -1,4 +1,4 @@
-"""What a log states about its run before its first step."""
+"""What a log states about its run before its first steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import logs
-from ..measure.by_line import located
 from .log_file import Log
 from .statement import Stated
 
@@ -15,30 +14,18 @@ _FIELDS = {
     "batch_size": "batch_size_per_device",
     "world_size": "world_size",
     "precision": "precision",
-    "total_steps": "total_steps",
 }
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:
     """The settings that the log states, by field; `by` names the line. Raises UserError if a line
     is invalid."""
+    with log.errors():
+        headers = logs.parse(log.form, log.pieces(), most=0).headers
     found: dict[str, Stated] = {}
-    for header in _headers(log):
+    for header in headers:
         for field, attribute in _FIELDS.items():
             value: Any = getattr(header, attribute)
             if value is not None:
                 found.setdefault(field, Stated(value, f"line {header.line} of the log"))
     return found
-
-
-def _headers(log: Log) -> list[logs.Header]:
-    headers: list[logs.Header] = []
-    with log.stream() as stream:
-        try:
-            for record in log.form.parse(logs.candidates(log.form, stream)):
-                if isinstance(record, logs.Step):
-                    break
-                headers.append(record)
-        except logs.LineError as error:
-            raise located(error, str(log.path)) from None
-    return headers

@@ -4,20 +4,16 @@ and results are picklable, so that processes can read logs in parallel."""
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .. import logs
-from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
-from ..logs.columns import take
-from ..logs.records import Columns
-from ..measure.by_column import measure_whole
-from ..measure.by_line import measure
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
+from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from .discovery import Place, Skipped, run_at
 from .log_file import Log
@@ -43,7 +39,7 @@ class RunSeries:
     total_steps: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reading:
     """The result of reading a log: `measured` and the SHA-256 of the log, or the `problem`; and the
     verdict of the validity rules. `run` is None if the run cannot be identified."""
@@ -56,38 +52,38 @@ class Reading:
     verdict: Verdict = VALID
 
 
-def read(place: Place, known: Sequence[Known], with_series: bool = False) -> Reading | Skipped:
-    """Find and measure the run at a place; Skipped if the file is not a benchmark log."""
+def read_all(
+    places: Iterable[Place], known: Sequence[Known], with_series: bool = False
+) -> list[Reading | Skipped]:
+    """Find and measure the runs at some places; Skipped for each file that is not a benchmark log."""
+    readings = [_read(place, known) for place in places]
+    of_runs = [reading for reading in readings if isinstance(reading, Reading)]
+    judged = _steadiness([reading.series for reading in of_runs if reading.series])
+    for reading in of_runs:
+        if reading.measured and reading.series:
+            reading.measured.measurements += next(judged)
+            reading.series = reading.series if with_series else None
+    return readings
+
+
+def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
     try:
         found = run_at(place, known)
     except UserError as error:
         return Reading(None, problem=error)
-    return found if isinstance(found, Skipped) else read_run(*found, with_series)
-
-
-def read_run(run: FoundRun, log: Log, with_series: bool = False) -> Reading:
-    """Measure the log of a run, if it has one."""
+    if isinstance(found, Skipped):
+        return found
+    run, log = found
     if run.why_not is not None:
         return Reading(run)
     try:
-        measured, columns, digest = _measured(run, log)
+        return _measured(run, log)
     except UserError as error:
         return Reading(run, problem=error)
-    series = _series(run, columns)
-    measured = replace(measured, measurements=(*measured.measurements, *_steadiness(series)))
-    verdict = judge(run, columns.steps, columns.losses, run.rules or catalogued_rules())
-    return Reading(run, measured, digest, series=series if with_series else None, verdict=verdict)
 
 
-def _steadiness(series: RunSeries | None) -> Iterator[Measurement]:
-    found = series and steadiness(
-        *(series.steps, series.samples_per_second, series.warmup_steps, series.total_steps)
-    )
-    return measurements(found) if found else iter(())
-
-
-def _measured(run: FoundRun, log: Log) -> tuple[Measured, Columns, str]:
-    name = str(log.path)
+def _measured(run: FoundRun, log: Log) -> Reading:
+    name, rule = str(log.path), run.rule
     if log.form.name != run.log_format:
         raise UserError(
             "the log format is not that of the workload",
@@ -95,52 +91,52 @@ def _measured(run: FoundRun, log: Log) -> tuple[Measured, Columns, str]:
             expected=run.log_format,
             found=log.form.name,
         )
-    if run.rule is None:
+    if rule is None:
         raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
     expected = Expected(run.expected_by, run.topology, run.precision, run.batch_size_per_device)
-    if log.data is not None and (taken := take(log.form, log.data)) is not None:
-        whole = measure_whole(log.form, *taken, run.rule, expected, name)
-        if whole is not None:
-            return whole, taken[1], hashlib.sha256(log.data).hexdigest()
+    # Every process of the run prints each step at most once.
+    most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
     digest = hashlib.sha256()
-    with log.stream() as stream:
-        lines = logs.candidates(log.form, _Tee(stream, digest))
-        by_line = measure(log.form, log.form.parse(lines), run.rule, expected, name)
-    return *by_line, digest.hexdigest()
-
-
-def _series(run: FoundRun, found: Columns) -> RunSeries | None:
-    if run.rule is None:
-        return None
-    rates, scale = found.samples_per_second, world_scale(run.rule, run.topology)
-    return RunSeries(
+    with log.errors():
+        content = logs.parse(log.form, _digested(log.pieces(), digest), most)
+    measured, found, left_out = measure(
+        log.form, content, rule, expected, partial(_line_of, log), name
+    )
+    rates, scale = found.samples_per_second, world_scale(rule, run.topology)
+    series = RunSeries(
         run,
         steps=tuple(found.steps),
         samples_per_second=tuple(rates if scale == 1 else [rate * scale for rate in rates]),
         unix_times=tuple(found.unix_times),
         losses=tuple(found.losses),
-        warmup_steps=_last_left_out(run.rule, found.steps),
-        total_steps=run.rule.total_steps,
+        warmup_steps=left_out,
+        total_steps=rule.total_steps,
     )
+    verdict = judge(run, found.steps, found.losses, run.rules or catalogued_rules())
+    return Reading(run, measured, digest.hexdigest(), series=series, verdict=verdict)
 
 
-def _last_left_out(rule: Rule, steps: Sequence[int]) -> int:
-    """The last step before the measured window: the end of the warm-up, or the step of the last
-    rate that the rule drops after it."""
-    if not rule.drop_first_values:
-        return rule.warmup_steps
-    after_warmup = [step for step in steps if step > rule.warmup_steps]
-    return max([rule.warmup_steps, *after_warmup[: rule.drop_first_values]])
+def _line_of(log: Log, index: int) -> int:
+    return logs.line_of(log.form, log.pieces(), index)
 
 
-@dataclass
-class _Tee:
-    """A file that updates a digest with every byte that is read."""
+def _digested(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
+    for piece in pieces:
+        digest.update(piece)
+        yield piece
 
-    file: io.BufferedReader | io.BytesIO
-    digest: Any
 
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        size = self.file.readinto(buffer)
-        self.digest.update(buffer[:size])
-        return size
+def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]]:
+    """The measurements of the steadiness of each run. Runs with the same steps are judged at once,
+    which is much faster."""
+    together: dict[tuple[object, ...], list[int]] = {}
+    for index, one in enumerate(series):
+        together.setdefault((one.steps, one.warmup_steps, one.total_steps), []).append(index)
+    found: dict[int, tuple[Measurement, ...]] = {}
+    for indices in together.values():
+        one = series[indices[0]]
+        rates = [series[index].samples_per_second for index in indices]
+        judged = steadiness(one.steps, rates, one.warmup_steps, one.total_steps)
+        for index, run in zip(indices, judged, strict=True):
+            found[index] = tuple(measurements(run)) if run else ()
+    return (found[index] for index in range(len(series)))

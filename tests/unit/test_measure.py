@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,8 @@ from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, sp
 from dlperf_runner import logs
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.measure.by_line import measure
 from dlperf_runner.measure.estimators import Expected, Measured, Rule
+from dlperf_runner.measure.run import measure
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "logs"
 RESNET = RULES["mxnet-resnet50v1b.md"]
@@ -40,8 +40,16 @@ def run(
     data = text.encode() if isinstance(text, str) else text
     expected = Expected("the plan", Topology.parse(topology), precision, batch)
     entry = logs.formats()[form]
-    records = entry.parse(logs.candidates(entry, io.BytesIO(data)))
-    return measure(entry, records, rule, expected, "train.log")[0]
+    line_of = partial(logs.line_of, entry, [data])
+    try:
+        return measure(entry, logs.parse(entry, [data]), rule, expected, line_of, "train.log")[0]
+    except logs.LineError as error:
+        raise UserError(
+            error.problem,
+            where=f"train.log:{error.line}",
+            expected=error.expected,
+            found=error.found,
+        ) from None
 
 
 def values(measured: Measured) -> dict[str, float]:

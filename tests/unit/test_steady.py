@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from make_logs import NGC, dllogger, write
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from dlperf_runner.measure import steady_state as steady
 from dlperf_runner.measure.steady_state import (
+    Steadiness,
     batch_means,
     mann_kendall,
     measurements,
@@ -37,11 +38,14 @@ def noise(random: np.random.Generator, carried: float = 0.0) -> NDArray[np.float
     return 100 + found
 
 
+def judged(runs: Sequence[ArrayLike], warmup: int = WARMUP) -> list[Steadiness | None]:
+    return steadiness(range(1, TOTAL + 1), np.array(runs).tolist(), warmup, TOTAL)
+
+
 def shares(make: Series) -> tuple[float, float]:
     """How many runs are said to have been measured too early, and how many to drift."""
     random = np.random.default_rng(11)
-    steps = range(1, TOTAL + 1)
-    found = [steadiness(steps, make(random).tolist(), WARMUP, TOTAL) for _ in range(RUNS)]
+    found = judged([make(random) for _ in range(RUNS)])
     return (
         float(np.mean([run is not None and run.began_early for run in found])),
         float(np.mean([run is not None and run.drifts for run in found])),
@@ -96,7 +100,7 @@ def test_warm_up_that_ended_in_time_is_left_alone() -> None:
 def test_step_from_which_a_run_is_steady() -> None:
     random = np.random.default_rng(3)
     rates = noise(random) * np.where(np.arange(TOTAL) < 40, 0.7, 1)
-    found = steadiness(range(1, TOTAL + 1), rates.tolist(), WARMUP, TOTAL)
+    (found,) = judged([rates])
     assert found is not None
     assert found.steady_from_step == 41
     # 70 for the whole first tenth of the window, 100 for its second half.
@@ -110,7 +114,7 @@ def test_step_from_which_a_run_is_steady() -> None:
 
 def test_run_that_never_settles_has_no_steady_step() -> None:
     rates = np.linspace(1, 100, TOTAL).tolist()
-    found = steadiness(range(1, TOTAL + 1), rates, WARMUP, TOTAL)
+    (found,) = judged([rates])
     assert found is not None
     assert found.drifts
     assert found.steady_from_step is None
@@ -119,13 +123,21 @@ def test_run_that_never_settles_has_no_steady_step() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
 def test_what_cannot_be_judged_is_not(bad: float) -> None:
-    steps = range(1, TOTAL + 1)
-    assert steadiness(steps, [100.0] * TOTAL, 101, TOTAL) is None  # 19 values
-    assert steadiness(steps, [*[100.0] * (TOTAL - 1), bad], WARMUP, TOTAL) is None
+    good = [100.0] * TOTAL
+    assert judged([good, good], 101) == [None, None]  # 19 values
+    first, second = judged([[*good[1:], bad], good])
+    assert first is None
+    assert second is not None
+
+
+def test_runs_that_are_judged_together_are_judged_as_alone() -> None:
+    random = np.random.default_rng(5)
+    runs = [noise(random, 0.5) * np.linspace(1, end, TOTAL) for end in (1, 0.9, 0.97) * 5]
+    assert judged(runs) == [one for run in runs for one in judged([run])]
 
 
 def test_constant_rates_are_steady() -> None:
-    found = steadiness(range(1, TOTAL + 1), [100.0] * TOTAL, WARMUP, TOTAL)
+    (found,) = judged([[100.0] * TOTAL])
     assert found is not None
     assert (found.began_early, found.drifts, found.drift) == (False, False, 0.0)
     assert found.steady_from_step == 1
@@ -135,14 +147,23 @@ def test_constant_rates_are_steady() -> None:
 
 
 def test_batch_means() -> None:
-    assert batch_means([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3) == [1.5, 3.5, 5.5]
-    assert batch_means([1.0, 2.0, 3.0, 4.0, 5.0], 2) == [1.5, 4.0]
+    assert batch_means(np.arange(1.0, 7)[None], 3).tolist() == [[1.5, 3.5, 5.5]]
+    assert batch_means(np.array([[1.0, 2, 3, 4, 5], [2.0, 4, 6, 8, 10]]), 2).tolist() == [
+        [1.5, 4.0],
+        [3.0, 8.0],
+    ]
+
+
+def p_value(values: ArrayLike) -> float:
+    """Of the test of Mann and Kendall, two-sided."""
+    (statistic,) = mann_kendall(np.array([values]))
+    return float(2 * stats.norm.sf(statistic))
 
 
 def test_mann_kendall_by_its_formula() -> None:
     """Values 1 2 3 5 4: S = 9 - 1 = 8, variance 5 * 4 * 15 / 18 = 16.67, z = 7 / 4.082 = 1.715."""
-    assert mann_kendall([1.0, 2.0, 3.0, 5.0, 4.0]) == pytest.approx(2 * stats.norm.sf(1.7146), 1e-4)
-    assert mann_kendall([1.0] * 16) == 1.0
+    assert mann_kendall(np.array([[1.0, 2.0, 3.0, 5.0, 4.0]]))[0] == pytest.approx(1.7146, 1e-4)
+    assert p_value([1.0] * 16) == 1.0
 
 
 def test_quantile_of_the_t_distribution() -> None:
@@ -154,12 +175,12 @@ def test_quantile_of_the_t_distribution() -> None:
 def test_mann_kendall_is_near_the_exact_test_of_kendalls_tau(seed: int) -> None:
     values = (np.random.default_rng(seed).normal(0, 1, 16) + np.linspace(0, 1, 16)).tolist()
     exact = stats.kendalltau(range(16), values, method="exact").pvalue
-    assert mann_kendall(values) == pytest.approx(exact, abs=0.01)
+    assert p_value(values) == pytest.approx(exact, abs=0.01)
 
 
 def test_sen_slope_as_scipy_has_it() -> None:
     values = np.random.default_rng(5).normal(0, 1, 16).tolist()
-    assert sen_slope(values) == pytest.approx(stats.theilslopes(values).slope)
+    assert sen_slope(np.array([values]))[0] == pytest.approx(stats.theilslopes(values).slope)
 
 
 def test_mser_by_its_definition() -> None:
@@ -168,8 +189,8 @@ def test_mser_by_its_definition() -> None:
     values[:32] -= 20
     means = values.reshape(-1, 5).mean(axis=1)
     errors = [means[d:].var() / (40 - d) for d in range(36)]
-    assert mser(values.tolist()) == 5 * int(np.argmin(errors)) == 35
-    assert mser(values[:49].tolist()) is None
+    assert mser(values[None]).tolist() == [5 * int(np.argmin(errors))] == [35]
+    assert mser(values[None, :49]).tolist() == [-1]
 
 
 def test_rates_that_the_rule_drops_are_no_part_of_the_window(tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """The MXNet ArcFace program without MXNet: its options, its lines and its clock."""
 
 import argparse
-import io
 
 import pytest
+from read_logs import read
 
-from dlperf_runner import logs
 from dlperf_runner.workloads import mxnet_arcface as program
 
 
@@ -99,15 +98,12 @@ def test_the_projects_parser_reads_the_lines() -> None:
     program.train(
         *(options, lambda: (0.5, 1.0), lambda: None, float, said.append, lambda: next(ticks))
     )
-    form = logs.formats()["mxnet_speedometer"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
-    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    headers, steps = read("mxnet_speedometer", "\n".join(said) + "\n")
     assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
-    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
     for key, value in (
         ("batch_size_per_device", 3),
         ("world_size", 2),
         ("total_steps", 4),
         ("log_every", 2),
     ):
-        assert value in [header[key] for header in stated]
+        assert value in [getattr(header, key) for header in headers]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from read_logs import read
 
-from dlperf_runner import logs
-from dlperf_runner.logs import Header, Step
 from dlperf_runner.workloads import make_recordio
 from dlperf_runner.workloads import mxnet_resnet50 as program
 
@@ -161,12 +159,8 @@ def test_the_lines_are_gluon_cvs() -> None:
 def test_this_projects_reader_reads_them() -> None:
     training = Training([7.0, 6.0, 5.0, 4.0])
     training.run(2, "--batch-size", "4", "--log-interval", "2")
-    form = logs.formats()["gluoncv_horovod"]
-    content = io.BytesIO("".join(training.lines).encode())
-    records = list(form.parse(logs.candidates(form, content)))
-    steps = [record for record in records if isinstance(record, Step)]
+    headers, steps = read("gluoncv_horovod", "".join(training.lines))
     assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [(2, 32, 6.0), (4, 32, 4.0)]
-    headers = [record for record in records if isinstance(record, Header)]
     assert (headers[0].batch_size_per_device, headers[0].precision) == (4, "fp32")
     assert (headers[0].total_steps, headers[0].log_every) == (4, 2)
     assert headers[1].world_size == 2

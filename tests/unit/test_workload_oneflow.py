@@ -1,12 +1,11 @@
 """The OneFlow program without OneFlow: its options, its lines, its clock and how it starts."""
 
 import argparse
-import io
 import sys
 
 import pytest
+from read_logs import read
 
-from dlperf_runner import logs
 from dlperf_runner.workloads import oneflow_resnet50 as program
 
 
@@ -114,14 +113,11 @@ def test_the_projects_parser_reads_the_lines() -> None:
     ticks = iter([0.0, 8.0, 8.0, 12.0, 12.0])
     program.say_start(options, said.append)
     program.train(options, lambda: 0, lambda _: (1.0, 0, 0), said.append, lambda: next(ticks))
-    form = logs.formats()["oneflow_benchmark"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO(("\n".join(said) + "\n").encode()))))
-    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    headers, steps = read("oneflow_benchmark", "\n".join(said) + "\n")
     assert [(step.step, step.samples_per_second) for step in steps] == [(2, 3.0), (4, 6.0)]
-    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
     for key, value in (
         ("batch_size_per_device", 3),
         ("world_size", 4),
         ("log_every", 2),
     ):
-        assert value in [header[key] for header in stated]
+        assert value in [getattr(header, key) for header in headers]

@@ -1,12 +1,11 @@
 """The Paddle program without Paddle: its options, its lines and its clock."""
 
 import argparse
-import io
 import re
 
 import pytest
+from read_logs import read
 
-from dlperf_runner import logs
 from dlperf_runner.workloads import paddle_arcface as program
 
 
@@ -101,14 +100,11 @@ def test_the_projects_parser_reads_the_lines() -> None:
     ticks = iter([0.0, 4.0, 4.0, 6.0])
     program.say_start(options, 0, 2, said.append)
     program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
-    form = logs.formats()["plsc"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO(("\n".join(said) + "\n").encode()))))
-    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    headers, steps = read("plsc", "\n".join(said) + "\n")
     assert [(step.step, step.samples_per_second) for step in steps] == [(1, 2.0), (2, 4.0)]
-    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
     for key, value in (
         ("batch_size_per_device", 4),
         ("world_size", 2),
         ("log_every", 1),
     ):
-        assert value in [header[key] for header in stated]
+        assert value in [getattr(header, key) for header in headers]

@@ -1,12 +1,11 @@
 """The TensorFlow program without TensorFlow: its options, its lines and its clock."""
 
 import argparse
-import io
 from datetime import datetime
 
 import pytest
+from read_logs import read
 
-from dlperf_runner import logs
 from dlperf_runner.workloads import tensorflow_resnet50 as program
 
 
@@ -89,11 +88,8 @@ def test_the_projects_parser_reads_the_lines() -> None:
     ticks = iter([0.0, 1.0, 1.0, 2.0, 2.0, 4.0])
     program.say_start(options, 2, said.append)
     program.train(options, 2, lambda: 1.0, said.append, lambda: next(ticks))
-    form = logs.formats()["dllogger"]
-    found = list(form.parse(logs.candidates(form, io.BytesIO("\n".join(said).encode()))))
-    steps = [entry for entry in found if isinstance(entry, logs.Step)]
+    headers, steps = read("dllogger", "\n".join(said) + "\n")
     assert [(step.step, step.samples_per_second) for step in steps] == [(2, 8.0), (3, 4.0)]
-    stated = [vars(entry) for entry in found if isinstance(entry, logs.Header)]
     for key, value in (
         ("batch_size_per_device", 4),
         ("world_size", 2),
@@ -101,4 +97,4 @@ def test_the_projects_parser_reads_the_lines() -> None:
         ("total_steps", 3),
         ("final_samples_per_second", 6.0),
     ):
-        assert value in [header[key] for header in stated]
+        assert value in [getattr(header, key) for header in headers]

@@ -1,0 +1,89 @@
+"""What the lines of a log state about its run: settings, and the rate over the whole run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from . import text
+from .reader import Block
+from .records import Format, Header, LineError, Statement
+
+# Pairs in argparse.Namespace(batch_size=128, dtype='float32', ...) {'max_steps': 120, ...}
+NAMESPACE = re.compile(r"(\w+)(?:=|': )('[^']*'|\"[^\"]*\"|[^,(){}]*)")
+_COUNTS = {
+    "batch_size_per_device": "batch size",
+    "world_size": "world size",
+    "devices_per_node": "number of devices",
+    "nodes": "number of nodes",
+    "total_steps": "number of steps",
+    "log_every": "log interval",
+}
+_DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+_WRAPPED = re.compile(text.WRAPPED)
+_LONGEST = 2**14  # a printed namespace has about 2000 characters
+
+
+def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
+    """The headers in a block, in the order of the log. The rate over the whole run is taken from
+    `of_rank`, the lines of the rank whose steps count."""
+    found: dict[int, dict[str, str]] = {}
+    for statement in form.statements:
+        for line, stated in _stated(statement, of_rank if statement.is_final else block):
+            found[line] = stated | found.get(line, {})
+    try:
+        return [_header(form, line := at, found[at]) for at in sorted(found)]
+    except LineError as error:
+        raise error.at(line) from None
+
+
+def _stated(statement: Statement, block: Block) -> Iterator[tuple[int, dict[str, str]]]:
+    """The lines with a statement, and what they state, by field."""
+    data, marker = block.data, statement.marker.encode()
+    at = data.find(marker)
+    while at >= 0:
+        start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))
+        for newline in (b"\n", b"\r"):
+            start = data.rfind(newline, start, at) + 1 or start
+            after = data.find(newline, at, end)
+            end = after if after >= 0 else end
+        if statement.is_final and (wrapped := _WRAPPED.match(data, end)):
+            end = wrapped.end()
+        stated = _fields(statement, data[start:end].decode("utf-8", "replace"))
+        if stated:
+            yield block.line(at), stated
+        at = data.find(marker, end)
+
+
+def _fields(statement: Statement, line: str) -> dict[str, str]:
+    if statement.options:
+        pairs = statement.pattern.findall(line[line.index(statement.marker) :])
+        named = {k: v.strip("'\"") for k, v in reversed(pairs)}  # the first one counts
+        found = {f: named[option] for option, f in statement.options.items() if option in named}
+    else:
+        match = statement.pattern.search(line)
+        found = match.groupdict() if match else {}
+    return {name: statement.values.get(value, value) for name, value in found.items()}
+
+
+def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
+    counts = {name: _count(_COUNTS[name], stated[name]) for name in _COUNTS if name in stated}
+    if "nodes" in counts:
+        counts["world_size"] = counts.pop("nodes") * counts.pop("devices_per_node")
+    precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
+    return Header(
+        line,
+        **counts,
+        precision=_DTYPES.get(precision, precision) if precision else None,
+        final_samples_per_second=None if final is None else text.rate(final.encode(), form),
+        writer=None if writer is None else int(writer),
+    )
+
+
+def _count(what: str, printed: str) -> int:
+    """A printed count of 1 or more; `what` names it in errors."""
+    value = int(printed) if printed.isascii() and printed.isdigit() and len(printed) < 19 else 0
+    if value < 1:
+        problem = f"the {what} is not a positive integer"
+        raise LineError(0, problem, expected="1 or more", found=repr(printed))
+    return value

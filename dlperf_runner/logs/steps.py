@@ -1,0 +1,59 @@
+"""The steps of a log: all lines with a rate, as columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from . import text
+from .reader import Block
+from .records import Columns, Format, LineError
+
+
+def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
+    """The lines with a rate in a block. `losses` are losses of earlier blocks by step, for formats
+    that print the loss of a step on a line before its rate. Raises LineError if a rate is invalid.
+    """
+    entries = form.entry.findall(block.data)
+    if not entries:
+        return Columns()
+    group: dict[str, Sequence[bytes]] = dict(
+        zip(form.entry.groupindex, zip(*entries, strict=True), strict=True)
+    )
+    steps, rates = group["step"], group["rate"]
+    empty: Sequence[bytes] = (b"",) * len(entries)
+    printed, times = group.get("loss", empty), group.get("time", empty)
+    if not all(rates):
+        known = losses | {step: loss for step, loss in zip(steps, printed, strict=True) if loss}
+        losses.clear()
+        losses[steps[-1]] = known.get(steps[-1], b"")
+        with_rate = [n for n, rate in enumerate(rates) if rate]
+        steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
+        printed = [known.get(step, b"") for step in steps]
+    return Columns(
+        [number + form.zero_based for number in map(int, steps)],
+        _rates(form, block, rates),
+        text.optional_numbers(printed),
+        text.unix_times(times),
+    )
+
+
+def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:
+    """The matches with a rate, in the order of the log."""
+    return (match for match in form.entry.finditer(data) if match["rate"])
+
+
+def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
+    if form.whole_rates.fullmatch(b"\n".join(printed) + b"\n"):
+        rates = list(map(float, printed))
+        if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
+            return rates
+    found = []
+    for index, rate in enumerate(printed):
+        try:
+            found.append(text.rate(rate, form))
+        except LineError as error:
+            match = next(islice(with_rate(form, block.data), index, None))
+            raise error.at(block.line(match.start("rate"))) from None
+    return found

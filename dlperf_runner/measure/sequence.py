@@ -1,0 +1,113 @@
+"""Check that the steps of a log are all the steps of the run, in order."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ..catalog.rule import Rule
+from ..core.errors import UserError
+from ..logs import Format
+
+LineOf = Callable[[int], int]
+
+
+def check(
+    form: Format, steps: Sequence[int], every: int, rule: Rule, line_of: LineOf, name: str
+) -> int:
+    """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
+    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index."""
+    if not steps:
+        raise UserError(
+            "the log has no rate of a single step",
+            where=name,
+            expected=f"lines like {form.sample.expandtabs(4)}",
+            found="none",
+        )
+    first, every = _start(form, steps, every, rule)
+    limit = rule.total_steps + rule.surplus_steps
+    wanted = range(first, limit + 1, every)
+    for index, (step, want) in enumerate(zip(steps, wanted, strict=False)):
+        if step != want:
+            raise _wrong_step(steps, index, want, line_of, name)
+    if len(steps) > len(wanted):
+        beyond = first + len(wanted) * every
+        if steps[len(wanted)] != beyond:
+            raise _wrong_step(steps, len(wanted), beyond, line_of, name)
+        raise UserError(
+            "the log has more steps than the calculation rule",
+            where=f"{name}:{line_of(len(wanted))}",
+            expected=f"{rule.total_steps} steps",
+            found=f"step {beyond}",
+        )
+    last = first + (rule.total_steps - first) // every * every
+    if steps[-1] < last:
+        raise UserError(
+            f"the log ends with step {steps[-1]}",
+            where=f"{name}:{line_of(len(steps) - 1)}",
+            expected=f"step {last} of {rule.total_steps}",
+            found=str(steps[-1]),
+            hint="the run may have ended early; truncated?",
+        )
+    return every
+
+
+def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[int, int]:
+    """The first step that the log should print, and the interval. A log may print at a shorter
+    interval than the rule says; nothing is missing then."""
+    first = 1 if form.zero_based else every
+    if form.silent_warmup and first <= rule.warmup_steps:
+        first += math.ceil((rule.warmup_steps + 1 - first) / every) * every
+    if not form.zero_based and 0 < steps[0] < first:
+        first = every = steps[0]
+    if len(steps) > 1 and steps[0] == first and 0 < steps[1] - first < every:
+        every = steps[1] - first
+    return first, every
+
+
+def _wrong_step(
+    steps: Sequence[int], index: int, wanted: int, line_of: LineOf, name: str
+) -> UserError:
+    step = steps[index]
+    if index == 0:
+        problem, hint = f"the first step is {step}", "is the beginning of the log missing?"
+    elif step == steps[index - 1]:
+        problem = f"step {step} repeats line {line_of(index - 1)}"
+        hint = "do several processes or runs write to this log?"
+    else:
+        problem = f"step {step} follows {steps[index - 1]}"
+        back = step < steps[index - 1]
+        hint = "do several runs write to this log?" if back else "lines are missing; truncated?"
+    where = f"{name}:{line_of(index)}"
+    return UserError(problem, where=where, expected=str(wanted), found=str(step), hint=hint)
+
+
+def first_lines(steps: Sequence[int], writers: int, line_of: LineOf, name: str) -> list[int]:
+    """The indices of the first line of each step, in a log into which several processes print every
+    step without naming themselves. They synchronise in every step, so the fastest is less than two
+    steps ahead of the slowest. Raises UserError if a process did not print a step."""
+    printed: Counter[int] = Counter()
+    first: list[int] = []
+    for index, step in enumerate(steps):
+        printed[step] += 1
+        if printed[step] == 1 or printed[step] > writers:
+            if len(first) > 1:
+                _check_all(steps[first[-2]], printed, writers, index, line_of, name)
+            first.append(index)
+    for index in first[-2:]:
+        _check_all(steps[index], printed, writers, len(steps) - 1, line_of, name)
+    return first
+
+
+def _check_all(
+    step: int, printed: Counter[int], writers: int, at: int, line_of: LineOf, name: str
+) -> None:
+    if printed[step] < writers:
+        raise UserError(
+            f"{printed[step]} processes printed step {step}",
+            where=f"{name}:{line_of(at)}",
+            expected=f"all {writers} processes that write to this log",
+            found=str(printed[step]),
+            hint="lines are missing; truncated?",
+        )

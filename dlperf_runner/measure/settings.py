@@ -1,0 +1,76 @@
+"""Check what a log states about its run against what is expected, before its rates count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..catalog.rule import Rule
+from ..core.errors import UserError
+from ..logs import Header
+from .estimators import Expected
+
+_WHAT = {
+    "batch_size_per_device": "batch size",
+    "world_size": "world size",
+    "precision": "precision",
+    "total_steps": "number of steps",
+    "log_every": "log interval",
+}
+
+
+def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: str) -> set[str]:
+    """The names of the settings that the log confirms. Raises UserError if it contradicts one, or
+    itself."""
+    wanted = {
+        "batch_size_per_device": (expected.batch_size_per_device, expected.by),
+        "world_size": (expected.topology.world_size, expected.by),
+        "precision": (expected.precision, expected.by),
+        "total_steps": (rule.total_steps, "the calculation rule"),
+    }
+    found = set()
+    for field, what in _WHAT.items():
+        values = ((header.line, getattr(header, field)) for header in headers)
+        stated = [(line, value) for line, value in values if value is not None]
+        if not stated:
+            continue
+        _check_agreement(what, stated, name)
+        line, value = stated[0]
+        if field in wanted:
+            found.add(what)
+            value_wanted, by = wanted[field]
+            # Some programs call training in fp16 automatic mixed precision.
+            if value != value_wanted and {value, value_wanted} != {"amp", "fp16"}:
+                raise UserError(
+                    f"the {what} contradicts {by}",
+                    where=f"{name}:{line}",
+                    expected=str(value_wanted),
+                    found=str(value),
+                )
+    return found
+
+
+def _check_agreement(what: str, stated: Iterable[tuple[int, object]], name: str) -> None:
+    (first, value), *others = stated
+    for line, other in others:
+        if other != value:
+            raise UserError(
+                f"the {what} contradicts line {first}",
+                where=f"{name}:{line}",
+                expected=str(value),
+                found=str(other),
+                hint="was the run started again with other settings?",
+            )
+
+
+def final_rate(headers: Iterable[Header], name: str) -> float | None:
+    """The rate that the program prints at its end. Raises UserError if it prints several."""
+    final = [header for header in headers if header.final_samples_per_second is not None]
+    if len(final) > 1:
+        raise UserError(
+            f"the rate of the whole run repeats line {final[0].line}",
+            where=f"{name}:{final[1].line}",
+            expected="one",
+            found=f"{final[0].final_samples_per_second}, then {final[1].final_samples_per_second}",
+            hint="do several processes or runs write to this log?",
+        )
+    return final[0].final_samples_per_second if final else None

@@ -1,0 +1,47 @@
+"""What the parsers make of a log, line by line, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dlperf_runner import logs
+
+
+class Step(NamedTuple):
+    """A line with a rate."""
+
+    step: int
+    samples_per_second: float
+    line: int
+    loss: float | None = None
+    unix_time: float | None = None
+
+
+def pieces(content: str | bytes, size: int | None = None) -> list[bytes]:
+    """The content in pieces of that many bytes."""
+    data = content.encode() if isinstance(content, str) else content
+    return [data[at : at + size] for at in range(0, len(data), size)] if size else [data]
+
+
+def read(
+    form: str, content: str | bytes, size: int | None = None
+) -> tuple[list[logs.Header], list[Step]]:
+    """The headers and steps of a log."""
+    entry, parts = logs.formats()[form], pieces(content, size)
+    log = logs.parse(entry, parts)
+    columns = log.columns
+    lines = (logs.line_of(entry, parts, index) for index in range(len(columns.steps)))
+    rows = zip(
+        *(columns.steps, columns.samples_per_second, lines, columns.losses, columns.unix_times),
+        strict=True,
+    )
+    return log.headers, [Step(*row) for row in rows]
+
+
+def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:
+    """What each header states."""
+    return [
+        {key: value for key, value in vars(header).items() if value is not None}
+        for header in headers
+    ]
