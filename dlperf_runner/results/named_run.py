@@ -91,6 +91,7 @@ class _Identification:
             expected_by=stated[0] if stated else _BY_NAME,
             accelerator=accelerator,
             assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
+            is_window_stated=bool(steps or warmup),
         )
 
     def _said(self, field: str) -> Iterator[Stated]:

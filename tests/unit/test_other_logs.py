@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from make_logs import SHARED_LOGS, campaign_run, dllogger, gluoncv, oneflow, plsc, write
 from typer.testing import CliRunner
 
+from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.cli.main import app
 from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.compare.conditions import read_conditions
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.results import compressed
 from dlperf_runner.results.load import Results, load_results
@@ -47,13 +50,12 @@ def cases(results: Results) -> list[tuple[str, str, int, str, int]]:
     ]
 
 
-def speedometer(
-    network: str, *, devices: int = 1, batch: int = 2, parallel: bool = False
-) -> list[str]:
+def speedometer(network: str, *, parallel: bool = False) -> list[str]:
     """A log of ArcFace as its programs print it, with the line of their options."""
     head = (
-        f"Called with argument: Namespace(batch_size={batch * devices}, ctx_num={devices},"
-        f" frequent=20, network='{network}', per_batch_size={batch}) {{'max_steps': 120}}"
+        f"Called with argument: Namespace(batch_size=2, ctx_num=1,"
+        f"{' ctx_num_classes=10,' if parallel else ''} frequent=20, network='{network}',"
+        f" per_batch_size=2) {{'max_steps': 120}}"
     )
     step = "Iter[0] Batch [{1}]" if parallel else "Epoch[0] Batch [{0}-{1}]"
     return [
@@ -140,6 +142,139 @@ def test_a_name_of_something_else_is_refused(
 def test_a_name_that_contradicts_itself_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, GOOD)
     assert "the file name says two values of" in only(load(tmp_path)).problem
+
+
+# ---- what a log states about itself
+
+
+PARAMETER = (
+    "DLL 2022-11-24 03:54:04.072998 - PARAMETER arch : {arch}  batch_size : 256  num_iter : {steps}"
+    "  iter_unit : batch  warmup_steps : {warmup}  display_every : 10  data_dir : {data}"
+    "  dali : {dali}  synthetic_data_size : 224  xla : {xla}  amp : True  cpu : {cpu} "
+)
+STATED = {
+    "arch": "resnet50",
+    "steps": 500,
+    "warmup": 200,
+    "data": "/data/tfrecords",
+    "dali": False,
+    "xla": True,
+    "cpu": False,
+}
+
+
+def stating(**changes: object) -> list[str]:
+    """A log of DLLogger with all that its program states."""
+    _, *rest = dllogger(9400.0, 8, amp=True, final=9400.0)
+    return [PARAMETER.format(**{**STATED, **changes}), *rest]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "expected", "found"),
+    [
+        (
+            "rn50_b256_amp_1n8g.log",
+            stating(arch="resnext101-32x4d"),
+            "resnet50v1.5",
+            "resnext101-32x4d",
+        ),
+        (
+            "rn50_b128_fp32_1n1g.log",
+            [
+                "INFO:root:Namespace(batch_size=128, dtype='float32', model='vgg16')",
+                *gluoncv(50.0, batch=None),
+            ],
+            "resnet50v1b",
+            "vgg16",
+        ),
+        (
+            "rn50_b128_fp32_1n1g.log",
+            ["model = vgg16", "num_gpu_per_node = 1, num_nodes = 1", *oneflow(50.0)],
+            "resnet50v1.5",
+            "vgg16",
+        ),
+        ("r100_b2_fp32_1n1g.log", speedometer("y1"), "arcface-r100", "y1"),
+    ],
+)
+def test_another_network_in_the_log_is_refused_with_both(
+    tmp_path: Path, name: str, lines: list[str], expected: str, found: str
+) -> None:
+    path = write(tmp_path / name, lines)
+    problem = only(load(path))
+    assert problem.problem == "the network contradicts the file name"
+    assert (problem.expected, problem.found) == (expected, found)
+    assert str(problem.where).startswith(f"{path}:1")
+
+
+def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> None:
+    lines = ["INFO:root:Namespace(batch_size=128, model='resnet50_v1b')", *GOOD[2:]]
+    campaign_run(tmp_path, "1n1g", 1, lines)
+    other = [line.replace("resnet50_v1b", "resnet50_v1d") for line in lines]
+    campaign_run(tmp_path, "1n2g", 1, other)
+    results = load(tmp_path)
+    assert len(results.counted) == 1
+    assert only(results).problem == "the network contradicts the plan"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "data=real input_pipeline=framework xla=true"),
+        ({"dali": True, "xla": False}, "data=real input_pipeline=DALI xla=false"),
+        ({"data": None}, "data=synthetic image_size=224 xla=true"),
+    ],
+)
+def test_what_the_log_states_is_used_in_comparisons(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, object],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write(tmp_path / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
+    (run,) = load(path).counted
+    assert run.parameters == expected
+    (known,) = read_conditions([run], load_rule()).values()
+    assert known["xla"] is ("xla=true" in expected)
+    assert known["data"] == ("real" if "data=real" in expected else "synthetic")
+    assert known.get("image_size") == ("224" if "image_size" in expected else None)
+    for text in ("data (unknown", "XLA (unknown"):
+        assert text not in call("compare", "logs").text
+
+
+def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> None:
+    for repeat, xla in ((1, True), (2, False)):
+        write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(xla=xla))
+    for repeat, parallel in ((1, True), (2, False)):
+        write(tmp_path / f"y1_b2_fp32_1n1g_{repeat}.log", speedometer("y1", parallel=parallel))
+    table = summarize(tmp_path, tmp_path / "out").table
+    assert table["repeats"].tolist() == [1, 1, 1, 1]
+    texts = set(table["parameters"])
+    assert {"parallel=data", "parallel=model"} < texts
+
+
+def test_the_measured_window_is_the_one_that_the_log_states(tmp_path: Path) -> None:
+    lines = [line for line in stating(warmup=250) if not re.search(r"\(0, 2[0-4]0\)", line)]
+    path = write(tmp_path / "rn50_b256_amp_1n8g.log", lines)
+    (run,) = load(path).counted
+    assert (run.total_steps, run.warmup_steps) == (500, 250)
+    # What is stated must not contradict it.
+    assert "number of steps contradicts" in only(load_with_steps(tmp_path, path, 400, 250)).problem
+    told = only(load_with_steps(tmp_path, path, 500, 200))
+    assert told.problem == "the number of warm-up steps contradicts the calculation rule"
+
+
+def load_with_steps(directory: Path, path: Path, total: int, warmup: int) -> Results:
+    mapping = directory / "m.yml"
+    mapping.write_text(f'logs: {{"*.log": {{total_steps: {total}, warmup_steps: {warmup}}}}}')
+    return load(path, mapping=mapping)
+
+
+def test_a_log_of_a_cpu_is_none_of_a_gpu(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_b256_amp_1n8g.log", stating(cpu=True))
+    assert [run.accelerator for run in load(path).counted] == ["cpu"]
+    problem = only(load(path, accelerator="V100"))
+    assert (problem.expected, problem.found) == ("V100", "cpu : True")
 
 
 # ---- files
