@@ -57,6 +57,7 @@ class Results:
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # planned runs without a record
+    without_loss: int = 0  # counted runs whose logs print no loss
 
     @property
     def is_incomplete(self) -> bool:
@@ -143,6 +144,9 @@ def _about_validity(results: Results) -> Iterator[str]:
     planned = [run for run in results.runs if run.expected_by == "the plan"]
     if planned and all(run.rules is None for run in planned):
         yield "the campaign recorded no validity rules; the rules of the catalogue were applied"
+    if results.without_loss:
+        number, counted = results.without_loss, len(results.counted)
+        yield f"loss not checked: {number} of {counted} logs print none"
     if results.not_judged:
         rules = (
             f"{rule} ({number} run{'s' if number > 1 else ''})"
@@ -224,6 +228,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if why is None:
         results.counted.append(run)
         results.notes += measured.notes
+        results.without_loss += all(m.metric != "loss_first" for m in measured.measurements)
     else:
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
     for rule in reading.verdict.not_judged:

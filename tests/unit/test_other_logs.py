@@ -634,6 +634,34 @@ def test_a_planned_run_without_a_record_is_exit_status_1(
     assert f"not counted: {lost['id']} has no record" in text
 
 
+def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
+    for repeat, lines in ((1, oneflow(384.0)), (2, oneflow(385.0))):
+        write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", lines)
+    assert not any("loss" in note for note in load(tmp_path).notes)
+    write(tmp_path / "tf_gpu8_amp_bs256.txt", dllogger(9400.0, 8, amp=True, final=9400.0))
+    assert "loss not checked: 1 of 3 logs print none" in load(tmp_path).notes
+
+
+@pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
+@pytest.mark.parametrize(
+    ("name", "lines", "printed"),
+    [
+        ("rn50_b128_fp32_1n1g.log", GOOD, r"(?<=Loss\[)[\d.]+"),
+        ("r50_b128_fp32_1n1g.log", plsc(397.0), r"(?<=loss:)[\d.]+"),
+        ("rn50_b128_fp32_1n1g.log", oneflow(384.0), r"(?<=loss: )[\d.]+"),
+    ],
+)
+def test_a_loss_that_is_never_another_is_invalid_in_every_format(
+    tmp_path: Path, name: str, lines: list[str], printed: str, value: str
+) -> None:
+    path = write(tmp_path / name, lines)
+    assert len(load(path).counted) == 1
+    write(path, [re.sub(printed, value, line) for line in lines])
+    results = load(path)
+    assert results.counted == []
+    assert "the loss is" in "".join(results.notes)
+
+
 def test_a_run_that_is_invalid_is_exit_status_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

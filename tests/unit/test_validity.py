@@ -236,6 +236,27 @@ def test_loss_that_is_no_number() -> None:
     assert losses(7.0, None, 6.0) == ()
 
 
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0.0], "the loss is 0 at every step"),
+        ([0.0] * 20, "the loss is 0 at every step"),
+        ([6.907] * 3, "the loss is 6.907 at every step"),
+        ([1e30] * 20, "the loss is never below 1e+30"),
+        ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
+        ([-1e30, 2e30], "the loss is never below 1e+30"),
+    ],
+)
+def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str) -> None:
+    assert losses(*values) == (reason,)
+    assert losses(*values, 5.0, 4.0) != (reason,)
+
+
+def test_two_equal_losses_may_be_chance() -> None:
+    assert losses(6.9, 6.9) == ()
+    assert losses(6.9) == ()
+
+
 def test_rising_loss() -> None:
     # Medians of the first three and the last three of 15: 2 and 3 are 50 % apart, 2 and 3.1 more.
     first = [2.0] * 12
