@@ -24,11 +24,11 @@ FORMAT = Format(
     sample="DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882",
     marker=b"total_ips",
     entry=re.compile(
-        rb"(?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - )?"
-        rb"\(\d*,? ?(?P<step>\d{1,12})\) total_ips :[ \t]*(?P<rate>%s)(?: images/s)?%s"
+        rb"DLL (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - "
+        rb"\(\d*,? ?(?P<step>\d{1,12})\) total_ips : (?P<rate>%s)(?: images/s)?%s"
         % (text.REST, text.END)
     ),
-    rate=rb"\d+\.\d+(?:e[-+]?\d+)?",
+    rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(
         Statement(
             _PARAMETER,
@@ -68,7 +68,7 @@ FORMAT = Format(
         Statement(
             "train_throughput : ",
             re.compile(
-                r"train_throughput :\s*(?P<final_samples_per_second>.*?)(?: images/s)?\s*\Z",
+                r"train_throughput : (?P<final_samples_per_second>.*?)(?: images/s)? ?\Z",
                 re.ASCII | re.DOTALL,
             ),
         ),

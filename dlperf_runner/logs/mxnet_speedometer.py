@@ -22,7 +22,7 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch [0-20]\tSpeed: 1.32 samples/sec",
     marker=b"samples/sec",
     entry=re.compile(
-        rb"(?:Epoch|Iter)\[0\] Batch \[(?:\d+-)?(?P<step>\d{1,12})\]"
+        rb"\[0\] Batch \[(?:\d+-)?(?P<step>\d{1,12})\]"
         rb"[ \t]+Speed: (?P<rate>\S+) samples/sec(?:[ \t]+acc=\S+[ \t]+lossvalue=(?P<loss>\S+))?"
     ),
     rate=text.NUMBER,

@@ -25,7 +25,7 @@ FORMAT = Format(
     marker=b"samples/s:",
     entry=re.compile(
         rb"train: epoch 0, iter (?P<step>\d{1,12}),(?: loss: (?P<loss>[^\s,]+),)?"
-        rb"(?: top_\w+: [^\s,]+,)* samples/s:[ \t]*(?P<rate>%s)"
+        rb"(?: top_\w+: [^\s,]+,)* samples/s: (?P<rate>%s)"
         rb"(?: (?P<time>\d{9,11}\.\d+))?%s" % (text.REST, text.END)
     ),
     rate=rb"\d+\.\d{3}",

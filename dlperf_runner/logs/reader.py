@@ -16,8 +16,8 @@ from .records import CUT, LineError
 _TIME = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
+_OF_NUMBER = frozenset((b".", *(b"%d" % digit for digit in range(10))))  # a wrapped one
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
-_WRAPPED = re.compile(rb"[\d.]+\s*")  # the rest of a number
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,19 @@ def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]
     If a log ends without a newline, CUT is appended to its last line, because a number at the end
     of that line may be incomplete. Bytes that are not UTF-8 raise LineError.
     """
-    rest, first = b"", 1
+    rest, first, before = b"", 1, b""
     check = _Utf8()
-    for piece in pieces:
+    for piece in filter(None, pieces):
         check.next(piece)
         data = rest + piece if rest else piece
-        end = _end_of_lines(data)
+        if end := _end_of_lines(data):
+            # Counted only now, because most logs are a single block.
+            first, before = first + before.count(b"\n"), data[:end]
+            yield _untagged(Block(before, first), markers)
         rest = data[end:]
-        if end:
-            block = Block(data[:end], first)
-            yield _untagged(block, markers)
-            first = block.line(end) if rest else first + data.count(b"\n")
-    check.next(b"", final=True)
+    check.next(b"")
     if rest:
-        yield _untagged(Block(rest + CUT.encode(), first), markers)
+        yield _untagged(Block(rest + CUT.encode(), first + before.count(b"\n")), markers)
 
 
 def _end_of_lines(data: bytes) -> int:
@@ -81,23 +80,26 @@ class _Utf8:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._lines = 1
+        self._newlines, self._last = 0, b""  # before the last piece, and that piece
 
-    def next(self, piece: bytes, final: bool = False) -> None:
+    def next(self, piece: bytes) -> None:
+        """Check the next piece; an empty one is the end."""
         pending = self._decoder.getstate()[0]
-        if pending or final or not piece.isascii():
+        if pending or not piece.isascii():
             try:
-                self._decoder.decode(piece, final)
+                self._decoder.decode(piece, final=not piece)
             except UnicodeDecodeError as error:
                 # The decoder counts from the bytes that it kept from earlier pieces.
                 at = max(error.start - len(pending), 0)
+                before = self._last.count(b"\n") + piece.count(b"\n", 0, at)
                 raise LineError(
-                    self._lines + piece.count(b"\n", 0, at),
+                    self._newlines + before + 1,
                     "the log is not valid UTF-8",
                     expected="text",
                     found=f"byte 0x{(pending + piece)[error.start]:02x}",
                 ) from None
-        self._lines += piece.count(b"\n")
+        if piece:
+            self._newlines, self._last = self._newlines + self._last.count(b"\n"), piece
 
 
 def _untagged(block: Block, markers: Sequence[bytes]) -> Block:
@@ -110,7 +112,7 @@ def _untagged(block: Block, markers: Sequence[bytes]) -> Block:
     found = [
         (text, number, rank)
         for number, line in enumerate(data.split(b"\n"), block.first)
-        if wanted(line) or _WRAPPED.fullmatch(line)
+        if wanted(line) or line[:1] in _OF_NUMBER
         for rank, text in _by_rank(line)
     ]
     texts, numbers, ranks = zip(*found, strict=True) if found else ((), (), ())

@@ -12,8 +12,9 @@ from .records import Columns, Format, LineError
 
 
 def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
-    """The lines with a rate in a block. `losses` are losses of earlier blocks by step, for formats
-    that print the loss of a step on a line before its rate. Raises LineError if a rate is invalid.
+    """The lines with a rate in a block. `losses` holds the last loss of the blocks before, by step,
+    for formats that print the loss of a step on a line before its rate. Raises LineError if a rate
+    is invalid.
     """
     entries = form.entry.findall(block.data)
     if not entries:
@@ -24,19 +25,31 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    if not all(rates):
-        known = losses | {step: loss for step, loss in zip(steps, printed, strict=True) if loss}
-        losses.clear()
-        losses[steps[-1]] = known.get(steps[-1], b"")
+    if losses or not all(rates):
+        printed = list(_losses(steps, rates, printed, losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
-        printed = [known.get(step, b"") for step in steps]
     return Columns(
         [number + form.zero_based for number in map(int, steps)],
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+def _losses(
+    steps: Sequence[bytes],
+    rates: Sequence[bytes],
+    losses: Sequence[bytes],
+    last: dict[bytes, bytes],
+) -> Iterator[bytes]:
+    """The loss of each rate: that of the last line with a loss, if it is of the same step."""
+    for step, rate, loss in zip(steps, rates, losses, strict=True):
+        if rate:
+            yield loss or last.get(step, b"")
+        else:
+            last.clear()
+            last[step] = loss
 
 
 def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from .records import CUT, Format, LineError
 
 # A number between other texts, which show that it is whole.
-NUMBER = rb"\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
-END = rb"[ \t]*(?=[\r\n]|\Z)"
-# A line of digits only: the rest of a number if the line before was wrapped.
-WRAPPED = rb"\r?\n[\d.]+(?=%s)" % END
+NUMBER = rb"\d++(?:\.\d++)?+"
+END = rb" ?(?=[\r\n]|\Z)"
+# A line that begins with digits: the rest of a number if the line before was wrapped.
+WRAPPED = rb"\r?\n[\d.]+(?=(?: images/s)?%s)" % END
 # The rest of a line after a label, with what was wrapped; a number is not whole then.
 REST = rb"[^\r\n]*?%s|[^\r\n]*?" % WRAPPED
 

@@ -6,6 +6,7 @@ states them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from statistics import fmean
 
@@ -43,30 +44,34 @@ def measure(
     writers = {header.writer for header in log.headers if header.writer is not None}
     lines = found = log.columns
     if len(writers) > 1 and not log.has_ranks:
-        first = sequence.first_lines(lines.steps, len(writers), line_of, name)
-        found = lines.take(first)
+        own = sequence.first_lines(lines.steps, len(writers), line_of, name)
+        found = lines.take(own)
         every = sequence.check(
-            form, found.steps, every, rule, lambda index: line_of(first[index]), name
+            form, found.steps, every, rule, lambda index: line_of(own[index]), name
         )
     else:
         every = sequence.check(form, found.steps, every, rule, line_of, name)
     span = 1 if form.one_step else every
-    left_out = _last_left_out(found.steps, span, rule, form, name)
-    rates = [
-        rate
-        for step, rate in zip(lines.steps, lines.samples_per_second, strict=True)
-        if left_out < step <= rule.total_steps
-    ]
+    first, end = _window(found.steps, span, rule, form, name)
+    left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
+    rates = lines.samples_per_second[first:end]
+    if lines is not found:
+        steps = zip(lines.steps, lines.samples_per_second, strict=True)
+        rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
     _check_final(final, rates, name)
     result = measured(found, rates, final, confirmed, rule, expected, name)
     return result, found, left_out
 
 
-def _last_left_out(steps: Sequence[int], span: int, rule: Rule, form: Format, name: str) -> int:
-    """The last step before the measured window. A rate covers `span` steps. It does not count if
-    one of them is in the warm-up, or if the rule drops it."""
-    counted = [step for step in steps if _counts(step, span, rule)]
-    if not counted:
+def _window(
+    steps: Sequence[int], span: int, rule: Rule, form: Format, name: str
+) -> tuple[int, int]:
+    """The measured window, as indices of its first step and of the step after its last. A rate
+    covers `span` steps. It does not count if one of them is in the warm-up, or if the rule drops
+    it."""
+    first = bisect_left(steps, rule.warmup_steps + (span if rule.warmup_steps else 1))
+    end = bisect_right(steps, rule.total_steps)
+    if first >= end:
         raise UserError(
             "no rate is left after the warm-up",
             where=name,
@@ -75,20 +80,14 @@ def _last_left_out(steps: Sequence[int], span: int, rule: Rule, form: Format, na
             found=f"a rate every {span} steps",
             hint="a rate whose steps begin in the warm-up does not count",
         )
-    kept = counted[rule.drop_first_values :]
-    before = [step for step in steps if step < kept[0]] if kept else counted
-    return max([rule.warmup_steps, *before[-1:]])
-
-
-def _counts(step: int, span: int, rule: Rule) -> bool:
-    return max(step - span, 0) >= rule.warmup_steps and step <= rule.total_steps
+    return min(first + rule.drop_first_values, end), end
 
 
 def _longest(form: Format, rule: Rule) -> int:
     """The longest interval with which at least one rate counts."""
     for every in range(rule.total_steps - rule.warmup_steps, 1, -1):
-        lines = range(1 if form.zero_based else every, rule.total_steps + 1, every)
-        if any(_counts(step, every, rule) for step in lines):
+        steps = range(1 if form.zero_based else every, rule.total_steps + 1, every)
+        if steps[bisect_left(steps, rule.warmup_steps + every) :]:
             return every
     return 1
 

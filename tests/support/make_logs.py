@@ -128,6 +128,22 @@ def plsc(speed: float) -> list[str]:
     ]
 
 
+def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]:
+    """The log of a node whose trainers all print: trainer k says 100 + k; the line of that number
+    is lost."""
+    stamp = "INFO 2021-03-12 10:00:00,000 entry.py:203]"
+    lines = [f"{stamp} trainer_id: {k}, num_trainers: {trainers}" for k in range(trainers)]
+    lines.append(f"{stamp} Set log period to {every}.")
+    for batch in range(0, 151, every):
+        time = f"INFO 2021-03-12 10:{batch // 60:02d}:{batch % 60:02d},000 entry.py:1029]"
+        # Who comes first differs from batch to batch, and one may be a line late.
+        order = sorted(range(trainers), key=lambda k: (k + batch) % trainers)
+        lines += [f"{time} Pass:0 batch:{batch} lr:0.1 loss:40.5 qps:{100 + k}.00" for k in order]
+        if batch % (7 * every) == 0 and batch:
+            lines[-trainers], lines[-trainers - 1] = lines[-trainers - 1], lines[-trainers]
+    return [line for number, line in enumerate(lines, 1) if number != lose]
+
+
 def oneflow(speed: float, *, times: bool = False) -> list[str]:
     """A log of OneFlow: the first of ten rates is far off, the mean of the others is `speed`."""
     deltas = (0.25, -0.25) * 4 + (0.0,)

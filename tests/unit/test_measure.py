@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from make_logs import ONEFLOW, RULES, SHARED_LOGS, TENSORFLOW, gluoncv, plsc, speedometer
+from make_logs import (
+    ONEFLOW,
+    RULES,
+    SHARED_LOGS,
+    TENSORFLOW,
+    gluoncv,
+    oneflow,
+    plsc,
+    plsc_of,
+    speedometer,
+)
 
 from dlperf_runner import logs
 from dlperf_runner.core.case import Topology
@@ -98,22 +108,6 @@ def test_plsc_by_rates_and_by_time_stamps() -> None:
     assert found["samples_per_second mean_of_rates"] == 397.78
     # A batch a second: 4 devices of 128 samples.
     assert found["samples_per_second_time_stamps time_stamps"] == 512.0
-
-
-def plsc_of(trainers: int, every: int = 1, lose: int | None = None) -> list[str]:
-    """The log of a node whose trainers all print: trainer k says 100 + k; the line of that number
-    is lost."""
-    stamp = "INFO 2021-03-12 10:00:00,000 entry.py:203]"
-    lines = [f"{stamp} trainer_id: {k}, num_trainers: {trainers}" for k in range(trainers)]
-    lines.append(f"{stamp} Set log period to {every}.")
-    for batch in range(0, 151, every):
-        time = f"INFO 2021-03-12 10:{batch // 60:02d}:{batch % 60:02d},000 entry.py:1029]"
-        # Who comes first differs from batch to batch, and one may be a line late.
-        order = sorted(range(trainers), key=lambda k: (k + batch) % trainers)
-        lines += [f"{time} Pass:0 batch:{batch} lr:0.1 loss:40.5 qps:{100 + k}.00" for k in order]
-        if batch % (7 * every) == 0 and batch:
-            lines[-trainers], lines[-trainers - 1] = lines[-trainers - 1], lines[-trainers]
-    return [line for number, line in enumerate(lines, 1) if number != lose]
 
 
 @pytest.mark.parametrize("every", [1, 10])
@@ -436,3 +430,206 @@ def test_made_logs_of_arcface_have_their_speed(rate: float) -> None:
     rate = round(round(rate * 50) / 50, 2)
     found = values(run("mxnet_speedometer", speedometer(rate), ARCFACE))
     assert found["samples_per_second mean_of_rates"] == rate
+
+
+# ---- a run that was started again
+
+
+@pytest.mark.parametrize(
+    ("again", "what", "values_", "topology"),
+    [
+        ("world_size=8", "world size", ("16", "8"), "2n8g"),
+        ("Namespace(batch_size=64)", "batch size", ("128", "64"), "2n8g"),
+        ("Namespace(dtype='float16')", "precision", ("fp32", "fp16"), "2n8g"),
+        ("Namespace(iterations=60)", "number of steps", ("120", "60"), "2n8g"),
+        ("Namespace(log_interval=2)", "log interval", ("1", "2"), "2n8g"),
+    ],
+)
+@pytest.mark.parametrize("at", [100, -1])
+def test_restart_with_other_settings_is_refused_with_both_lines(
+    again: str, what: str, values_: tuple[str, str], topology: str, at: int
+) -> None:
+    lines = gluoncv(9.0, world=16)
+    lines[1] = lines[1].replace("log_interval=1", "log_interval=1, iterations=120")
+    first = 3 if what == "world size" else 2
+    lines.insert(at, f"INFO:root:{again}")
+    with pytest.raises(UserError) as caught:
+        run("gluoncv_horovod", lines, RESNET, topology)
+    error = caught.value
+    assert error.problem == f"the {what} contradicts line {first}"
+    assert error.where == f"train.log:{lines.index(f'INFO:root:{again}') + 1}"
+    assert (error.expected, error.found) == values_
+    assert "started again" in str(error)
+
+
+def test_settings_that_are_stated_again_are_no_contradiction() -> None:
+    lines = gluoncv(9.0, world=1)
+    lines[200:200] = lines[1:3]
+    assert run("gluoncv_horovod", lines, RESNET).confirmed >= {"batch size", "world size"}
+
+
+# ---- rates that cover several steps
+
+
+def in_intervals(form: str, every: int, total: int, warmup: int) -> list[str]:
+    """A log with a rate every so many steps, whose warm-up takes 100 times as long: 64 samples/s
+    after it, in every format."""
+    first, cost = (1, 0.0) if form == "plsc" else (every, 0.0)
+    lines, covered = [], 0
+    if form == "gluoncv_horovod":
+        lines.append(f"INFO:root:Namespace(log_interval={every})")
+    elif form == "mxnet_speedometer":
+        lines.append(f"Called with argument: Namespace(frequent={every})")
+    elif form == "oneflow_benchmark":
+        lines.append(f"loss_print_every_n_iter = {every}")
+    elif form == "plsc":
+        lines.append(f"INFO x y] Set log period to {every}.")
+    for step in range(first, total + 1, every):
+        cost = sum(100.0 if n <= warmup else 1.0 for n in range(covered + 1, step + 1))
+        rate, covered = 64 * (step - covered) / cost, step
+        lines.append(
+            {
+                "gluoncv_horovod": f"Epoch[0] Batch[{step}]\tSpeed: {rate:.3f} samples/sec",
+                "mxnet_speedometer": f"Iter[0] Batch [{step}]\tSpeed: {rate:.3f} samples/sec",
+                "oneflow_benchmark": f"train: epoch 0, iter {step}, samples/s: {rate:.3f}",
+                "plsc": f"INFO 2021-03-12 10:00:00,000 x] Pass:0 batch:{step - 1} loss:4.5"
+                f" qps:{rate:.2f}",
+            }[form]
+        )
+    return lines
+
+
+INTERVALS = {
+    "gluoncv_horovod": RESNET,
+    "mxnet_speedometer": ARCFACE,
+    "oneflow_benchmark": ONEFLOW,
+    "plsc": PLSC,
+}
+
+
+@pytest.mark.parametrize("form", INTERVALS)
+@pytest.mark.parametrize("every", [1, 2, 3, 7, 20, 30, 40, 50, 60, 74])
+def test_rate_whose_steps_begin_in_the_warm_up_does_not_count(form: str, every: int) -> None:
+    rule = changed(INTERVALS[form], rates_are_per="world")
+    lines = in_intervals(form, every, rule.total_steps, rule.warmup_steps)
+    try:
+        found = values(run(form, lines, rule))
+    except UserError as error:
+        assert error.problem == "no rate is left after the warm-up"
+        assert every > longest(form, rule)
+    else:
+        assert found["samples_per_second mean_of_rates"] == 64.0
+        assert every <= longest(form, rule)
+
+
+def longest(form: str, rule: Rule) -> int:
+    """The longest interval for which a rate covers only steps after the warm-up."""
+    first = {every: 1 if form == "plsc" else every for every in range(1, 201)}
+    return max(
+        every
+        for every, start in first.items()
+        for step in range(start, rule.total_steps + 1, every)
+        if step - every >= rule.warmup_steps
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "every", "needed"),
+    # gluon-cv: the lines 60 and 120. PLSC counts from 0: the lines 0, 74 and 148, of which the last
+    # covers the batches 75 to 148.
+    [("gluoncv_horovod", 120, 60), ("plsc", 100, 74)],
+)
+def test_interval_that_leaves_nothing_is_refused_with_what_it_needed(
+    form: str, every: int, needed: int
+) -> None:
+    rule = INTERVALS[form]
+    with pytest.raises(UserError) as caught:
+        run(form, in_intervals(form, every, rule.total_steps, rule.warmup_steps), rule)
+    assert caught.value.problem == "no rate is left after the warm-up"
+    assert str(caught.value.expected).startswith(f"a rate every {needed} steps or fewer")
+    assert caught.value.found == f"a rate every {every} steps"
+
+
+def test_dllogger_prints_the_rate_of_a_single_step() -> None:
+    """Every tenth step: the line of step 201 says nothing of those before."""
+    rule = changed(TENSORFLOW, drop_first_values=0, warmup_steps=200)
+    found = values(run("dllogger", dll(200, 10, None), rule))
+    assert found["samples_per_second mean_of_rates"] == 33000.0
+
+
+# ---- the rate that a program prints at its end
+
+
+def of_32_devices(lines: list[str]) -> Measured:
+    return run("dllogger", lines, TENSORFLOW, "4n8g", "amp", 256)
+
+
+@pytest.mark.parametrize("final", ["126", "333", "3331", "33317", "33317.", "33317.6 6"])
+def test_final_rate_must_be_whole(final: str) -> None:
+    lines = dll(200, 10, final)
+    with pytest.raises(UserError, match=rf"^train.log:{len(lines)}: the rate is not "):
+        of_32_devices(lines)
+
+
+@pytest.mark.parametrize("final", ["126.0", "3331.7", "29600.0", "36400.5"])
+def test_final_rate_must_agree_with_the_printed_rates(final: str) -> None:
+    with pytest.raises(UserError) as caught:
+        of_32_devices(dll(200, 10, final))
+    error = caught.value
+    assert "contradicts the rates of its steps" in error.problem
+    assert error.expected == "within 10% of their mean, 33000"
+    assert float(str(error.found)) == float(final)
+
+
+@pytest.mark.parametrize("final", ["29800.0", "33317.669883074355", "36200.0"])
+def test_final_rate_within_its_bound(final: str) -> None:
+    assert values(of_32_devices(dll(200, 10, final)))[
+        "samples_per_second final_value"
+    ] == pytest.approx(float(final), abs=0.005)
+
+
+def test_second_final_rate_is_refused_with_both_lines() -> None:
+    lines = dll(200, 10, "33317.5")
+    with pytest.raises(UserError) as caught:
+        of_32_devices([*lines, lines[-1].replace("33317.5", "33000.5")])
+    assert caught.value.where == f"train.log:{len(lines) + 1}"
+    assert caught.value.problem == f"the rate of the whole run repeats line {len(lines)}"
+    assert caught.value.found == "33317.5, then 33000.5"
+
+
+@pytest.mark.parametrize(
+    ("form", "good", "bad", "rule"),
+    [
+        ("plsc", "qps:2545.30", "qps:2 545.30", PLSC),
+        ("plsc", "qps:2545.30", "qps:2,545.30", PLSC),
+        ("plsc", "qps:2545.30", "qps:2545.3", PLSC),
+        ("plsc", "qps:2545.30", "qps: 545.30", PLSC),
+        ("oneflow_benchmark", "samples/s: 384.250", "samples/s: 38\n4.250", ONEFLOW),
+        ("oneflow_benchmark", "samples/s: 384.250", "samples/s: 384.25\n0", ONEFLOW),
+        ("oneflow_benchmark", "samples/s: 384.250", "samples/s: 3", ONEFLOW),
+        ("dllogger", "33000.0", "33000", TENSORFLOW),
+        ("dllogger", "33000.0", "33000.0 0", TENSORFLOW),
+        ("dllogger", "33000.0", "33000.0\n1", TENSORFLOW),
+        ("gluoncv_horovod", "Speed: 9.25 ", "Speed: 9.2e5 ", RESNET),
+    ],
+)
+def test_rate_that_is_not_whole_is_refused(form: str, good: str, bad: str, rule: Rule) -> None:
+    lines = {
+        "plsc": plsc(2545.55),
+        "oneflow_benchmark": oneflow(384.25),
+        "dllogger": dll(200, 10, None),
+        "gluoncv_horovod": gluoncv(9.0),
+    }[form]
+    text = "\n".join(lines) + "\n"
+    assert good in text
+    run(form, text, rule)
+    number = text[: text.index(good)].count("\n") + 1
+    with pytest.raises(UserError, match=rf"^train.log:{number}: the rate is not "):
+        run(form, text.replace(good, bad, 1), rule)
+
+
+def test_oneflow_wrapped_at_88_columns_is_refused() -> None:
+    """It was 14.7, the mean of 38 and 3, for 384.25."""
+    lines = [line[at : at + 88] for line in oneflow(384.25) for at in (0, 88)]
+    with pytest.raises(UserError, match="the rate is not"):
+        run("oneflow_benchmark", lines, ONEFLOW)

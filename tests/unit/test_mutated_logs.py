@@ -1,0 +1,181 @@
+"""Logs of every format that are cut, wrapped or otherwise damaged: each is refused, or gives the
+number that a few lines of Python compute from the whole log."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from statistics import fmean
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from make_logs import (
+    ONEFLOW,
+    RULES,
+    TENSORFLOW,
+    dllogger,
+    gluoncv,
+    oneflow,
+    plsc,
+    plsc_of,
+    speedometer,
+)
+
+from dlperf_runner import logs
+from dlperf_runner.catalog.rule import Rule
+from dlperf_runner.core.case import Topology
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.estimators import Expected
+from dlperf_runner.measure.run import measure
+
+
+class Made(NamedTuple):
+    """A log; how to find steps and rates in it; and which of them count, by step."""
+
+    form: str
+    lines: list[str]
+    rule: Rule
+    pattern: str
+    first: int
+    last: int
+    world: int = 1
+
+
+GLUON = r"Epoch\[0\] Batch\[(\d+)\]\tSpeed: ([\d.]+) "
+TAG = "[1,0]<stdout>:"
+MADE = {
+    "gluoncv": Made(
+        "gluoncv_horovod", gluoncv(384.25, world=1), RULES["mxnet-resnet50v1b.md"], GLUON, 21, 120
+    ),
+    "gluoncv, tagged": Made(
+        "gluoncv_horovod",
+        [TAG + line for line in gluoncv(384.25, world=1)],
+        *(RULES["mxnet-resnet50v1b.md"], GLUON, 21, 120),
+    ),
+    "speedometer": Made(
+        "mxnet_speedometer",
+        speedometer(234.2),
+        RULES["mxnet-insightface-arcface.md"],
+        *(r"Batch \[\d+-(\d+)\]\tSpeed: ([\d.]+) ", 40, 120),
+    ),
+    "oneflow": Made(
+        *("oneflow_benchmark", oneflow(384.25, times=True), ONEFLOW),
+        *(r"iter (\d+),.*samples/s: ([\d.]+)", 40, 200),
+    ),
+    "plsc": Made(
+        *("plsc", plsc(397.75), RULES["paddle-plsc-arcface.md"]),
+        *(r"batch:(\d+) .*qps:([\d.]+)", 50, 149),
+    ),
+    "plsc, four trainers": Made(
+        *("plsc", plsc_of(4), RULES["paddle-plsc-arcface.md"]),
+        *(r"batch:(\d+) .*qps:([\d.]+)", 50, 149, 4),
+    ),
+    "dllogger": Made(
+        "dllogger",
+        dllogger(384.2512345678901, 1, amp=False, final=380.0123456789, batch=128),
+        *(TENSORFLOW, r", (\d+)\) total_ips : ([\d.]+)", 250, 490),
+    ),
+    "dllogger, tagged": Made(
+        "dllogger",
+        dllogger(384.2512345678901, 1, amp=False, final=380.0123456789, batch=128, tag=TAG),
+        *(TENSORFLOW, r", (\d+)\) total_ips : ([\d.]+)", 250, 490),
+    ),
+    "dllogger, 32 devices": Made(
+        "dllogger",
+        dllogger(384.2512345678901, 32, amp=False, final=380.0123456789, batch=128),
+        *(TENSORFLOW, r"\(()\) train_throughput : ([\d.]+)", 0, 0, 32),
+    ),
+}
+
+
+def reference(made: Made) -> float:
+    rates = [
+        round(float(rate), 1 if made.rule.round_rates_to else 99)
+        for line in made.lines
+        for step, rate in re.findall(made.pattern, line)
+        if made.first <= int(step or 0) <= made.last
+    ]
+    return round(fmean(rates), made.rule.round_value_to)
+
+
+def number(made: Made, content: str) -> float:
+    """The throughput that is reported. Raises UserError or LineError if the log is refused."""
+    form, pieces = logs.formats()[made.form], [content.encode()]
+    topology = Topology(4, 8) if made.world == 32 else Topology(1, made.world)
+    expected = Expected("the plan", topology, "fp32", 128)
+    line_of = partial(logs.line_of, form, pieces)
+    found, _, _ = measure(form, logs.parse(form, pieces), made.rule, expected, line_of, "log")
+    return found.measurements[0].value
+
+
+def wrapped(lines: list[str], width: int) -> str:
+    return "".join(
+        line[at : at + width] + "\n" for line in lines for at in range(0, max(len(line), 1), width)
+    )
+
+
+@st.composite
+def mutated(draw: st.DrawFn, lines: list[str]) -> str:
+    """The log, cut anywhere, with lines lost or doubled, wrapped, or with a digit overwritten."""
+    lines = list(lines)
+    kind = draw(st.sampled_from(["cut", "lose", "double", "wrap", "wrap a line", "overwrite"]))
+    at = draw(st.integers(0, len(lines) - 1))
+    match kind:
+        case "cut":
+            whole = "\n".join(lines) + "\n"
+            end = draw(st.sampled_from(["", "\n", "\r\n"]))
+            return whole[: draw(st.integers(0, len(whole)))] + end
+        case "lose":
+            del lines[at : at + draw(st.integers(1, 3))]
+        case "double":
+            lines.insert(at, lines[draw(st.integers(0, len(lines) - 1))])
+        case "wrap":
+            return wrapped(lines, draw(st.integers(20, 130)))
+        case "wrap a line":
+            place = draw(st.integers(0, len(lines[at])))
+            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
+        case "overwrite":
+            digits = [n for n, letter in enumerate(lines[at]) if letter.isdigit()]
+            if digits:
+                place = draw(st.sampled_from(digits))
+                other = draw(st.sampled_from(["x", " ", ",", "-", ".", "e", "\x00", "é", "\t"]))
+                lines[at] = lines[at][:place] + other + lines[at][place + 1 :]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_whole_log_gives_the_number_of_the_reference(name: str) -> None:
+    made = MADE[name]
+    assert number(made, "\n".join(made.lines) + "\n") == reference(made)
+
+
+def test_every_format_is_mutated() -> None:
+    assert {made.form for made in MADE.values()} == set(logs.formats())
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data(), st.sampled_from(sorted(MADE)))
+def test_mutated_log_is_refused_or_gives_the_number_of_the_reference(
+    data: st.DataObject, name: str
+) -> None:
+    made = MADE[name]
+    try:
+        found = number(made, data.draw(mutated(made.lines)))
+    except (UserError, logs.LineError):
+        return
+    assert found == reference(made)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(sorted(MADE)), st.integers(20, 130))
+@example("oneflow", 88)  # samples/s: 38, or 3
+@example("dllogger", 60)
+def test_wrapped_log_is_refused_or_gives_the_number_of_the_reference(name: str, width: int) -> None:
+    made = MADE[name]
+    try:
+        found = number(made, wrapped(made.lines, width))
+    except (UserError, logs.LineError):
+        return
+    assert found == reference(made)
