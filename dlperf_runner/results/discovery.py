@@ -170,7 +170,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
         run = replace(planned_run(place.path, known), rules=place.rules)
         return run, Log(run.path)
     log = Log(place.path)
-    if not place.is_given and not is_named_like_a_run(place.path):
+    if not place.is_given and not is_named_like_a_run(place.path, place.directories):
         try:
             _ = log.form
         except UserError as error:

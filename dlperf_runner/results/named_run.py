@@ -3,6 +3,7 @@ states, and from what the log itself states. Sources that contradict each other 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,21 +31,21 @@ def named_run(
     log: Log, directories: Sequence[str], known: Sequence[Known], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
-    path = log.path
+    return _Identification(log, _words_at(log.path, directories), known, statement).run()
+
+
+def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
+    """Whether the name has the settings of a run. Such a file is damaged if it has no rates."""
+    found = _words_at(path, directories)
+    return found.batch_size is not None and found.precision is not None
+
+
+@functools.lru_cache(maxsize=1)  # both functions above need it
+def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
     try:
-        path_words = words_of(stem_of(path.name) or path.stem, directories)
+        return words_of(stem_of(path.name) or path.stem, directories)
     except ValueError as error:
         raise UserError(str(error), where=str(path), found=path.name) from None
-    return _Identification(log, path_words, known, statement).run()
-
-
-def is_named_like_a_run(path: Path) -> bool:
-    """Whether the name has the settings of a run. Such a file is damaged if it has no rates."""
-    try:
-        found = words_of(stem_of(path.name) or path.stem, ())
-    except ValueError:
-        return True
-    return found.batch_size is not None and found.precision is not None
 
 
 class _Identification:

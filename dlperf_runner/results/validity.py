@@ -93,11 +93,12 @@ def _about_losses(
         if not math.isfinite(loss):
             yield f"the loss is not finite at step {step}"
             return
-    values = [loss for _, loss in printed]
-    if values and min(map(abs, values)) >= _LARGEST_LOSS:
-        yield f"the loss is never below {min(map(abs, values)):g}"
-    elif values and min(values) == max(values) and (len(values) >= _CONSTANT or values[0] == 0):
-        yield f"the loss is {values[0]:g} at every step"
+    values = [loss for _, loss in printed] or [math.nan]
+    low, high = min(values), max(values)
+    if low >= _LARGEST_LOSS or high <= -_LARGEST_LOSS:
+        yield f"the loss is never below {min(abs(low), abs(high)):g}"
+    elif low == high and (len(values) >= _CONSTANT or low == 0):
+        yield f"the loss is {low:g} at every step"
     if len(printed) < _FEWEST_LOSSES:
         return
     size = len(printed) // 5

@@ -244,7 +244,7 @@ def test_loss_that_is_no_number() -> None:
         ([6.907] * 3, "the loss is 6.907 at every step"),
         ([1e30] * 20, "the loss is never below 1e+30"),
         ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
-        ([-1e30, 2e30], "the loss is never below 1e+30"),
+        ([-1e30, -2e30], "the loss is never below 1e+30"),
     ],
 )
 def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str) -> None:
