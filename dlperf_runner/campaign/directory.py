@@ -4,6 +4,7 @@
                                             rules
     results/<campaign>/plan.json            the output of `plan --json`
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
+    results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 
 These files are the only state. Each is written atomically (a temporary file, then a rename), so an
 interrupted campaign can always be read and resumed. The remaining runs are the plan minus the
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
+from .manifest import PLAN, seal
 
 if TYPE_CHECKING:
     from ..core.case import Run
@@ -69,10 +71,11 @@ def create_campaign(
 
     refuse_taken(directory)
     document = plan_document(choice, nodes, runs)
-    for run in runs:
-        record = {**asdict(run), "outcome": PLANNED_OUTCOME}
+    written = [
         write_json(run_directory(directory, record) / "run.json", record)
-    write_json(directory / "plan.json", document)
+        for record in ({**asdict(run), "outcome": PLANNED_OUTCOME} for run in runs)
+    ]
+    written.append(write_json(directory / "plan.json", document))
     # Written last, so that a directory with a campaign.json is always a complete campaign.
     campaign = {
         "schema": document["schema"],
@@ -84,7 +87,8 @@ def create_campaign(
         # Stored before the runs, so that nobody can adjust the rules to the results.
         "validity": catalogued_rules().model_dump(mode="json"),
     }
-    write_json(directory / "campaign.json", campaign)
+    written.append(write_json(directory / "campaign.json", campaign))
+    seal(directory, PLAN, written)
     return document
 
 

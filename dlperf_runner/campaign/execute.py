@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
+from .manifest import seal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -209,6 +210,8 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
                 worker.join(REFRESH_S)
                 state.pass_signal_on()
                 show(campaign, progress, bar)
+    if state.log.is_file():
+        seal(campaign, state.log.name, [state.log])
     if state.signal is not None:
         again = f"python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
         raise Stopped(state.signal, f"resume with: {again}")

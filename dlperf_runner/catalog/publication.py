@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .types import Count, CountOrNone, Entry, Name, TopologyText, listed, wrong
+from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Rows = dict[TopologyText, Rate]
@@ -48,17 +48,47 @@ class Conditions(Entry):
         return self.model_copy(update=change.model_dump(include=change.model_fields_set))
 
 
+class Citation(Entry):
+    """Where the numbers stand: a file of a public repository, at a commit that contains them.
+
+    A source that has no commits gives its `title` instead, and in `no_commit` the reason and how to
+    find it, such as `web page, read on 2026-11-22`.
+    """
+
+    repository: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    file: RelativePath | None = None
+    title: Annotated[str, Field(min_length=1)] | None = None
+    no_commit: Annotated[str, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_looked_up(self) -> Citation:
+        wanted = ("repository", "commit", "file"), ("title", "no_commit")
+        given = tuple(name for name in (*wanted[0], *wanted[1]) if getattr(self, name) is not None)
+        if given not in wanted:
+            expected = " or ".join(", ".join(names) for names in wanted)
+            raise wrong("the source cannot be looked up", expected, listed(given))
+        return self
+
+    def __str__(self) -> str:
+        if self.commit is None:
+            return f"{self.title} ({self.no_commit})"
+        return f"{self.repository} {self.commit[:7]}, {self.file}"
+
+
 class PublishedTable(Entry):
     """The numbers for one model, precision and batch size, by topology.
 
     `runs`: the values of single runs, if they were published. `conditions` and `cases` (by
-    topology): the conditions that differ from those of the report.
+    topology): the conditions that differ from those of the report. `source`: if the file at the
+    report's commit does not contain this table.
     """
 
     model: Name
     precision: Name
     batch_size_per_device: Count
     date: str | None = None
+    source: Citation | None = None
     conditions: Conditions = Conditions()
     cases: dict[TopologyText, Conditions] = {}
     rows: Annotated[Rows, Field(min_length=1)]
@@ -85,7 +115,7 @@ class PublishedReport(Entry):
     name: Name
     title: str
     publisher: str
-    source: str
+    source: Citation
     date: Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
     framework: Name
     workload: Name | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from ..core.errors import UserError
-from .publication import ComparisonRule, Conditions, PublishedReport, PublishedTable
+from .publication import Citation, ComparisonRule, Conditions, PublishedReport, PublishedTable
 from .reader import CATALOG, load_entry
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PublishedNumber:
     report: str
     title: str
     publisher: str
-    source: str
+    citation: Citation
     date: str
     framework: str
     workload: str | None
@@ -48,6 +48,11 @@ class PublishedNumber:
     runs: tuple[float, ...]
     conditions: Conditions
     reproduced: bool  # the number is in published.csv; the workload reproduces it
+
+    @property
+    def source(self) -> str:
+        """The citation, such as `Oneflow-Inc/DLPerf 092bfb4, MxNet/InsightFace/README.md`."""
+        return str(self.citation)
 
     @property
     def cited(self) -> str:
@@ -86,6 +91,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
         "title": number.title,
         "publisher": number.publisher,
         "published_source": number.source,
+        "published_commit": number.citation.commit,
         "date": number.date,
         "framework": number.framework,
         "workload": number.workload,
@@ -124,6 +130,7 @@ def _number(
         value,
         runs=table.runs.get(topology, ()),
         conditions=conditions,
+        citation=table.source or report.source,
         date=table.date or report.date,
     )
 
@@ -135,6 +142,7 @@ def _made(
     *,
     runs: tuple[float, ...],
     conditions: Conditions,
+    citation: Citation,
     date: str,
     speedup: float | None = None,
     gpu_memory_mib: float | None = None,
@@ -145,7 +153,7 @@ def _made(
         report=report.name,
         title=report.title,
         publisher=report.publisher,
-        source=report.source,
+        citation=citation,
         date=date,
         framework=report.framework,
         workload=report.workload,
@@ -180,6 +188,7 @@ def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber
             float(line["samples_per_second"]),
             runs=tuple(runs.get(key, ())),
             conditions=report.conditions.changed_by(change),
+            citation=report.source,
             date=report.date,
             speedup=_number_or_none(line["speedup"]),
             gpu_memory_mib=_number_or_none(line["gpu_memory_mib"]),

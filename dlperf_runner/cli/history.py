@@ -67,7 +67,9 @@ def history(
         name = _named(case, cases, file)
         cases = {name: cases[name]}
     changes = {
-        name: change_points([point.samples_per_second_median for point in of])
+        name: history_view.explained(
+            of, change_points([point.samples_per_second_median for point in of])
+        )
         for name, of in followed(cases.items(), len(cases), "looking for changes")
     }
     for name in list(cases):

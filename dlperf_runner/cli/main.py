@@ -46,7 +46,7 @@ PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
     *("decommission", "summarize", "compare", "report", "history", "list", "source"),
-    "container-command",
+    *("container-command", "seal"),
 )
 
 
@@ -301,6 +301,17 @@ def container_command() -> None:
     from ..plan.containers import proof_command
 
     print_json(asdict(proof_command(**json.load(sys.stdin))))
+
+
+@app.command(hidden=True)
+def seal(
+    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
+    run: Annotated[str, typer.Argument(help="The ID of the run.", metavar="ID")],
+) -> None:
+    """Add the files of a run that has ended to the campaign's manifest, for bench.yml."""
+    from ..campaign.manifest import seal_run
+
+    seal_run(campaign, run)
 
 
 def _catalog() -> Catalog:

@@ -14,7 +14,6 @@ from ..core.errors import UserError
 from .options import AsJson, MappingFile, print_json
 
 if TYPE_CHECKING:
-    from ..commands.summarize import SummaryResult
     from ..results.statement import Statements
 
 LATEST = Path("results/latest")
@@ -67,15 +66,35 @@ def summarize(
         bool,
         typer.Option(
             "--verify",
-            help="Write nothing; exit with status 1 if recorded results differ from the logs.",
+            help="Write nothing; exit with status 1 if a file was changed, deleted or added, or if"
+            " recorded results differ from the logs.",
         ),
     ] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            "--sign",
+            help="Sign the manifest with this SSH key, when the results are written.",
+            metavar="KEY",
+        ),
+    ] = None,
+    allowed_signers: Annotated[
+        Path | None,
+        typer.Option(
+            "--allowed-signers",
+            help="With --verify: require a signature by one of the signers in this file"
+            " (see ssh-keygen(1)).",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
     1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
     from ..results.statement import statements_of
 
+    if (sign is not None and verify) or (allowed_signers is not None and not verify):
+        raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     logs = sources or [LATEST]
     if history and len(logs) > 1:
         raise UserError(
@@ -95,9 +114,15 @@ def summarize(
     statements = statements_of(options, mapping)
     if verify:
         path = None if no_history else history or history_of(logs[0])
-        _verify(logs, output_dir, path, as_json, statements)
+        _verify(logs, output_dir, path, allowed_signers, as_json, statements)
         return
     status = print_summary(logs, output_dir, history, as_json, statements, no_history=no_history)
+    if sign is not None:
+        from ..campaign.manifest import home
+        from ..campaign.signature import sign as sign_manifest
+        from ..commands.destination import destination
+
+        print(sign_manifest(home(output_dir or destination(logs)), sign), file=sys.stderr)
     if status:
         raise typer.Exit(status)
 
@@ -139,20 +164,17 @@ def print_summary(
     default = None if no_history else history_of(sources[0])
     # Nothing is recorded of a campaign in a directory that cannot be written to.
     if file := history or (None if result.unwritten else default):
-        _record(sources[0], file, result)
+        from ..commands.summarize import record
+
+        record(file, sources[0], result)
     return 2 if result.problems else int(result.is_incomplete)
-
-
-def _record(directory: Path, history: Path, result: SummaryResult) -> None:
-    from ..history.store import identified, record
-
-    record(history, identified(directory), result.frame, result.table)
 
 
 def _verify(
     sources: Sequence[Path],
     output_dir: Path | None,
     history: Path | None,
+    allowed_signers: Path | None,
     as_json: bool,
     statements: Statements,
 ) -> None:
@@ -160,17 +182,24 @@ def _verify(
     from ..commands.verify import verify
     from ..report.text import counted
 
-    result = verify(sources, output_dir, history, statements=statements, progress=reading_logs)
+    result = verify(
+        sources,
+        output_dir,
+        history,
+        statements=statements,
+        allowed_signers=allowed_signers,
+        progress=reading_logs,
+    )
     found = result.differences
     if as_json:
         problems = [str(problem) for problem in result.problems]
-        document = {"differences": found, "problems": problems}
+        document = {"differences": found, "notes": result.notes, "problems": problems}
         print_json(document)
     else:
-        for sentence in found:
+        for sentence in (*result.notes, *found):
             print(sentence)
         end = counted(len(found), "difference")
-        print(end if found else "the recorded results match the logs")
+        print(end if found else "everything that was compared is as it was recorded")
     for problem in result.problems:
         print(f"error: {problem}", file=sys.stderr)
     if found or result.problems:

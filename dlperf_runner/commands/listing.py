@@ -186,7 +186,8 @@ def _published(_: Catalog) -> Iterator[Block]:
         batches = sorted({number.batch_size_per_device for number in numbers})
         accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
         details = [
-            ("source", f"{first.source}, {min(number.date for number in numbers)}"),
+            ("source", "; ".join(dict.fromkeys(number.source for number in numbers))),
+            ("date", min(number.date for number in numbers)),
             ("numbers", f"{len(numbers)} of {', '.join(f'{m} {p}' for m, p in tables)}"),
             ("batch sizes", ", ".join(map(str, batches))),
             ("topologies", " ".join(map(str, sorted({n.topology for n in numbers})))),

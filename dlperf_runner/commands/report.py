@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, write_result
@@ -59,6 +60,8 @@ def make_report(
 
     Raises UserError if there are no results, or if the report cannot be written.
     """
+    from ..report import html
+
     t = load_labels(language)
     stated = parse_stated(conditions)
     campaigns = list(_campaigns(directories, known, statements))
@@ -84,8 +87,9 @@ def make_report(
             charts = {name: chart for figure in english for name, chart in figure.charts}
             pictures = dict(zip(charts, pool.map(draw, charts.values(), chunksize=4), strict=True))
             notes = (t("png_language"),)
-        files: dict[str, bytes] = dict(_documents(document, svgs, script.result()))
-        files["results.xlsx"] = workbook.result()
+        data = _data(document, language, conditions)
+        page = html.render(document, svgs, script.result(), (*data, "results.xlsx"))
+        files = {"report.html": page.encode(), **data, "results.xlsx": workbook.result()}
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
     files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
     former = _former_plots(output_dir)
@@ -94,13 +98,16 @@ def make_report(
     paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
     for path in former - set(paths):
         path.unlink(missing_ok=True)
+    seal(output_dir, "report", paths)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
     is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
     return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
 
 
 def _campaigns(
-    directories: Sequence[Path], known: Sequence[Known] | None, statements: Statements | None
+    directories: Sequence[Path],
+    known: Sequence[Known] | None,
+    statements: Statements | None = None,
 ) -> Iterator[Campaign]:
     from ..results.load import load_results
     from ..stats.notes import remarks
@@ -165,16 +172,31 @@ def _compared(campaigns: Sequence[Campaign], stated: Values) -> Iterator[tuple[s
 # ---- files
 
 
-def _documents(
-    document: Document, svgs: Mapping[str, str], script: str
-) -> Iterator[tuple[str, bytes]]:
-    from ..report import document_markdown, html
+def data_files(
+    directories: Sequence[Path],
+    language: str,
+    known: Sequence[Known] | None,
+    conditions: Sequence[str],
+) -> dict[str, bytes]:
+    """The files of a report without pictures. They are the same each time they are written."""
+    t = load_labels(language)
+    campaigns = list(_campaigns(directories, known))
+    cases = make_cases(campaigns, _families())
+    figures = tuple(make_figures(cases, _published(campaigns), t))
+    comparison = list(_compared(campaigns, parse_stated(conditions)))
+    document = make_document(campaigns, cases, figures, comparison, t)
+    return _data(document, language, conditions)
 
-    data = ("report.md", "results.csv", "results.json", "results.xlsx")
-    yield "report.html", html.render(document, svgs, script, data).encode()
-    yield "report.md", document_markdown.render(document).encode()
-    yield "results.csv", results_csv(document.cases).encode()
-    yield "results.json", results_json(document).encode()
+
+def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[str, bytes]:
+    from ..report import document_markdown
+
+    options = {"lang": language, "conditions": list(conditions)}
+    return {
+        "report.md": document_markdown.render(document).encode(),
+        "results.csv": results_csv(document.cases).encode(),
+        "results.json": results_json(document, options).encode(),
+    }
 
 
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
@@ -195,13 +217,14 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def results_json(document: Document) -> str:
+def results_json(document: Document, options: Mapping[str, Any]) -> str:
     """The unchanged cases, and the tables of the report as lists of objects."""
     tables = [*document.side_by_side, document.compared, *document.environment]
     tables += [table for table in (document.not_counted, document.differences) if table]
     whole = {
         "title": document.title,
         "campaigns": document.subtitle,
+        "made_with": dict(options),
         "answers": [str(answer) for answer in document.answers],
         "cases": document.cases,
         "tables": {

@@ -6,15 +6,17 @@ log that fails validation is reported. All other logs are counted.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.identity import GROUP, label, shown
+from ..core.identity import GROUP, label, value_text
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
@@ -64,31 +66,18 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    from ..report import data, markdown, text
-    from ..stats.notes import remarks
-    from ..stats.summary import summarize as statistics
+    from ..report import text
 
     known = list(catalogued()) if known is None else known
     sources = [sources] if isinstance(sources, Path) else sources
     results = load_results(sources, known, statements=statements, progress=progress)
-    frame = results.frame
-    table = statistics(frame)
-    notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
-    problems = [str(problem) for problem in results.problems]
-    short_names = {(k.workload, k.model): k.short_name for k in known}
-    files = {
-        "summary.csv": data.csv(table),
-        "measurements.csv": data.csv(frame),
-        "summary.json": data.summary(table, notes, problems),
-        "summary.md": markdown.render(table, notes, problems),
-    }
-    for batch, document in data.results_by_batch(table, short_names).items():
-        files[f"bz{batch}_result.json"] = document
-    if output_dir is None:
-        files |= source_document(sources)
-    paths, unwritten = _written(output_dir or destination(sources), files)
-    if problems:
-        notes.append(f"{text.counted(len(problems), 'log')} failed validation; see the errors")
+    table, notes, files = documents(results, known)
+    place = output_dir or destination(sources)
+    own = source_document(sources) if output_dir is None else {}
+    paths, unwritten = _written(place, files | own)
+    if results.problems:
+        count = text.counted(len(results.problems), "log")
+        notes.append(f"{count} failed validation; see the errors")
     if unwritten:
         notes.append(f"the results were not written: {unwritten.where}: {unwritten.found}")
     width = shutil.get_terminal_size((80, 24)).columns
@@ -98,7 +87,7 @@ def summarize(
         results.is_incomplete,
         paths,
         unwritten,
-        frame,
+        results.frame,
         table,
         files["summary.json"],
         {str(file.path): file.reason for file in results.skipped},
@@ -106,14 +95,52 @@ def summarize(
 
 
 def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserError | None]:
-    """Write all files, or stop at the first that cannot be written."""
+    """Write all files and the manifest, or stop at the first that cannot be written."""
     paths: list[Path] = []
-    for name, content in files.items():
-        try:
+    try:
+        for name, content in files.items():
             paths.append(write_result(place / name, content))
-        except UserError as error:
-            return paths, error
+        seal(place, "summary", paths)
+    except UserError as error:
+        return paths, error
     return paths, None
+
+
+def record(history: Path, directory: Path, result: SummaryResult) -> None:
+    """Write the results to the history, and the digest of its rows to the manifest."""
+    from ..history import store
+
+    campaign = store.identified(directory)
+    store.record(history, campaign, result.frame, result.table)
+    place = home(result.paths[0].parent)
+    rows = store.recorded_tables(history, campaign)
+    if rows is not None:
+        name = os.path.relpath(history.resolve(), place)
+        append(place, HISTORY, {name: store.rows_digest(rows)})
+
+
+def documents(
+    results: Results, known: Sequence[Known]
+) -> tuple[pd.DataFrame, list[str], dict[str, str]]:
+    """The statistics, the notes on them, and the content of each result file by its name."""
+    from ..report import data, markdown
+    from ..stats.notes import remarks
+    from ..stats.summary import summarize as statistics
+
+    frame = results.frame
+    table = statistics(frame)
+    notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
+    problems = [results.told(problem) for problem in results.problems]
+    short_names = {(k.workload, k.model): k.short_name for k in known}
+    files = {
+        "summary.csv": data.csv(table),
+        "measurements.csv": data.csv(frame),
+        "summary.json": data.summary(table, notes, problems),
+        "summary.md": markdown.render(table, notes, problems),
+    }
+    for batch, document in data.results_by_batch(table, short_names).items():
+        files[f"bz{batch}_result.json"] = document
+    return table, notes, files
 
 
 # ---- notes on the table
@@ -178,7 +205,7 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts = []
         for name in GROUP:
-            values = dict.fromkeys(shown(case[name]) for case in several)
+            values = dict.fromkeys(value_text(case[name]) for case in several)
             if len(values) > 1:
                 texts.append(f"{label(name)} ({', '.join(values)})")
             else:

@@ -1,26 +1,29 @@
-"""Checks whether the recorded results of a directory still match its logs. Writes nothing."""
+"""Checks whether all files of a directory are as recorded and match its logs. Writes nothing."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..campaign.manifest import FILE, home, read
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..core.identity import CASE
-from ..results.load import Progress, load_results
+from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination
+from .summarize import documents
+from .verify_files import against_content, against_plan, against_report, check_manifest
 
-# The key of a row. It may not be unique: one repeat can have several logs.
+# The key of a row. It may not be unique: one repeat can have several logs, of which one counts.
 _RUN = (*CASE, "repeat", "metric")
-# This text depends on the path given to `summarize`. The column `valid` is compared instead.
-_NOT_COMPARED = ("why_invalid",)
 # The digest of a log is the same for all metrics of its run, so it is reported only once.
 _DIGEST = "log_sha256"
 
@@ -29,10 +32,11 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Verification:
-    """The differences between records and logs, as sentences, and logs that failed validation."""
+    """Differences and remarks, as sentences, and logs that failed validation."""
 
     differences: list[str]
     problems: list[UserError]
+    notes: list[str]
 
 
 def verify(
@@ -42,18 +46,64 @@ def verify(
     known: Sequence[Known] | None = None,
     *,
     statements: Statements | None = None,
+    allowed_signers: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Compare the logs with summary.json and measurements.csv, and with the history if given.
+    """Check the manifest and its signature, then the plan, the results, the report and the history
+    against the logs.
 
-    Raises UserError if there are no recorded results.
+    `allowed_signers`: a file of ssh-keygen(1); the manifest must then be signed by one of them.
+    Raises UserError if there is nothing to compare.
     """
-    from ..history.store import MEASUREMENTS, identified, recorded_rows
-    from ..stats.groups import records
-    from ..stats.summary import summarize
-
     sources = [sources] if isinstance(sources, Path) else sources
+    directory = sources[0]
+    known = list(catalogued()) if known is None else known
     place = output_dir or destination(sources)
+    found: list[str] = []
+    notes: list[str] = []
+    problems: list[UserError] = []
+    try:
+        for each, name in _manifests(home(directory), home(place)).items():
+            for differs, sentence in check_manifest(each, allowed_signers):
+                (found if differs else notes).append(f"{name}{sentence}")
+        found += against_plan(directory)
+        if (place / "summary.json").exists() or not (home(place) / FILE).exists():
+            read_logs = partial(
+                load_results, sources, known, statements=statements, progress=progress
+            )
+            found += _against_logs(read_logs, place, history, known, problems, notes)
+        else:
+            notes.append("no results to compare with the logs")
+    except UserError as error:
+        if not found:
+            raise
+        problems.append(error)
+    return Verification(list(dict.fromkeys(found)), problems, list(dict.fromkeys(notes)))
+
+
+def _manifests(source: Path, results: Path) -> dict[Path, str]:
+    """The directories whose manifests are checked, with the prefix of their files' names.
+
+    Without a campaign, a report has a manifest of its own.
+    """
+    found = {results: ""}
+    if (source / "campaign.json").is_file():
+        found[source] = ""
+    reports = (place / "report" for place in (results, source))
+    return found | {place: "report/" for place in reports if (place / FILE).is_file()}
+
+
+def _against_logs(
+    read_logs: Callable[[], Results],
+    place: Path,
+    history: Path | None,
+    known: Sequence[Known],
+    problems: list[UserError],
+    notes: list[str],
+) -> Iterator[str]:
+    """Compute everything again. Adds to the problems and notes."""
+    from ..stats.groups import records
+
     if not (place / "summary.json").exists():
         raise UserError(
             "no recorded results to compare with the logs",
@@ -63,20 +113,60 @@ def verify(
         )
     recorded_cases = _summary(place / "summary.json")
     recorded_runs = _measurements(place / "measurements.csv")
-    results = load_results(sources, known, statements=statements, progress=progress)
-    cases, runs = records(summarize(results.frame)), records(results.frame)
-    found = [
+    results = read_logs()
+    problems += results.problems
+    table, _, files = documents(results, known)
+    cases, runs = records(table), records(results.frame)
+    differing = [
         *_compared("summary.json", recorded_cases, cases, CASE),
         *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),
     ]
-    if history is not None:
-        rows = recorded_rows(history, identified(sources[0])) if history.is_file() else None
-        if rows is None:
-            found.append(f"{history}: this campaign is not recorded")
+    yield from differing
+    told = {sentence.partition(":")[0] for sentence in differing}
+    stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
+    yield from (f"{name}: the logs give no such file" for name in sorted(stale))
+    yield from against_content(place, {n: text for n, text in files.items() if n not in told})
+    for differs, sentence in against_report(results.directory, known):
+        if differs:
+            yield sentence
         else:
-            kept = [{name: run[name] for name in MEASUREMENTS} for run in runs]
-            found += _compared(history.name, rows, kept, _RUN)
-    return Verification(list(dict.fromkeys(found)), results.problems)
+            notes.append(sentence)
+    if history is not None:
+        yield from _against_history(results.directory, place, history, cases, runs, notes)
+
+
+def _against_history(
+    directory: Path,
+    place: Path,
+    history: Path,
+    cases: Sequence[Record],
+    runs: Sequence[Record],
+    notes: list[str],
+) -> Iterator[str]:
+    """Compare all tables of the history with the manifest, and with what the logs give."""
+    from ..history import store
+
+    recorded = store.identified(directory)
+    tables = store.recorded_tables(history, recorded) if history.is_file() else None
+    if tables is None:
+        yield f"{history}: this campaign is not recorded"
+        return
+    kept = [{name: run[name] for name in store.MEASUREMENTS} for run in runs]
+    rows = [{**row, "valid": bool(row["valid"])} for row in tables["measurements"]]
+    yield from _compared(history.name, rows, kept, _RUN)
+    ids = [{"case_id": store.case_id(case)} for case in cases]
+    computed = [{n: case[n] for n in store.CASES} | i for case, i in zip(cases, ids, strict=True)]
+    yield from _compared(history.name, tables["cases"], computed, CASE)
+    manifest = read(home(place))
+    name = os.path.relpath(history.resolve(), home(place))
+    sealed = manifest.files.get(name) if manifest else None
+    now = store.rows_digest(tables)
+    if sealed is None:
+        return
+    if sealed.digest.partition(":")[0] != now.partition(":")[0]:
+        notes.append(f"{history.name}: its schema changed since {FILE}:{sealed.number}")
+    elif sealed.digest != now:
+        yield f"{history.name}: rows of this campaign changed since {FILE}:{sealed.number}"
 
 
 def _summary(path: Path) -> list[dict[str, Any]]:
@@ -105,9 +195,7 @@ def _compared(
     name: str, recorded: Sequence[Record], computed: Sequence[Record], key: Sequence[str]
 ) -> Iterator[str]:
     """The differences between two lists of rows, regardless of their order."""
-    columns = [
-        column for column in (computed or recorded or [{}])[0] if column not in _NOT_COMPARED
-    ]
+    columns = list((computed or recorded or [{}])[0])
     for column in columns:
         if recorded and column not in recorded[0]:
             yield f"{name}: column {column} is missing"

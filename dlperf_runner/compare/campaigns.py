@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import IDENTITY
+from ..core.identity import IDENTITY, label
 from ..stats.intervals import Interval, SampleComparison, compare_samples
 from .conditions import UNDECIDED, limit_verdict
-from .pairing import pairs, refuse_unlike
+from .pairing import check_names, pairs, refuse_unlike, unrecorded
 from .with_published import case_values
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COLUMNS = (
     *IDENTITY,
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "p_value", "p_adjusted", "test", "effect_size"),
-    *("verdict", "environment", "limit", "limit_verdict", "why", "apart"),
+    *("verdict", "environment", "limit", "limit_verdict", "why", "apart", "unrecorded"),
 )
 
 
@@ -44,9 +44,10 @@ def compare_campaigns(
     (Hodges and Lehmann); `relative` is the same as a fraction of a, with its interval and the
     coverage of that. `p_value` is from the `test`, p_adjusted has Holm's adjustment over all cases.
     effect_size is Cliff's delta. `environment` names the differences in environment, and in what is
-    `allowed` to differ. `apart` names what keeps a case of one side from the nearest of the other.
-    With a `limit` (0.03 for 3 %), `limit_verdict` is failed if the whole interval is below -limit,
-    passed if the whole interval is above it, else undecided with the reason `why`.
+    `allowed` to differ. `unrecorded` names what neither side knows. `apart` says what keeps a case
+    from the nearest one of the other side. With a `limit` (0.03 for 3 %), `limit_verdict` is failed
+    if the whole interval is below -limit, passed if the whole interval is above it, else undecided
+    with the reason `why`.
 
     Raises UserError if a limit is given and the sides differ in what a gate needs to be equal.
     """
@@ -55,6 +56,7 @@ def compare_campaigns(
     rows: list[dict[str, Any]] = []
     compared: list[tuple[dict[str, Any], SampleComparison]] = []
     all_a, all_b = case_values(a), case_values(b)
+    check_names(allowed, (*all_a, *all_b))
     found = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(found, allowed)
@@ -64,11 +66,11 @@ def compare_campaigns(
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
-        told = ", ".join(map(str, pair.differing)) or None
         if pair.a is None or pair.b is None:
-            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=told)
+            row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
             continue
-        row["environment"] = told
+        row["environment"] = ", ".join(map(str, pair.differing)) or None
+        row["unrecorded"] = ", ".join(map(label, unrecorded(pair))) or None
         result = compare_samples(values_a, values_b)
         compared.append((row, result))
         row.update(_numbers(result, row["a"]))

@@ -6,7 +6,7 @@ are told of each other. A gate needs the same RELATED columns and the same accel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..core.identity import (
     CaseKey,
     label,
     read_parameters,
-    shown,
+    value_text,
 )
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
@@ -35,24 +35,32 @@ class Differing:
     b: object
 
     def __str__(self) -> str:
-        return f"{label(self.name)} ({shown(self.a)}, {shown(self.b)})"
+        return f"{label(self.name)} ({value_text(self.a)}, {value_text(self.b)})"
 
 
 @dataclass(frozen=True)
 class Pair:
     """A case of the first campaign, of the second, or of both. `differing` is what the two differ
-    in; for a case without a partner, what it and `related`, the nearest case of the other side,
-    differ in."""
+    in; for a case without a partner, what it and the nearest case of the other side differ in."""
 
     a: CaseKey | None
     b: CaseKey | None
     differing: tuple[Differing, ...] = ()
-    related: CaseKey | None = None
 
     @property
     def case(self) -> dict[str, Any]:
         """The columns of the case, those of the first campaign where both have it."""
         return named(self.a or self.b or ())
+
+    @property
+    def apart(self) -> str | None:
+        """Why a case with a near case on the other side has no partner."""
+        if not self.differing:
+            return None
+        texts = ", ".join(map(str, self.differing))
+        if any(item.column in IDENTITY for item in self.differing):
+            return f"the nearest case of the other side differs in {texts}"
+        return f"several cases could be its partner; the nearest differs in {texts}"
 
 
 def named(key: CaseKey) -> dict[str, Any]:
@@ -109,15 +117,31 @@ def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
         )
 
 
-def unknown_on_both(compared: Sequence[Pair]) -> list[str]:
-    """The columns that a gate needs to be equal and that neither side of a pair knows."""
-    cases = [named(pair.a) for pair in compared if pair.a and pair.b]
-    others = [named(pair.b) for pair in compared if pair.a and pair.b]
+def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
+    """Raise UserError for a name that is neither a column which may be allowed nor a parameter."""
+    known = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
+    for key in cases:
+        known |= dict.fromkeys(read_parameters(named(key)["parameters"]))
+    for name in allowed:
+        if name not in known:
+            raise UserError(
+                "unknown condition",
+                where="--allow-different",
+                expected=f"one of {', '.join(known)}",
+                found=name,
+            )
+
+
+def unrecorded(pair: Pair) -> list[str]:
+    """What neither side of a pair knows, so that nobody can tell whether it is the same."""
+    if pair.a is None or pair.b is None:
+        return []
+    a, b = named(pair.a), named(pair.b)
+    of_gpus = ("node_gpus", "driver") if a["accelerator"] == "cpu" else ()
     return [
         name
-        for name in (*_SAME_IN_A_GATE, *ENVIRONMENT)
-        if name != "directory"
-        and any(a[name] is None and b[name] is None for a, b in zip(cases, others, strict=True))
+        for name in ("source", "parameters", *ENVIRONMENT)
+        if name not in of_gpus and a[name] is None and b[name] is None
     ]
 
 
@@ -144,9 +168,7 @@ def _alone(pair: Pair, others: Sequence[CaseKey]) -> Pair:
     if not near:
         return pair
     sides = [(key, other) if pair.a else (other, key) for other in near]
-    nearest = min((differences(*side) for side in sides), key=len)
-    related = near[[differences(*side) for side in sides].index(nearest)]
-    return Pair(pair.a, pair.b, nearest, related)
+    return Pair(pair.a, pair.b, min((differences(*side) for side in sides), key=len))
 
 
 def _unrelated(key: CaseKey) -> CaseKey:

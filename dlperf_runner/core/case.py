@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+SCHEMA = 1  # of plan.json and campaign.json
 _TOPOLOGY = re.compile(r"(?P<nodes>[1-9]\d*)n(?P<devices>[1-9]\d*)g")
 
 

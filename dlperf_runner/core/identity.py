@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """A value of a key in a sentence."""
     return "unknown" if value is None else str(value) or "none"
 
@@ -87,11 +87,3 @@ def read_parameters(text: str | None) -> dict[str, str]:
     except ValueError:  # edited by hand
         words = (text or "").split()
     return {name: value for name, _, value in (word.partition("=") for word in words)}
-
-
-def expanded(case: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The columns of a case, with each parameter by its own name."""
-    for name in CASE:
-        yield name, case[name]
-        if name == "parameters":
-            yield from read_parameters(case[name]).items()

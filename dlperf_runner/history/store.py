@@ -268,6 +268,43 @@ def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]
     return [{**row, "valid": bool(row["valid"])} for row in found]
 
 
+def recorded_tables(
+    path: Path, campaign: RecordedCampaign
+) -> dict[str, list[dict[str, Any]]] | None:
+    """All rows of a campaign in every table, without their keys; None if it is not recorded."""
+    with _reading(path) as history:
+        history.row_factory = sqlite3.Row
+        found = history.execute(
+            "SELECT * FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
+            (campaign.name, campaign.created, campaign.directory),
+        ).fetchall()
+        tables = {"campaigns": found}
+        for table in ("measurements", "cases"):
+            tables[table] = [
+                row
+                for own in found
+                for row in history.execute(
+                    f"SELECT * FROM {table} WHERE campaign = ? ORDER BY rowid",  # noqa: S608
+                    (own["id"],),
+                )
+            ]
+    keys = ("id", "campaign")
+    rows = {
+        table: [{n: row[n] for n in row.keys() if n not in keys} for row in several]  # noqa: SIM118
+        for table, several in tables.items()
+    }
+    return rows if found else None
+
+
+def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The schema and the SHA-256 of a campaign's rows; columns without a value do not count."""
+    plain = {
+        table: [{n: v for n, v in sorted(row.items()) if v is not None} for row in rows]
+        for table, rows in sorted(tables.items())
+    }
+    return f"{SCHEMA}:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():

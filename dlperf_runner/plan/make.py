@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
-from ..core.case import Case, Run, Window
+from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..catalog.workload import Matrix, Source, Workload
     from ..core.node import Node
 
-SCHEMA = 1
 
 _Value = str | int | float
 

@@ -31,7 +31,7 @@ class JUnitCase:
 NUMBERS = (
     *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "p_adjusted"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
-    *("verdict", "limit", "environment", "factors", "noted", "published_title"),
+    *("verdict", "limit", "environment", "apart", "factors", "noted", "published_title"),
 )
 
 

@@ -75,8 +75,10 @@ def render_campaigns(
         lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), width), ""]
         lines += [*_fitting([_campaign_grid(group, n, limit) for n in range(3)], width), ""]
         lines += _said("differs in ", _having(group, "environment"), "environment", group, width)
-        apart = "not paired, because the nearest case of the other side differs in "
-        lines += _said(apart, _having(group, "apart"), "apart", group, width)
+        lines += _said("not paired: ", _having(group, "apart"), "apart", group, width)
+        if limit is not None:
+            unknown = "not recorded on either side, so it may differ: "
+            lines += _said(unknown, _having(group, "unrecorded"), "unrecorded", group, width)
         lines += _said("undecided: ", _having(group, "why"), "why", group, width)
         if lines[-1]:
             lines.append("")

@@ -144,7 +144,9 @@ def make_document(
         commands=tuple(_commands(campaigns)),
         methods=tuple(t(f"method_{name}") for name in case_tables.METHODS),
         notes=tuple(_said(campaigns, lambda campaign: campaign.notes)),
-        problems=tuple(_said(campaigns, lambda campaign: campaign.results.problems)),
+        problems=tuple(
+            _said(campaigns, lambda campaign: map(campaign.results.told, campaign.results.problems))
+        ),
         cases=cases,
         has_facts=any(campaign.recorded.facts for campaign in campaigns),
     )

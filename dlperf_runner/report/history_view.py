@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import groupby, pairwise
 from statistics import median
 from typing import Any
 
-from ..core.identity import ENVIRONMENT, label, shown
+from ..core.identity import ENVIRONMENT, label, value_text
 from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
@@ -24,7 +24,7 @@ def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
 
 
 def document(
-    cases: Mapping[str, Sequence[Point]], changes: Mapping[str, Sequence[ChangePoint]]
+    cases: Mapping[str, Sequence[Point]], changes: Mapping[str, Sequence[ExplainedChange]]
 ) -> list[dict[str, Any]]:
     """What `history --json` prints."""
     return [
@@ -36,7 +36,6 @@ def document(
                     **asdict(change),
                     "campaign": points[change.index].campaign,
                     "created": points[change.index].created,
-                    "differs": varying(points, change.index),
                 }
                 for change in changes[name]
             ],
@@ -45,21 +44,59 @@ def document(
     ]
 
 
-def varying(points: Sequence[Point], index: int) -> dict[str, list[str | None]]:
-    """What is another there than in the campaign before, from and to; nothing of the first."""
+@dataclass(frozen=True)
+class ExplainedChange(ChangePoint):
+    """A change point, with what differs between the campaigns before and after it: the values of
+    each column, those of several campaigns joined. `unrecorded` is unknown throughout."""
+
+    differs: Mapping[str, tuple[str, str]]
+    unrecorded: tuple[str, ...]
+
+    @property
+    def causes(self) -> list[str]:
+        """What may have caused the change, in words."""
+        unknown = ", ".join(map(label, self.unrecorded))
+        return [*_differing(self.differs), *([f"not recorded: {unknown}"] if unknown else [])]
+
+
+def explained(points: Sequence[Point], changes: Sequence[ChangePoint]) -> list[ExplainedChange]:
+    """The change points with everything in which the campaigns on their two sides, up to the next
+    change points, differ."""
+    ends = [0, *(change.index for change in changes), len(points)]
+    return [
+        ExplainedChange(**asdict(change), **_between(points[start : change.index], points[at:end]))
+        for change, start, at, end in zip(changes, ends, ends[1:], ends[2:], strict=False)
+    ]
+
+
+def _between(before: Sequence[Point], after: Sequence[Point]) -> dict[str, Any]:
+    """What differs between two sequences of campaigns, and what is unknown in both."""
+    differs, unrecorded = {}, []
+    cpu = all(point.accelerator == "cpu" for point in before)
+    for name in ENVIRONMENT:
+        sides = [dict.fromkeys(getattr(point, name) for point in side) for side in (before, after)]
+        if {*sides[0]} != {*sides[1]}:
+            differs[name] = tuple(" or ".join(map(value_text, side)) for side in sides)
+        elif [*sides[0]] == [None] and not (cpu and name in ("driver", "node_gpus")):
+            unrecorded.append(name)
+    return {"differs": differs, "unrecorded": tuple(unrecorded)}
+
+
+def _differing(differs: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [f"{label(name)} {old} -> {new}" for name, (old, new) in differs.items()]
+
+
+def varying(points: Sequence[Point], index: int) -> dict[str, tuple[str, str]]:
+    """What differs from the campaign before; nothing for the first."""
     if not index:
         return {}
-    before, after = points[index - 1], points[index]
-    return {
-        name: [getattr(before, name), getattr(after, name)]
-        for name in ENVIRONMENT
-        if getattr(before, name) != getattr(after, name)
-    }
+    differs: dict[str, tuple[str, str]] = _between([points[index - 1]], [points[index]])["differs"]
+    return differs
 
 
 def cases_table(
     cases: Mapping[str, Sequence[Point]],
-    changes: Mapping[str, Sequence[ChangePoint]],
+    changes: Mapping[str, Sequence[ExplainedChange]],
     width: int,
 ) -> str:
     """A row for each case: its latest median, and where it changed, below it where there is no
@@ -72,6 +109,7 @@ def cases_table(
         if change:
             place = points[change.index]
             changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
+            changed = "; ".join([changed, *change.causes])
         rows.append(
             (
                 name,
@@ -101,8 +139,8 @@ def cases_table(
 
 
 def since(
-    points: Sequence[Point], changes: Sequence[ChangePoint], start: datetime | None
-) -> tuple[list[Point], list[ChangePoint]]:
+    points: Sequence[Point], changes: Sequence[ExplainedChange], start: datetime | None
+) -> tuple[list[Point], list[ExplainedChange]]:
     """What was created from then on. Change points are those among all campaigns: with the last
     few alone there would be none to find."""
     if start is None:
@@ -113,7 +151,7 @@ def since(
     return shown, kept
 
 
-def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: int) -> str:
+def case_table(points: Sequence[Point], changes: Sequence[ExplainedChange], width: int) -> str:
     """A row for each campaign of one case; the first of a new level is marked."""
     marked = {change.index: change for change in changes}
     rows = []
@@ -122,10 +160,9 @@ def case_table(points: Sequence[Point], changes: Sequence[ChangePoint], width: i
         if index in marked:
             change = marked[index]
             words.append(f"changed by {_change(change)} (p = {change.p_value:.3g})")
-        words += [
-            f"{label(name)} {shown(old)} -> {shown(new)}"
-            for name, (old, new) in varying(points, index).items()
-        ]
+            words += change.causes
+        else:
+            words += _differing(varying(points, index))
         rows.append(
             (
                 point.created[:16].replace("T", " "),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _HOW = """\
 samples/s is the median of the n runs, each run computed by the published rule of its workload, and
 interval the distribution-free confidence interval of that median. speedup is that median divided by
-the median of the base case: the 1-device runs of the same workload, precision, batch size,
-accelerator and stack, or, where there are none, those on the fewest devices, which a note names.
+the median of the base case: the 1-device runs that are otherwise equal, or, where there are none,
+those on the fewest devices, which a note names.
 efficiency is speedup divided by how many times more devices there are than in the base case;
 gpu_num is the number of devices in all. Every number with its estimator stands in measurements.csv,
 every statistic with its interval in summary.csv.

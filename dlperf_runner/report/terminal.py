@@ -74,12 +74,13 @@ def _pieces(text: str, column: Column, width: int) -> list[str]:
 def _stacked(header: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> str:
     blocks = []
     for row in rows:
-        lines = [
-            shortened(f"{column.name}: {text}", max(width, _NARROWEST))
-            for column, text in zip(header, row, strict=True)
-            if text
-        ]
-        blocks.append("\n".join([lines[0], *(f"  {line}" for line in lines[1:])]))
+        lines: list[str] = []
+        for column, text in zip(header, row, strict=True):
+            room = max(width - 2 * bool(lines), _NARROWEST)
+            whole = f"{column.name}: {text}"
+            pieces = textwrap.wrap(whole, room) if column.wraps else [shortened(whole, room)]
+            lines += [f"  {piece}" if lines else piece for piece in pieces if text]
+        blocks.append("\n".join(lines))
     return "\n".join(blocks) + "\n"
 
 

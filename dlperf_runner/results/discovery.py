@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..campaign.directory import read_plan, run_directory
 from ..catalog.validity import ValidityRules, rules_of
+from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
 from .log_file import Log
@@ -182,7 +183,22 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
     """The validity rules of the campaign; None if it has none."""
     path = directory / "campaign.json"
     try:
-        return rules_of(read_json(path), path) if path.exists() else None
+        document = read_json(path) if path.exists() else None
+    except UserError as error:
+        problems.append(error)
+        return None
+    if document is None:
+        return None
+    schema = document.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UserError(
+            "a newer version of this program made this campaign",
+            where=f"{path}: schema",
+            expected=f"at most {SCHEMA}",
+            found=str(schema),
+        )
+    try:
+        return rules_of(document, path)
     except UserError as error:
         problems.append(error)
         return None

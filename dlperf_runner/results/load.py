@@ -4,6 +4,7 @@ and on request the throughput over the iterations of each run."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
-from .repeats import told_apart
+from .repeats import about_copies, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 from .statement import Statements, checked
@@ -65,6 +66,11 @@ class Results:
         copies = sum(run.copy_of is not None for run in self.runs)
         return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
+    def told(self, text: object) -> str:
+        """A text with paths below the directory, so that it is the same wherever that lies."""
+        above = rf"(?<![\w./-]){re.escape(str(self.directory))}/"
+        return re.sub(above, "", str(text)) if self.directory.parts else str(text)
+
 
 def load_results(
     source: Path | Sequence[Path],
@@ -96,7 +102,8 @@ def load_results(
         read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
-    for reading in told_apart(of_runs, _root(sources)):
+    apart = told_apart(of_runs, _root(sources))
+    for reading in apart:
         rows += _rows(reading, results)
     if not (results.runs or results.problems or results.missing):
         raise UserError(
@@ -109,7 +116,7 @@ def load_results(
         )
     results.frame = make_frame(rows)
     results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
-    results.notes += _about_validity(results)
+    results.notes += [*about_copies(apart), *_about_validity(results)]
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)
     results.notes += [
@@ -215,14 +222,12 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         yield _row(run, None, why=run.why_not)
         return
     if run.copy_of is not None:
-        reason = f"a copy of {run.copy_of} (same SHA-256)"
-        results.notes.append(f"not counted: {run.path}: {reason}")
-        yield _row(run, reading.log_sha256, reason)
+        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of} (same SHA-256)")
         return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
-        yield _row(run, None, why=str(problem))
+        yield _row(run, None, why=results.told(problem))
         return
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:

@@ -6,18 +6,18 @@ A100_LOG beside each other do, are separate groups. Two logs in one directory ca
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from ..core.case import Topology
 from ..core.errors import UserError
+from .log_name import topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
 Parts = tuple[str, ...]
+_SHOWN = 5  # the most logs that a note names
 
 
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
@@ -26,13 +26,36 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     marked = list(_with_copies(readings, root))
     splits = _splits(marked, root)
     grouped = [_in_directory(reading, splits, root) for reading in marked]
-    claims = Counter(_claim(reading.run) for reading in grouped if _counts(reading) and reading.run)
+    claims: dict[tuple[object, ...], list[str]] = {}
+    for reading in grouped:
+        if reading.run and _counts(reading):
+            claims.setdefault(_claim(reading.run), []).append(str(reading.run.path))
     return [
-        _refused(reading, grouped)
-        if reading.run and _counts(reading) and claims[_claim(reading.run)] > 1
+        _refused(reading, reading.run, claims[_claim(reading.run)])
+        if reading.run and _counts(reading) and len(claims[_claim(reading.run)]) > 1
         else reading
         for reading in grouped
     ]
+
+
+def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
+    """Notes on logs that exist several times."""
+    same: dict[str, list[FoundRun]] = {}
+    for reading in readings:
+        if reading.run and reading.log_sha256:
+            same.setdefault(reading.log_sha256, []).append(reading.run)
+    for runs in same.values():
+        counted = [str(run.path) for run in runs if run.copy_of is None]
+        copies = [str(run.path) for run in runs if run.copy_of is not None]
+        if copies:
+            yield f"copies of {counted[0]} (same SHA-256), which is counted once: {_listed(copies)}"
+        if len(counted) > 1:
+            yield f"the same log is counted for several cases (same SHA-256): {_listed(counted)}"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + more
 
 
 def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
@@ -76,15 +99,7 @@ def _place(run: FoundRun, root: Path) -> Parts:
     """The directories of a log below the root, without those named after its topology."""
     parent = run.path.parent
     parts = parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
-    return tuple(part for part in parts if not _is_topology(part))
-
-
-def _is_topology(name: str) -> bool:
-    try:
-        Topology.parse(name)
-    except ValueError:
-        return False
-    return True
+    return tuple(part for part in parts if not topology_of(part))
 
 
 def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
@@ -102,20 +117,12 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     return replace(reading, run=own, series=series)
 
 
-def _refused(reading: Reading, readings: Sequence[Reading]) -> Reading:
-    run = reading.run
-    if run is None:
-        return reading
-    paths = [
-        str(other.run.path)
-        for other in readings
-        if _counts(other) and other.run and _claim(other.run) == _claim(run)
-    ]
+def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:
     problem = UserError(
         "several different logs are the same repeat of the same case",
         where=str(run.path),
         expected=f"one log of {run} r{run.repeat}",
-        found=", ".join(paths),
+        found=_listed(paths),
         hint="number the repeats in the file names, or move the logs into separate directories",
     )
     return replace(reading, measured=None, problem=problem)

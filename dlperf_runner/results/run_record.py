@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ class FoundRun:
     def warmup_steps(self) -> int | None:
         return self.rule.warmup_steps if self.rule else None
 
-    @property
+    @cached_property
     def case(self) -> CaseKey:
         """The key of runs that are repeats of each other."""
         topology = self.topology

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import GROUP, label, plain, shown
+from ..core.identity import GROUP, label, plain, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def titles(groups: Sequence[tuple[Any, ...]]) -> list[str]:
         for name, key in zip(names, keys, strict=True):
             by_name.setdefault(name, set()).add(key[column])
         names = [
-            f"{name}, {label(column)} {shown(key[column])}" if len(by_name[name]) > 1 else name
+            f"{name}, {label(column)} {value_text(key[column])}" if len(by_name[name]) > 1 else name
             for name, key in zip(names, keys, strict=True)
         ]
     return names

@@ -8,13 +8,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from standins import TWO, prints, program
 
+from dlperf_runner.campaign.manifest import changes, read
 from dlperf_runner.core.case import Command, Run
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +41,13 @@ def run_role(
     path: str,
     launched_on: list[str],
     variables: dict[str, Any] | None = None,
+    plays: Callable[[dict[str, Any]], list[dict[str, Any]]] = lambda play: [play],
     **changes: Any,
 ) -> Path:
-    """Execute the role for a run of three nodes; returns the run's directory on the controller."""
+    """Execute the role for a run of three nodes; returns the run's directory on the controller.
+
+    `plays` makes the playbook of a play that includes the role.
+    """
     nodes = directory / "nodes"
     # Train until every sampler of this node has been at work.
     waited = " ".join(
@@ -92,13 +99,13 @@ def run_role(
         },
     }
     playbook = directory / "play.yml"
-    playbook.write_text(json.dumps([play]))
+    playbook.write_text(json.dumps(plays(play)))
     finished = subprocess.run(
         [
             *(Path(sys.executable).parent / "ansible-playbook", "-i", ",".join(HOSTS) + ","),
             playbook,
         ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PYTHONPATH": str(ROOT)},
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -139,6 +146,46 @@ def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
     assert "gpu_memory_mib" not in outcome(run)
     assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
     assert not (tmp_path / "bin" / "calls").exists()
+
+
+def as_bench_does(play: dict[str, Any]) -> list[dict[str, Any]]:
+    """The play of bench.yml that runs the benchmarks, after what the plays before it find out."""
+    bench = yaml.safe_load((ROOT / "playbooks/bench.yml").read_text())
+    (runs,) = [other for other in bench if other["name"].startswith("Run the benchmarks")]
+    variables = play["vars"]
+    run = variables.pop("benchmark_run_run") | {"hosts": ["node1"], "container": ""}
+    plan = {"runs": [run], "campaign": variables.pop("benchmark_run_campaign")}
+    known = {"bench_lock": {}, "bench_ready": True, "bench_plan": plan}
+    known |= {"benchmark_source_host": {}, "benchmark_source_versions": {run["environment"]: {}}}
+    facts = {"name": "Know", "ansible.builtin.set_fact": known}
+    own = ("hosts", "gather_facts", "connection")
+    return [
+        {**{name: play[name] for name in own}, "hosts": "localhost,node1", "tasks": [facts]},
+        {**runs, "hosts": "node1", "connection": "local", "vars": variables | runs["vars"]},
+    ]
+
+
+def test_bench_adds_the_files_of_a_run_to_the_manifest_when_it_ends(tmp_path: Path) -> None:
+    campaign = tmp_path / "campaign"
+    campaign.mkdir()
+    (campaign / "campaign.json").write_text("{}")
+    run = run_on_cpu(tmp_path, "echo trained", plays=as_bench_does)
+    assert outcome(run)["exit_status"] == 0
+    manifest = read(campaign)
+    assert manifest
+    names = {"campaign.json", "runs/case/r1/run.json", "runs/case/r1/train.log"}
+    assert manifest.files.keys() == names
+    assert list(changes(campaign, manifest)) == []
+    (run / "train.log").write_text("trained faster")
+    (told,) = changes(campaign, manifest)
+    assert told.startswith("runs/case/r1/train.log: changed since manifest.jsonl:2")
+
+
+def test_command_that_fails_after_a_run_is_told(tmp_path: Path) -> None:
+    recorded = {"argv": ["sh", "-c", "echo disk full >&2; exit 3"], "chdir": str(tmp_path)}
+    with pytest.raises(AssertionError, match="disk full"):
+        run_on_cpu(tmp_path, "echo trained", variables={"benchmark_run_recorded": recorded})
+    assert outcome(tmp_path / "campaign/runs/case/r1")["exit_status"] == 0
 
 
 def test_large_log_comes_in_parts(tmp_path: Path) -> None:

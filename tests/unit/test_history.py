@@ -234,7 +234,7 @@ OUTCOME = {
 def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     out = call("history")
     assert "2026-10-10" in out
-    assert "-9.6 % since 2026-10-06 c5" in " ".join(out.split())
+    assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
     assert all(len(line) <= 80 for line in out.splitlines())
     document = json.loads(call("history", "--json", "--since", "2026-10-04"))
     assert [case["case_id"] for case in document["cases"]] == IDS
@@ -253,7 +253,7 @@ def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Pa
         document = json.loads(call(*arguments, "--json"))
         (change,) = document["cases"][0]["change_points"]
         assert (change["campaign"], change["index"]) == ("c5", index)
-        assert bool(change["differs"]) == bool(index)
+        assert change["differs"] == {"driver": ["unknown", "550.1"]}
         assert "changed by -9.6 %" in call(*arguments, "--plot", "since.svg")
     document = json.loads(call("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
@@ -291,7 +291,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     document = json.loads(call("history", "--case", IDS[0], "--json"))
     (change,) = document["cases"][0]["change_points"]
     assert (change["campaign"], change["index"]) == ("c5", 5)
-    assert change["differs"] == {"driver": [None, "550.1"]}
+    assert change["differs"] == {"driver": ["unknown", "550.1"]}
 
 
 @pytest.mark.parametrize(
@@ -336,8 +336,9 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     place = campaign(Path("results/one"))
     call("summarize", place)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert call("summarize", "--verify", place) == "the recorded results match the logs\n"
-    assert call("summarize", "--verify", tmp_path / place).startswith("the recorded results match")
+    fine = "everything that was compared is as it was recorded\n"
+    assert call("summarize", "--verify", place).endswith(fine)
+    assert call("summarize", "--verify", tmp_path / place).endswith(fine)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
@@ -351,7 +352,7 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (line,) = (line for line in lines if "log_sha256" in line)
         assert " fp32 b128 1n1g cpu r3: log_sha256 is " in line
     document = json.loads(call("summarize", "--verify", "--json", place, status=1))
-    assert document["differences"] == out.splitlines()[:-1]
+    assert [*document["notes"], *document["differences"]] == out.splitlines()[:-1]
 
 
 def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
@@ -362,10 +363,15 @@ def test_verify_sees_what_is_edited_added_and_removed(tmp_path: Path) -> None:
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:-1], lines[-1].replace("mxnet", "torch")]))
     found = verify(place, known=KNOWN).differences
-    assert len(found) == 2
-    assert found[0].endswith("recorded, but not in the logs")
-    assert found[1].endswith("in the logs, but not recorded")
+    assert len(found) == 3
+    assert found[0].startswith("measurements.csv: changed since manifest.jsonl:")
+    assert found[1].endswith("recorded, but not in the logs")
+    assert found[2].endswith("in the logs, but not recorded")
     path.unlink()
+    result = verify(place, known=KNOWN)
+    assert [line.startswith("measurements.csv: deleted") for line in result.differences] == [True]
+    assert "file not found" in str(result.problems)
+    (place / "manifest.jsonl").unlink()
     with pytest.raises(UserError, match="file not found"):
         verify(place, known=KNOWN)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 import statistics
+import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from check_citations import differences
 from make_logs import PUBLISHED, ROOT, SHARED, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -91,7 +94,9 @@ def test_published_medians_follow_from_the_published_runs() -> None:
 
 def test_every_number_says_where_it_stands_and_what_it_was_measured_on() -> None:
     for number in NUMBERS:
-        assert number.source and number.publisher and len(number.date) >= len("2020")
+        assert number.publisher and len(number.date) >= len("2020")
+        cited = number.citation
+        assert re.fullmatch("[0-9a-f]{40}", cited.commit or "") or cited.no_commit
         assert number.conditions.accelerator is not None
         assert number.conditions.data is not None or number.report.startswith("oneflow-resnet50")
     workloads = load_catalog().workloads
@@ -158,7 +163,7 @@ REPORT = """\
 name: some
 title: Some report
 publisher: Somebody
-source: a paper
+source: {{title: a paper, no_commit: printed}}
 date: "2020"
 framework: mxnet
 conditions: {{accelerator: V100-SXM2-16GB}}
@@ -168,6 +173,9 @@ tables:
     batch_size_per_device: 128
     rows: {{1n1g: {value}}}
 {more}"""
+
+
+CITED = "    source: {{repository: a/b, commit: {}, file: README.md}}\n"
 
 
 def write(root: Path, value: str = "384.5", more: str = "", name: str = "some") -> Path:
@@ -180,6 +188,7 @@ def test_a_report_of_ones_own(tmp_path: Path) -> None:
     assert (number.samples_per_second, number.topology) == (384.5, Topology(1, 1))
     assert number.conditions.driver is None
     assert number.cited == "Somebody, 2020"
+    assert number.source == "a paper (printed)"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +201,12 @@ def test_a_report_of_ones_own(tmp_path: Path) -> None:
         ("1", "    colour: red\n", "some.yml:13: tables.0.colour: unknown key"),
         ("1", "    conditions: {xla: maybe}\n", "some.yml:13: tables.0.conditions.xla"),
         ("1", "workload: a b\n", "some.yml:13: workload: invalid value"),
+        (
+            "1",
+            "    source: {title: a page}\n",
+            "some.yml:13: tables.0.source: the source cannot be",
+        ),
+        ("1", CITED.format("e8ee99f"), "some.yml:13: tables.0.source.commit: invalid value"),
     ],
 )
 def test_mistakes_are_told_with_file_line_and_key(
@@ -200,6 +215,41 @@ def test_mistakes_are_told_with_file_line_and_key(
     with pytest.raises(UserError) as error:
         load_published(write(tmp_path, value, more))
     assert message in str(error.value)
+
+
+def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
+    """The table of the first commit is no longer in the file of the second."""
+
+    def git(*arguments: str) -> str:
+        author = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        done = subprocess.run(
+            ["git", *author, *arguments], cwd=clone, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    git("init", "--quiet")
+    commits = []
+    texts = ("| 1 | 8 | 1,384.50 |\nruns: 1384.4, 1384.6\n", "1384.5\n| 1384.51 | v1384.5 |\n")
+    for text in texts:
+        (clone / "README.md").write_text(text)
+        git("add", ".")
+        git("commit", "--quiet", "--message", "tables")
+        commits.append(git("rev-parse", "HEAD"))
+    found = []
+    for index, commit in enumerate([*commits, "f" * 40]):
+        root = tmp_path / str(index)
+        root.mkdir()
+        runs = "    runs: {1n1g: [1384.4, 1384.6]}\n"
+        numbers = load_published(write(root, "1384.5", runs + CITED.format(commit)))
+        held: Counter[str] = Counter()
+        found.append([*differences(numbers, {"a/b": clone}, held), held["a/b"]])
+        assert list(differences(numbers, {"c/d": clone}, held)) == []
+    assert found[0] == [1]
+    case = "some: resnet50v1.5 fp32 b128 1n1g: a/b {}, README.md: {}"
+    assert found[1] == [case.format(commits[1][:7], "no [1384.5, 1384.4, 1384.6]"), 0]
+    assert found[2] == [case.format("fffffff", "no such file at this commit"), 0]
 
 
 def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ options:
   directory: {description: "The run's directory, made if it is lost.", type: path, required: true}
   run: {description: The run, written where there is no run.json yet., type: dict, required: true}
   outcome: {description: Keys of the outcome that are new., type: dict, required: true}
+  command:
+    description: A command, as argv and chdir, that is executed when run.json is written.
+    type: dict
 """
 
 
 class ActionModule(ActionBase):
-    _VALID_ARGS = frozenset(("directory", "run", "outcome"))
+    _VALID_ARGS = frozenset(("directory", "run", "outcome", "command"))
     _requires_connection = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -44,7 +48,18 @@ class ActionModule(ActionBase):
         temporary.replace(path)
         if outcome.get("status") == "done":
             point_latest_at(path.parents[3])
-        return {"changed": True}
+        command = self._task.args.get("command")
+        return {"changed": True, **(executed(**command) if command else {})}
+
+
+def executed(argv: list[str], chdir: str) -> dict[str, Any]:
+    """Nothing, or why the command failed."""
+    done = subprocess.run(
+        argv, cwd=chdir, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if not done.returncode:
+        return {}
+    return {"failed": True, "msg": f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}"}
 
 
 def point_latest_at(campaign: Path) -> None:

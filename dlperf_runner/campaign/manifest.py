@@ -1,0 +1,232 @@
+"""The manifest of a campaign: the SHA-256 of every file that this project wrote, in one chain.
+
+manifest.jsonl has a line for each event: the plan was made, a run ended, results were written.
+
+    {"number": 3, "time": "...", "subject": "runs/<case>/r1", "previous": "<SHA-256 of line 2>",
+     "files": {"runs/<case>/r1/run.json": "<SHA-256>", ...}}
+
+Lines are only appended. A later line of the same subject replaces the earlier one. Whoever can
+write all files can also write a new manifest; only a signature shows that (see signature.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+
+FILE = "manifest.jsonl"
+SIGNATURE = f"{FILE}.sig"
+PLAN, FOUND, HISTORY = "plan", "found", "history"
+_OWN = (FILE, SIGNATURE)
+# Written while a run is under way, and removed at its end.
+_PASSING = ("progress.json", ".part", ".tmp")
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A recorded digest, and the number of the line that recorded it."""
+
+    digest: str
+    subject: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`files`: the last recorded digest of each file. `broken`: where the chain is not intact.
+    `notes`: lines that are no reason for doubt. `lines`: the file's lines with their ends.
+    `began`: the subject of the first line."""
+
+    files: dict[str, Sealed]
+    broken: list[str]
+    notes: list[str]
+    lines: list[bytes]
+    began: str | None
+
+
+def home(directory: Path) -> Path:
+    """The campaign that a directory of results belongs to; without a campaign, the directory."""
+    directory = directory.resolve()
+    for place in (directory, *directory.parents):
+        if (place / "campaign.json").is_file():
+            return place
+    return directory
+
+
+# ---- writing
+
+
+def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
+    """Record the present content of the files in the manifest of their campaign.
+
+    If it is the first line of an existing campaign, the other files that are there are recorded
+    before it, as found. Raises UserError if a file cannot be read or the manifest not be written.
+    """
+    place = home(directory)
+    name = os.path.relpath(directory.resolve(), place)
+    files = {os.path.relpath(path.resolve(), place): path for path in paths}
+    if subject != PLAN and (place / "campaign.json").exists() and not (place / FILE).exists():
+        others = {name: path for name, path in _present(place) if name not in files}
+        append(place, FOUND, {name: digest(path) for name, path in others.items()})
+    whose = subject if name == "." else f"{subject} {name}"
+    append(place, whose, {name: digest(path) for name, path in files.items()})
+
+
+def seal_run(campaign: Path, run: str) -> None:
+    """Record all files of a run that has ended. Raises UserError if there is no such run."""
+    subject = f"runs/{run}"
+    place = campaign.resolve() / subject
+    if not (place / "run.json").is_file() or home(place) != campaign.resolve():
+        raise UserError("no such run", where=str(place), expected="the run.json of a campaign")
+    seal(campaign, subject, [path for _, path in _present(campaign.resolve(), place)])
+
+
+def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:
+    """Append a line, unless the last one of this subject says the same.
+
+    Several processes may append at once. After an interrupted write, the incomplete line stays,
+    and the new one follows it.
+    """
+    path = place / FILE
+    try:
+        with path.open("ab+") as file:
+            _lock(file.fileno())
+            file.seek(0)
+            content = file.read()
+            last = parse(content)
+            if {n: s.digest for n, s in last.files.items() if s.subject == subject} == digests:
+                return
+            entry = {
+                "number": len(last.lines) + 1,
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "subject": subject,
+                "previous": _of_line(last.lines[-1]) if last.lines else None,
+                "files": dict(sorted(digests.items())),
+            }
+            torn = b"\n" if content and not content.endswith(b"\n") else b""
+            file.write(torn + json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise UserError(
+            "cannot write the manifest", where=str(path), found=error.strerror or str(error)
+        ) from None
+
+
+def _lock(descriptor: int) -> None:
+    """Wait for other processes that append. Closing the file releases the lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        # Lustre may be mounted without locks.
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file. Raises UserError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise UserError("cannot read the file", where=str(path), found=found) from None
+
+
+def _of_line(line: bytes) -> str:
+    return hashlib.sha256(line.rstrip(b"\n")).hexdigest()
+
+
+# ---- reading
+
+
+def read(place: Path) -> Manifest | None:
+    """The manifest of a directory; None if it has none."""
+    try:
+        return parse((place / FILE).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise UserError("cannot read the file", where=str(place / FILE), found=found) from None
+
+
+def parse(content: bytes) -> Manifest:
+    """Read a manifest and follow its chain."""
+    lines = content.splitlines(keepends=True)
+    files: dict[str, Sealed] = {}
+    broken, notes, incomplete, began = [], [], 0, None
+    for number, line in enumerate(lines, start=1):
+        entry = _entry(line)
+        if entry is None:
+            incomplete = number
+            continue
+        began = entry["subject"] if number == 1 else began
+        before = _of_line(lines[number - 2]) if number > 1 else None
+        if entry["number"] != number or entry["previous"] != before:
+            broken.append(
+                f"{FILE}:{number}: the chain is broken: an earlier line was changed, deleted or"
+                " added"
+            )
+        elif incomplete:
+            # This line was appended after the incomplete one, as its number and digest say.
+            notes.append(f"{FILE}:{incomplete}: an incomplete line, from an interrupted write")
+        incomplete = 0
+        files = {name: s for name, s in files.items() if s.subject != entry["subject"]}
+        for name, value in entry["files"].items():
+            files[name] = Sealed(value, entry["subject"], number)
+    if incomplete:
+        broken.append(f"{FILE}:{incomplete}: the last line is incomplete")
+    return Manifest(files, broken, notes, lines, began)
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """A line of the manifest; None if it is incomplete."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    texts = {"subject": str, "files": dict, "number": int, "previous": str | None}
+    if not isinstance(entry, dict) or any(
+        name not in entry or not isinstance(entry[name], kind) for name, kind in texts.items()
+    ):
+        return None
+    return entry if all(isinstance(value, str) for value in entry["files"].values()) else None
+
+
+def changes(place: Path, manifest: Manifest) -> Iterator[str]:
+    """A sentence for each file that was changed, deleted or added after it was recorded."""
+    yield from manifest.broken
+    for name, sealed in manifest.files.items():
+        if sealed.subject == HISTORY:
+            continue  # no file, but a campaign's rows
+        path = place / name
+        if not path.is_file():
+            yield f"{name}: deleted since {FILE}:{sealed.number} recorded it"
+        elif digest(path) != sealed.digest:
+            yield f"{name}: changed since {FILE}:{sealed.number} recorded it"
+    if (place / "campaign.json").is_file():
+        for name, _ in _present(place):
+            if name not in manifest.files:
+                yield f"{name}: added: {FILE} does not record it"
+
+
+def _present(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """The files of a campaign, except its manifest, hidden files and those of an active run."""
+    for folder, folders, names in os.walk(below or place):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(folder, name)
+            relative = os.path.relpath(path, place)
+            if not (name.startswith(".") or name.endswith(_PASSING)) and relative not in _OWN:
+                yield relative, path

@@ -1,0 +1,88 @@
+"""Check that each cited file of a publication, at the cited commit, contains the published numbers.
+
+    PYTHONPATH=. python tests/support/check_citations.py Oneflow-Inc/DLPerf=DLPerf.git ...
+
+Each argument is a repository and a local clone of it. A number must stand in a row of a table (with
+`|`); the values of single runs may stand anywhere in the file. Repositories without a clone are
+listed and not checked. The exit status is 1 if a number was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+from dlperf_runner.catalog.publication import Citation
+from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published
+
+# 384.19, 909 (before " img/s"), 1,236.90; not the 8 of "n8g" and not the 1.5 of "v1.5".
+NUMBER = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w.]*\w)")
+
+
+def numbers_in(text: str) -> set[Decimal]:
+    return {Decimal(match.replace(",", "")) for match in NUMBER.findall(text)}
+
+
+@cache
+def cited_text(clone: Path, citation: Citation) -> str | None:
+    """The cited file at the cited commit; None if the clone does not have it."""
+    name = f"{citation.commit}:{citation.file}"
+    shown = subprocess.run(
+        ["git", "-C", clone, "show", name], capture_output=True, check=False, timeout=60
+    )
+    return None if shown.returncode else shown.stdout.decode("utf-8", "replace")
+
+
+def not_found(number: PublishedNumber, text: str | None) -> list[float]:
+    """The values of a published number that the text does not contain."""
+    if text is None:
+        return [number.samples_per_second, *number.runs]
+    rows = numbers_in("\n".join(line for line in text.splitlines() if "|" in line))
+    anywhere = numbers_in(text)
+    in_rows = (number.samples_per_second, number.gpu_memory_mib)
+    missing = [v for v in in_rows if v is not None and Decimal(repr(v)) not in rows]
+    return [*missing, *(v for v in number.runs if Decimal(repr(v)) not in anywhere)]
+
+
+def differences(
+    numbers: Sequence[PublishedNumber], clones: Mapping[str, Path], held: Counter[str]
+) -> Iterator[str]:
+    """A sentence for each number that its citation does not contain. `held` counts the others."""
+    for number in numbers:
+        repository = number.citation.repository or ""
+        if repository not in clones:
+            continue
+        text = cited_text(clones[repository], number.citation)
+        missing = not_found(number, text)
+        held[repository] += not missing
+        if missing:
+            case = f"{number.model} {number.precision} b{number.batch_size_per_device}"
+            why = "no such file at this commit" if text is None else f"no {missing}"
+            yield f"{number.report}: {case} {number.topology}: {number.source}: {why}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("clones", nargs="+", metavar="OWNER/NAME=DIR")
+    given = [text.partition("=") for text in parser.parse_args().clones]
+    clones = {repository: Path(path) for repository, _, path in given}
+    numbers, held = load_published(), Counter[str]()
+    found = list(differences(numbers, clones, held))
+    cited = Counter(number.citation.repository or "no repository" for number in numbers)
+    for sentence in found:
+        print(sentence)
+    for repository, count in cited.items():
+        print(f"{repository}: ", end="")
+        print(f"{held[repository]} of {count}" if repository in clones else f"{count} not checked")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,340 @@
+"""What ran is the identity of a case: one pair of keys pools, pairs, records and follows it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_campaigns import A100, IMAGENET, NOISE, RATES, V100, call, campaign, on, scaled, words
+from hypothesis import given
+from hypothesis import strategies as st
+from make_logs import campaign_run, dllogger, gluoncv, write
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.compare.baselines import BaselineCase
+from dlperf_runner.compare.pairing import pairs
+from dlperf_runner.core.frame import COLUMNS
+from dlperf_runner.core.identity import (
+    CASE,
+    ENVIRONMENT,
+    IDENTITY,
+    parameters_text,
+    read_parameters,
+)
+from dlperf_runner.history.store import Point
+
+# ---- the lists
+
+
+def test_each_column_is_declared_once() -> None:
+    assert not set(IDENTITY) & set(ENVIRONMENT)
+    rest = {"global_batch_size", "repeat", "metric", "value", "unit", "estimator"}
+    assert set(COLUMNS) == {*CASE, *rest, "log_sha256", "valid", "why_invalid"}
+    assert set(CASE) <= {field.name for field in fields(Point)}
+    assert set(BaselineCase.model_fields) == {*CASE, "estimator", "samples_per_second"}
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z][a-z0-9_]*", fullmatch=True), st.text()))
+def test_parameters_can_be_read_back(parameters: dict[str, str]) -> None:
+    assert read_parameters(parameters_text(parameters)) == parameters
+    backwards = dict(reversed(list(parameters.items())))
+    assert parameters_text(backwards) == parameters_text(parameters)
+
+
+def test_parameters_are_those_that_change_what_is_measured() -> None:
+    workloads = load_catalog().workloads
+    for workload in workloads.values():
+        for source, entry in workload.sources.items():
+            measured = workload.measured_parameters(source, workload.parameters)
+            # By default, all sources of the catalogue train on synthetic data.
+            assert measured["data"] == "synthetic"
+            assert entry.data is not None
+            assert not {"frequent", "log_interval", "display_every"} & set(measured)
+            assert not [value for value in measured.values() if str(value).startswith("/")]
+    resnet = workloads["mxnet-resnet50v1b"]
+    assert parameters_text(resnet.measured_parameters("upstream", IMAGENET)) == (
+        "data=real data_nthreads=8 image_size=224"
+    )
+    # The builtin program neither reads the file nor has such threads.
+    assert parameters_text(resnet.measured_parameters("builtin", IMAGENET)) == (
+        "data=synthetic image_size=224"
+    )
+    faces = workloads["mxnet-arcface"]
+    builtin = faces.measured_parameters("builtin", {**faces.parameters, "network": "y1"})
+    assert parameters_text(builtin) == (
+        "classes=85742 data=synthetic image_size=112 network=y1 parallel=model"
+    )
+
+
+# ---- summarize
+
+
+def test_runs_on_two_gpus_are_two_cases(tmp_path: Path) -> None:
+    for repeat, rate in enumerate((384.1, 384.3, 760.1, 760.2, 760.6), start=1):
+        changes = on(V100 if repeat < 3 else A100)
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(rate), **changes)
+    result = summarize(tmp_path)
+    found = result.table.set_index("accelerator")
+    assert found["repeats"].to_dict() == {"A100-SXM4-40GB": 3, "V100-SXM2-16GB": 2}
+    assert found["samples_per_second_median"].to_dict() == {
+        "A100-SXM4-40GB": 760.2,
+        "V100-SXM2-16GB": 384.2,
+    }
+    differing = (
+        "not pooled, because the runs differ in accelerator (A100-SXM4-40GB, V100-SXM2-16GB)"
+    )
+    assert differing in words(result)
+
+
+@pytest.mark.parametrize(
+    ("changes", "column", "values"),
+    [
+        ({"parameters": {"image_size": 224}}, "parameters", "data=synthetic image_size=224"),
+        ({"total_steps": 60, "warmup_steps": 20}, "total steps", "60, 120"),
+        (on(V100, gpus=4), "GPUs in a node", "4, 8"),
+        (on(V100, driver="550.1"), "driver", "440.33.01, 550.1"),
+        (on(None), "accelerator", "unknown, V100-SXM2-16GB"),
+    ],
+)
+def test_runs_that_differ_in_one_thing_are_not_pooled(
+    tmp_path: Path, changes: dict[str, Any], column: str, values: str
+) -> None:
+    for repeat in (1, 2):
+        own = changes if repeat == 2 else {}
+        lines = gluoncv(384.0 + repeat, steps=own.get("total_steps", 120))
+        campaign_run(tmp_path, "1n1g", repeat, lines, **{**on(V100), **own})
+    result = summarize(tmp_path)
+    assert result.problems == []
+    assert result.table["repeats"].tolist() == [1, 1]
+    assert "not pooled, because the runs differ in" in words(result)
+    assert f"{column} (" in words(result)
+    assert values in words(result)
+    # Each table has a title of its own.
+    lines = (tmp_path / "summary.md").read_text().splitlines()
+    assert len({line for line in lines if line.startswith("## mxnet-resnet50v1b ")}) == 2
+
+
+# ---- trees of logs whose directories repeat the same runs
+
+
+def ngc_tree(directory: Path) -> Path:
+    """As PaddlePaddle/Perf has it: TensorFlow/logs/{V100_LOG,A100_LOG}."""
+    for place, rates in (("V100_LOG", (415.79, 3207.5)), ("A100_LOG", (975.37, 7561.0))):
+        for devices, rate in zip((1, 8), rates, strict=True):
+            lines = dllogger(rate, devices, amp=False, final=rate)
+            write(directory / place / f"tf_gpu{devices}_fp32_bs256.txt", lines)
+    # No other directory has this case, but it belongs to the group of its neighbours.
+    lines = dllogger(1243.0, 1, amp=True, final=1243.0)
+    write(directory / "V100_LOG" / "tf_gpu1_amp_bs256.txt", lines)
+    return directory
+
+
+def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> None:
+    result = summarize(ngc_tree(tmp_path))
+    assert result.problems == []
+    columns = ["directory", "precision", "world_size", "samples_per_second_median", "repeats"]
+    assert sorted(result.table[columns].itertuples(index=False, name=None)) == [
+        ("A100_LOG", "fp32", 1, 975.37, 1),
+        ("A100_LOG", "fp32", 8, 7561.0, 1),
+        ("V100_LOG", "amp", 1, 1243.0, 1),
+        ("V100_LOG", "fp32", 1, 415.79, 1),
+        ("V100_LOG", "fp32", 8, 3207.5, 1),
+    ]
+    # A speed-up is that of a group.
+    assert sorted(result.table["speedup"]) == [1.0, 1.0, 1.0, 7.71, 7.75]
+    assert "directory V100_LOG" in words(result)
+    assert "not pooled, because the runs differ in directory (A100_LOG, V100_LOG)" in words(result)
+    # Alone, each is a tree as any other.
+    alone = summarize(tmp_path / "V100_LOG")
+    assert alone.table["directory"].isna().all()
+
+
+def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> None:
+    for place in ("a/bz128/1n1g", "b/first/1n1g", "b/second/1n1g", "1n1g"):
+        for topology in ("1n1g", "1n2g"):
+            directory = tmp_path / place.replace("1n1g", topology)
+            rate = 300.0 + len(list(tmp_path.rglob("*.log")))
+            write(directory / "rn50_b128_fp32_1.log", gluoncv(rate))
+    result = summarize(tmp_path)
+    assert result.problems == []
+    assert sorted(result.table["directory"]) == [
+        *(".", "."),
+        *("a", "a"),
+        *("b/first", "b/first"),
+        *("b/second", "b/second"),
+    ]
+
+
+def test_logs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    first = write(tmp_path / "1n1g" / "rn50_b128_fp32.log", gluoncv(380.0))
+    second = write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(390.0))
+    write(tmp_path / "1n1g" / "rn50_b128_fp32_2.log", gluoncv(400.0))
+    result = summarize(tmp_path)
+    assert [problem.where for problem in result.problems] == [str(first), str(second)]
+    for problem in result.problems:
+        assert "the same repeat of the same case" in problem.problem
+        assert problem.found == f"{first}, {second}"
+    assert result.table["samples_per_second_median"].tolist() == [400.0]
+    assert call("summarize", tmp_path).exit_code == 2
+
+
+def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
+    lines = gluoncv(380.0)
+    first = write(tmp_path / "a" / "1n1g" / "rn50_b128_fp32_1.log", lines)
+    for place in ("a/1n1g/rn50_b128_fp32_2.log", "backup/1n1g/rn50_b128_fp32_1.log"):
+        write(tmp_path / place, lines)
+    result = summarize(tmp_path)
+    assert result.problems == []
+    # A copy makes no group: it is no other run.
+    assert result.table["directory"].isna().all()
+    assert result.table["repeats"].tolist() == [1]
+    told = f"copies of {first} (same SHA-256), which is counted once: {tmp_path}"
+    assert told in words(result)
+
+
+def test_a_log_that_is_named_as_two_cases_is_told(tmp_path: Path) -> None:
+    paths = [tmp_path / topology / "rn50_b128_fp32_1.log" for topology in ("1n1g", "1n2g")]
+    for path in paths:
+        write(path, gluoncv(380.0))
+    result = summarize(tmp_path)
+    told = "the same log is counted for several cases (same SHA-256): "
+    assert told + ", ".join(map(str, paths)) in json.loads(result.document)["notes"]
+
+
+# ---- compare
+
+
+def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
+    """Real ImageNet at 224 pixels and noise at 64 are no pair, however fast the noise is."""
+    a = campaign(tmp_path / "a", source="upstream", parameters=IMAGENET)
+    b = campaign(tmp_path / "b", scaled(5.2), source="upstream", parameters=NOISE)
+    gate = ("compare", a, b, "--fail-if-slower", "3%")
+    result = call(*gate)
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.split())
+    assert "data (real, synthetic); image size (224, 64)" in message
+    assert "--allow-different data --allow-different image_size" in message
+    # Without a gate, both are listed, and what keeps them apart is told.
+    result = call("compare", a, b)
+    assert result.exit_code == 0
+    assert "differs in data (real, synthetic), image size (224, 64)" in words(result)
+    assert "1 only in the first, 1 only in the second" in words(result)
+    # One name alone is not enough.
+    assert call(*gate, "--allow-different", "data").exit_code == 2
+    for names in (("data", "image_size"), ("parameters",)):
+        allowed = [part for name in names for part in ("--allow-different", name)]
+        result = call(*gate, *allowed)
+        assert result.exit_code == 0
+        assert "differs in data (real, synthetic), image size (224, 64)" in words(result)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told", "name"),
+    [
+        (on(V100), on(A100), "accelerator (V100-SXM2-16GB, A100-SXM4-40GB)", "accelerator"),
+        (on(V100), on(None), "accelerator (V100-SXM2-16GB, unknown)", "accelerator"),
+        (
+            {"source": "builtin"},
+            {"source": "upstream", "parameters": {"rec_train": NOISE["rec_train"]}},
+            "source (builtin, upstream)",
+            "source",
+        ),
+        (
+            {"parameters": {}},
+            {"parameters": None},
+            "parameters (data=synthetic, unknown)|data (synthetic, unknown)",
+            "parameters",
+        ),
+    ],
+)
+def test_a_gate_across_what_must_be_equal_is_refused(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], told: str, name: str
+) -> None:
+    a, b = campaign(tmp_path / "a", **first), campaign(tmp_path / "b", scaled(1.5), **second)
+    gate = ("compare", a, b, "--fail-if-slower", "3%")
+    result = call(*gate)
+    assert result.exit_code == 2
+    assert any(text in " ".join(result.stderr.split()) for text in told.split("|"))
+    assert call(*gate, "--allow-different", name).exit_code == 0
+
+
+def test_a_gate_across_drivers_names_them(tmp_path: Path) -> None:
+    a = campaign(tmp_path / "a")
+    b = campaign(tmp_path / "b", **on(V100, driver="550.1", gpus=4))
+    result = call("compare", a, b, "--fail-if-slower", "3%")
+    assert result.exit_code == 0
+    assert "differs in GPUs in a node (8, 4), driver (440.33.01, 550.1)" in words(result)
+
+
+def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
+    for place in "ab":
+        for repeat, rate in enumerate(RATES, start=1):
+            write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
+    result = call("compare", tmp_path / "a", tmp_path / "b", "--fail-if-slower", "3%")
+    assert result.exit_code == 0
+    assert (
+        "not recorded on either side, so it may differ: source, parameters, framework version,"
+        " accelerator"
+    ) in words(result)
+
+
+def test_names_that_cannot_be_allowed(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b")
+    result = call("compare", a, b, "--allow-different", "colour")
+    assert result.exit_code == 2
+    assert "--allow-different: unknown condition (expected one of source, parameters" in " ".join(
+        result.stderr.split()
+    )
+    assert call("compare", a, "--allow-different", "data").exit_code == 2
+
+
+def test_each_gpu_is_paired_with_itself() -> None:
+    known = dict.fromkeys(CASE)
+    keys = {
+        (gpu, driver): tuple({**known, "accelerator": gpu, "driver": driver}.values())
+        for gpu in ("V100", "A100")
+        for driver in ("440", "550")
+    }
+    old = [keys[gpu, "440"] for gpu in ("V100", "A100")]
+    new = [keys[gpu, "550"] for gpu in ("A100", "V100")]
+    found = pairs(old, new)
+    assert [(pair.a, pair.b) for pair in found] == [(old[0], new[1]), (old[1], new[0])]
+    assert [str(item) for item in found[0].differing] == ["driver (440, 550)"]
+
+
+# ---- history
+
+
+def test_history_never_joins_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(10):
+        product, factor = (V100, 1.0) if number < 5 else (A100, 1.979)
+        directory = Path("results") / f"c{number}"
+        created = f"2026-10-{number + 1:02}T10:00:00+00:00"
+        rates = scaled(factor * (1 + number / 1000))
+        campaign(directory, rates, created=created, **on(product))
+        assert call("summarize", directory).exit_code == 0
+    out = call("history").stdout
+    assert "V100-SXM2-16GB" in out and "A100-SXM4-40GB" in out
+    assert " % since " not in out
+    document = json.loads(call("history", "--json").stdout)
+    assert [len(case["points"]) for case in document["cases"]] == [5, 5]
+    assert [case["change_points"] for case in document["cases"]] == [[], []]
+
+
+def test_history_of_trees_says_that_it_does_not_know_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(10):
+        factor = 1.0 if number < 5 else 1.979
+        for repeat, rate in enumerate(scaled(factor * (1 + number / 1000)), start=1):
+            path = Path(f"t{number}") / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
+            write(path, gluoncv(rate))
+        assert call("summarize", f"t{number}", "--history", "h.sqlite").exit_code == 0
+    out = " ".join(call("history", "--file", "h.sqlite").stdout.split())
+    assert "not recorded: framework version, accelerator, GPUs in a node, driver" in out

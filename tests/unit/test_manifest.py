@@ -1,0 +1,341 @@
+"""The manifest: what was changed, deleted or added is reported with its file, signed or not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from make_logs import ROOT, gluoncv, write
+from recorded_campaign import LOG, RUN, call, finished_campaign, replace
+
+from dlperf_runner.campaign import execute
+from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
+from dlperf_runner.commands.report import make_report
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return finished_campaign(tmp_path_factory.mktemp("made") / "results")
+
+
+@pytest.fixture
+def campaign(finished: Path, tmp_path: Path) -> Path:
+    """A copy: the manifest does not depend on where the campaign lies."""
+    shutil.copytree(finished, tmp_path / "results")
+    return tmp_path / "results" / "one"
+
+
+def in_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def in_history(statement: str) -> Callable[[Path], object]:
+    def alter(campaign: Path) -> None:
+        with sqlite3.connect(campaign.parent / "history.sqlite") as database:
+            assert database.execute(statement).rowcount
+        database.close()
+
+    return alter
+
+
+def other_log_summarised(campaign: Path) -> None:
+    log = campaign / LOG
+    log.write_text(re.sub(r"Speed: (1[01])\.", r"Speed: 2\1.", log.read_text()))
+    call("summarize", campaign)
+
+
+def edit_last_entry(campaign: Path, back: int = 0) -> None:
+    lines = (campaign / FILE).read_bytes().splitlines(keepends=True)
+    del lines[len(lines) - 1 - back]
+    (campaign / FILE).write_bytes(b"".join(lines))
+
+
+def cut(campaign: Path) -> None:
+    content = (campaign / FILE).read_bytes()
+    (campaign / FILE).write_bytes(content[:-30])
+
+
+ALTERATIONS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "log and its summary": (other_log_summarised, [f"{LOG}: changed since", f"{LOG}: its SHA-256"]),
+    "log": (lambda c: (c / LOG).write_bytes((c / LOG).read_bytes() + b"\n"), [f"{LOG}: changed"]),
+    "argv": (
+        lambda c: in_json(c / RUN / "run.json", lambda d: d["commands"][0]["argv"].append("-x")),
+        [f"{RUN}/run.json: changed since", f"{RUN}/run.json: commands differ from plan.json"],
+    ),
+    "parameters": (
+        lambda c: in_json(c / RUN / "run.json", lambda d: d["parameters"].update(lr=1)),
+        [f"{RUN}/run.json: parameters differ from plan.json"],
+    ),
+    "hosts": (
+        lambda c: in_json(c / RUN / "run.json", lambda d: d["outcome"]["hosts"].clear()),
+        [f"{RUN}/run.json: changed since {FILE}:2 recorded it"],
+    ),
+    "exit status": (
+        replace(f"{RUN}/run.json", '"exit_status": 0', '"exit_status": 1'),
+        [f"{RUN}/run.json: changed since"],
+    ),
+    "deleted run": (
+        lambda c: shutil.rmtree(c / RUN),
+        [f"{RUN}/run.json: deleted since", f"{LOG}: deleted since", f"{RUN}: the run is in plan"],
+    ),
+    "added run": (
+        lambda c: shutil.copytree(c / RUN, (c / RUN).with_name("r3")),
+        [f"{RUN[:-1]}3/run.json: added", f"{RUN[:-1]}3/run.json: plan.json does not have this run"],
+    ),
+    "telemetry": (
+        replace(f"{RUN}/telemetry-node1.csv", "512", "64"),
+        [f"{RUN}/telemetry-node1.csv: changed since"],
+    ),
+    "deleted telemetry": (
+        lambda c: (c / RUN / "telemetry-node1.csv").unlink(),
+        [f"{RUN}/telemetry-node1.csv: deleted since"],
+    ),
+    "added telemetry": (
+        lambda c: (c / RUN / "xid-node1.csv").write_text(""),
+        [f"{RUN}/xid-node1.csv: added"],
+    ),
+    "plan": (
+        lambda c: in_json(c / "plan.json", lambda d: d["runs"].pop()),
+        [f"plan.json: changed since {FILE}:1", "plan.json does not have this run"],
+    ),
+    "rules": (
+        replace("campaign.json", '"validity"', '"no_validity"'),
+        ["campaign.json: changed since"],
+    ),
+    "page": (replace("report/report.html", "<h1", "<h2"), ["report/report.html: changed since"]),
+    "workbook": (
+        lambda c: (c / "report/results.xlsx").write_bytes(b"PK"),
+        ["report/results.xlsx: changed since"],
+    ),
+    "report's numbers": (
+        replace("report/results.csv", "mxnet", "torch"),
+        [
+            "report/results.csv: changed since",
+            "report/results.csv: differs from what the logs give",
+        ],
+    ),
+    "bz result": (
+        lambda c: in_json(c / "bz2_result.json", lambda d: d.update(rn50={})),
+        ["bz2_result.json: changed since", "bz2_result.json: differs from what the logs give"],
+    ),
+    "summary.csv": (
+        replace("summary.csv", "mxnet", "torch"),
+        ["summary.csv: changed since", "summary.csv: differs from what the logs give"],
+    ),
+    "summary.md": (replace("summary.md", "# Results", "# Best results"), ["summary.md: changed"]),
+    "added result": (
+        lambda c: (c / "bz9_result.json").write_text("{}"),
+        ["bz9_result.json: added", "bz9_result.json: the logs give no such file"],
+    ),
+    "history, cases": (
+        in_history("UPDATE cases SET speedup = 2 * speedup"),
+        ["history.sqlite: rows of this campaign changed since", "speedup is 2.0, but 1.0 in the"],
+    ),
+    "history, measurements": (
+        in_history("UPDATE measurements SET value = 2 * value"),
+        ["history.sqlite: rows of this campaign changed since", "value is 20.0, but 10.0 in the"],
+    ),
+    "history, campaigns": (
+        in_history("UPDATE campaigns SET recorded = '2020-01-01T00:00:00+00:00'"),
+        ["history.sqlite: rows of this campaign changed since"],
+    ),
+    "history, added case": (
+        in_history("INSERT INTO cases SELECT * FROM cases LIMIT 1"),
+        ["history.sqlite: rows of this campaign changed since", "recorded, but not in the logs"],
+    ),
+    "manifest, cut": (cut, [f"{FILE}:8: the last line is incomplete", "report/report.md: added"]),
+    "manifest, last line": (edit_last_entry, ["report/report.md: added"]),
+    "manifest, inner line": (lambda c: edit_last_entry(c, 5), [f"{FILE}:3: the chain is broken"]),
+    "manifest, digest": (
+        lambda c: (c / FILE).write_text(
+            re.sub(r"run.json\": \"\w", 'run.json": "0', (c / FILE).read_text())
+        ),
+        [f"{FILE}:2: the chain is broken", f"{RUN}/run.json: changed since"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALTERATIONS)
+def test_an_alteration_is_reported_with_its_file(campaign: Path, name: str) -> None:
+    alter, expected = ALTERATIONS[name]
+    alter(campaign)
+    printed = call("summarize", "--verify", campaign, status=1)
+    for text in expected:
+        assert any(text in line for line in printed.splitlines()), (text, printed)
+
+
+def test_what_was_not_altered_is_not_reported(campaign: Path) -> None:
+    before = {p: p.read_bytes() for p in campaign.parent.rglob("*") if p.is_file()}
+    assert call("summarize", "--verify", campaign) == (
+        "manifest.jsonl.sig: the manifest is not signed\n"
+        "everything that was compared is as it was recorded\n"
+    )
+    assert before == {p: p.read_bytes() for p in campaign.parent.rglob("*") if p.is_file()}
+    manifest = read(campaign)
+    assert manifest
+    written = {path.relative_to(campaign).as_posix() for path in before if campaign in path.parents}
+    assert written - {FILE} == manifest.files.keys() - {"../history.sqlite"}
+    # Results that are the same are not recorded again.
+    call("summarize", campaign, "--no-history")
+    assert (campaign / FILE).read_bytes() == before[campaign / FILE]
+
+
+def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
+    (campaign / FILE).unlink()
+    in_json(campaign / "report/results.json", lambda d: d.pop("made_with"))
+    printed = call("summarize", "--verify", campaign)
+    assert "results.json: does not say with which options the report was made" in printed
+    assert "no manifest: only logs, results, runs and plan were compared" in printed
+    in_json(campaign / RUN / "run.json", lambda d: d["commands"][0]["argv"].append("-x"))
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert f"{RUN}/run.json: commands differ from plan.json" in printed
+    # A manifest that begins later says so, and covers what it found.
+    call("summarize", campaign)
+    (campaign / LOG).unlink()
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert "manifest.jsonl: began when there were files already; it shows only later" in printed
+    assert f"{LOG}: deleted since {FILE}:1 recorded it" in printed
+
+
+def test_results_in_another_directory_have_their_own_manifest(
+    campaign: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "elsewhere"
+    call("summarize", campaign, "--output-dir", place, "--no-history")
+    arguments = ("summarize", "--verify", campaign, "--output-dir", place, "--no-history")
+    call(*arguments)
+    (place / "summary.md").unlink()
+    (campaign / RUN / "telemetry-node1.csv").unlink()
+    printed = call(*arguments, status=1)
+    assert "summary.md: deleted since" in printed
+    assert "telemetry-node1.csv: deleted since" in printed
+
+
+def test_results_of_other_logs_have_a_manifest(tmp_path: Path, monkeypatch: Any) -> None:
+    """One of them is damaged: what is said of it is the same from everywhere."""
+    for repeat in (1, 2):
+        log = tmp_path / "logs" / "bz128" / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
+        write(log, gluoncv(380.0 + repeat, batch=128 * repeat))
+    monkeypatch.chdir(tmp_path)
+    call("summarize", "logs", "--output-dir", "out", status=2)
+    make_report([Path("logs")], Path("out/report"))
+    place = tmp_path / "logs"
+    arguments = ("summarize", "--verify", place, "--output-dir", tmp_path / "out")
+    assert "difference" not in call(*arguments, status=2)
+    (tmp_path / "out/report/report.html").write_text("faster")
+    (tmp_path / "out/measurements.csv").unlink()
+    printed = call(*arguments, status=1)
+    assert "report/report.html: changed since manifest.jsonl:1 recorded it" in printed
+    assert "measurements.csv: deleted since manifest.jsonl:1 recorded it" in printed
+
+
+def test_a_campaign_without_results_is_verified(finished: Path, tmp_path: Path) -> None:
+    """As bench.yml alone leaves it: nobody has summarised it yet."""
+    runs = finished / "one" / "runs"
+    place = tmp_path / "one"
+    shutil.copytree(runs, place / "runs")
+    lines = (finished / "one" / FILE).read_bytes().splitlines(keepends=True)
+    (place / FILE).write_bytes(b"".join(lines[:5]))
+    for name in ("plan.json", "campaign.json"):
+        shutil.copy(finished / "one" / name, place / name)
+    printed = call("summarize", "--verify", place, "--no-history")
+    assert "no results to compare with the logs" in printed
+    (place / LOG).write_text("")
+    assert f"{LOG}: changed since" in call("summarize", "--verify", place, status=1)
+
+
+def test_an_interrupted_write_is_kept_and_followed(campaign: Path) -> None:
+    """The process ended in the middle of a line. The next one chains to what is there."""
+    cut(campaign)
+    call("summarize", "--verify", campaign, status=1)
+    make_report([campaign])
+    printed = call("summarize", "--verify", campaign)
+    assert f"{FILE}:8: an incomplete line, from an interrupted write" in printed
+    # The incomplete line is part of the chain now.
+    text = (campaign / FILE).read_bytes().splitlines(keepends=True)
+    text[7] = text[7][:-5] + b"\n"
+    (campaign / FILE).write_bytes(b"".join(text))
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert f"{FILE}:9: the chain is broken" in printed
+
+
+def test_the_output_of_the_playbook_is_recorded(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(_: str, __: object, ___: object, state: execute.Playbook) -> None:
+        state.log.write_text("PLAY\n")
+        state.status = "successful"
+
+    monkeypatch.setattr(execute, "run_playbook", play)
+    assert execute.execute(campaign, []) == []
+    call("summarize", "--verify", campaign)
+    (campaign / "ansible.log").write_text("PLAY [again]\n")
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert "ansible.log: changed since" in printed
+
+
+def test_a_file_system_without_locks_has_a_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("dlperf_runner.campaign.manifest.fcntl.flock", flock)
+    append(tmp_path, "a", {"a": "0"})
+    manifest = read(tmp_path)
+    assert manifest and list(manifest.files) == ["a"]
+
+
+def _append(arguments: tuple[Path, int]) -> None:
+    place, number = arguments
+    for repeat in range(10):
+        append(place, f"{number}", {f"{number}/{repeat}": "0"})
+
+
+def test_several_processes_append_to_one_chain(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        pool.map(_append, [(tmp_path, number) for number in range(3)])
+    manifest = read(tmp_path)
+    assert manifest
+    assert (len(manifest.lines), manifest.broken) == (30, [])
+    assert sorted(manifest.files) == ["0/9", "1/9", "2/9"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{}", "[]", "null", '{"number": 1}', '{"number": "1", "subject": 2}', "\x00", "é" * 10],
+)
+def test_a_manifest_that_is_none(line: str) -> None:
+    assert parse(f"{line}\n".encode()).broken == [f"{FILE}:1: the last line is incomplete"]
+    assert parse(b"").broken == []
+
+
+def test_a_run_that_is_none_is_refused(campaign: Path, tmp_path: Path) -> None:
+    assert "no such run" in call("seal", campaign, "runs/x/r1", status=2)
+    assert "no such run" in call("seal", tmp_path, "x/r1", status=2)
+    (tmp_path / FILE).mkdir()
+    (tmp_path / "a.md").write_text("")
+    with pytest.raises(Exception, match="cannot write the manifest"):
+        seal(tmp_path, "summary", [tmp_path / "a.md"])
+
+
+def test_bench_records_each_run_when_it_ends() -> None:
+    """bench.yml has the role execute a command that there is."""
+    plays = yaml.safe_load((ROOT / "playbooks/bench.yml").read_text())
+    (task,) = [t for play in plays for t in play["tasks"] if t["name"] == "Run them"]
+    recorded = task["vars"]["benchmark_run_recorded"]
+    _, *argv = recorded["argv"]
+    assert argv == [
+        *("-m", "dlperf_runner", "seal", "{{ bench_plan.campaign }}", "{{ bench_run.id }}")
+    ]
