@@ -25,7 +25,8 @@ from .statement import NOTHING, Statement, Statements
 
 # Files of this tool in a directory of logs.
 _OWN = re.compile(
-    r"summary\.(csv|json|md)|measurements\.csv|bz\d+_result\.json|source\.json|mapping\.yml",
+    r"summary\.(csv|json|md)|measurements\.csv|bz\d+_result\.json|source\.json|mapping\.yml"
+    r"|manifest\.jsonl(\.sig)?",
     re.ASCII,
 )
 
