@@ -169,7 +169,7 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     text = f"{ended} of {len(runs)} runs" if runs else "preparing the nodes"
     if running:
         rate = current_rate(campaign / "runs" / running, runs[running]["log_format"])
-        text = running + (f"  {rate:.2f} samples/s" if rate is not None else "")
+        text = running + (f"  {rate:.5g} samples/s" if rate is not None else "")
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,7 +58,16 @@ def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = No
 
 
 def load_catalog(root: Path = CATALOG) -> Catalog:
-    """Read and validate the whole catalogue in `root`."""
+    """Read and validate the whole catalogue in `root`. This project's own is read once."""
+    return _own_catalog() if root == CATALOG else _load_catalog(root)
+
+
+@cache
+def _own_catalog() -> Catalog:
+    return _load_catalog(CATALOG)
+
+
+def _load_catalog(root: Path) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
     workloads = _load_all(root / "workloads", Workload)
     stacks = _load_all(root / "stacks", Stack)

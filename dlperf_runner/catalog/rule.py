@@ -20,7 +20,7 @@ class Rule(Entry):
     `final_value_from_world_size`: with at least this many devices, the rate that the program
     prints at its end is the result.
     `surplus_steps`: lines that a program prints beyond `total_steps` before it stops.
-    `round_value_to`: the digits of the result.
+    `round_value_to`: the decimals of the published result. Statistics use all digits.
     """
 
     total_steps: Count

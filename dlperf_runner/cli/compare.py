@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +101,10 @@ def compare(
     ] = None,
     allow_undecided: Annotated[
         bool,
-        typer.Option("--allow-undecided", help="Do not exit with status 1 for undecided cases."),
+        typer.Option(
+            "--allow-undecided",
+            help="Do not exit with status 1 for undecided cases. Too few runs still do.",
+        ),
     ] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write JUnit XML.", metavar="FILE")
@@ -307,6 +311,7 @@ def _finish(
     as_json: bool,
 ) -> int:
     """Print or write the comparison. Returns the exit status."""
+    from ..compare.verdicts import together
     from ..report.compare_junit import junit_cases, render
     from ..report.terminal import with_verdicts
     from ..stats.groups import records
@@ -315,7 +320,8 @@ def _finish(
     undecided: list[Mapping[str, Any]] = []
     failed = []
     if limit is not None:
-        failed = [case for case in cases if case["limit_verdict"] == "failed"]
+        # Too few runs are no result, and a check without a result has not passed.
+        failed = [case for case in cases if case["limit_verdict"] in ("failed", "too few runs")]
         undecided = [case for case in cases if case["limit_verdict"] == "undecided"]
     status = int(bool(failed) or (bool(undecided) and not allow_undecided))
     # If no case could be compared, the check has not passed.
@@ -324,7 +330,9 @@ def _finish(
     if junit is not None:
         write_result(junit, render(suite, junit_cases(cases, allow_undecided)))
     if as_json:
-        print_json({"compared": suite, "limit": limit, "status": status, "cases": cases})
+        pooled = together(cases) if "log_ratio" in table else None
+        document = {"compared": suite, "limit": limit, "status": status, "cases": cases}
+        print_json({**document, "together": pooled and asdict(pooled)})
     else:
         print(with_verdicts(rendered, sys.stdout), end="")
     return status

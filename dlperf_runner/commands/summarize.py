@@ -138,7 +138,7 @@ def documents(
         "summary.json": data.summary(table, notes, problems),
         "summary.md": markdown.render(table, notes, problems),
     }
-    for batch, document in data.results_by_batch(table, short_names).items():
+    for batch, document in data.results_by_batch(frame, table, short_names).items():
         files[f"bz{batch}_result.json"] = document
     return table, notes, files
 

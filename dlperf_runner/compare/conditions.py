@@ -21,7 +21,8 @@ from ..core.errors import UserError
 from ..core.identity import CaseKey, label, read_parameters, short_product
 from ..results.run_record import FoundRun
 
-PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"  # verdicts on a limit
+# Verdicts on a limit.
+PASSED, FAILED, UNDECIDED, TOO_FEW = "passed", "failed", "undecided", "too few runs"
 BARE = "none"  # a run without a container
 Values = Mapping[str, object]
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from ..core.identity import CASE, CaseKey, case_key, label
-from ..stats.intervals import UNKNOWN, Interval, median_interval, ratio_interval
+from ..stats.intervals import Interval, median_interval
+from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
     FACTORS,
+    TOO_FEW,
     UNDECIDED,
     Difference,
     Values,
@@ -116,7 +119,7 @@ def compare_published(
         if not nearest:
             rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         for number, found in nearest if every else nearest[:1]:
-            rows.append({**own, **_comparison(own, values[key], number, found, rule, assume)})
+            rows.append({**own, **_comparison(values[key], number, found, rule, assume)})
     return pd.DataFrame(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
@@ -138,7 +141,8 @@ def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
         elif case["verdict"] == NOT_COMPARABLE:
             verdict, why = UNDECIDED, "it is not comparable with the publication"
         elif math.isnan(low):
-            why = f"{case['repeats']} run gives no interval; more are needed"
+            verdict = TOO_FEW
+            why = f"fewer than {LEAST_RUNS} runs give no interval"
         elif verdict == UNDECIDED:
             why = f"the interval crosses {-limit or 0:.1%}; more runs make it narrower"
         verdicts.append((verdict, why))
@@ -194,13 +198,11 @@ def described(number: PublishedNumber) -> str:
     return ", ".join(filter(None, (known.accelerator, version, xla, data, parallel)))
 
 
-def verdict_of(ratio: float, interval: Interval, tolerance: float) -> str:
+def verdict_of(interval: Interval, tolerance: float) -> str:
     """Reproduced: the whole interval of the ratio is within 1 +- tolerance. Faster or slower: the
-    whole interval is outside. An interval that crosses a bound is undecided. With one run there is
-    no interval, and the ratio alone gives the verdict."""
+    whole interval is outside. An interval that crosses a bound is undecided. So are too few runs,
+    however close they are: they have no interval."""
     low, high = interval.low, interval.high
-    if math.isnan(low) or math.isnan(high):
-        low = high = ratio
     if low > 1 + tolerance:
         return FASTER
     if high < 1 - tolerance:
@@ -208,19 +210,12 @@ def verdict_of(ratio: float, interval: Interval, tolerance: float) -> str:
     return REPRODUCED if low >= 1 - tolerance and high <= 1 + tolerance else UNDECIDED
 
 
-def ratio_of(
-    values: Sequence[float], median: float, number: PublishedNumber
-) -> tuple[float, Interval]:
-    """The median divided by the published number, and its interval. If single runs were published,
-    both samples are resampled; otherwise the published number is taken as exact."""
-    ratio = median / number.samples_per_second
-    if len(number.runs) > 1:
-        return ratio, ratio_interval(values, number.runs)
-    of_median = median_interval(values)
-    if of_median == UNKNOWN or math.isnan(of_median.low):
-        return ratio, UNKNOWN
-    low, high = (bound / number.samples_per_second for bound in (of_median.low, of_median.high))
-    return ratio, Interval(low, high, of_median.coverage)
+def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, Interval]:
+    """The median divided by the published number, and its interval. The published number varies
+    like its runs, or like the values if its runs were not published."""
+    published, repeats = number.samples_per_second, number.conditions.repeats
+    interval = published_interval(values, published, number.runs, repeats)
+    return median(values) / published, interval
 
 
 def _catalogued(
@@ -285,14 +280,13 @@ def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> st
 
 
 def _comparison(
-    case: Mapping[str, Any],
     values: Sequence[float],
     number: PublishedNumber,
     found: Sequence[Difference],
     rule: ComparisonRule,
     assume: bool,
 ) -> dict[str, Any]:
-    ratio, interval = ratio_of(values, case["mine"], number)
+    ratio, interval = ratio_of(values, number)
     needed = _needed(found, rule)
     assumed = [item for item in needed if assume and item.mine is None]
     # The user cannot match what a publication does not state: it is listed, but has no effect on
@@ -306,7 +300,7 @@ def _comparison(
         "ratio": ratio,
         **_bounds("ratio", interval),
         "ratio_coverage": interval.coverage,
-        "verdict": NOT_COMPARABLE if factors else verdict_of(ratio, interval, rule.tolerance),
+        "verdict": NOT_COMPARABLE if factors else verdict_of(interval, rule.tolerance),
         "factors": _text(factors),
         "noted": _text([item for item in found if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,

@@ -121,8 +121,7 @@ def _named(
         )
     for estimator, value in sorted(values.items(), key=lambda item: item[0] != chosen):
         suffix = "" if estimator == chosen else f"_{estimator}"
-        rounded = round(value, rule.round_value_to)
-        yield Measurement(SAMPLES_PER_SECOND + suffix, rounded, "samples/s", estimator)
+        yield Measurement(SAMPLES_PER_SECOND + suffix, value, "samples/s", estimator)
 
 
 def _losses(found: Columns) -> list[tuple[int, float]]:

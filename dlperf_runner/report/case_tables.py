@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.identity import GROUP
-from ..stats.summary import digits
 from .labels import Labels
 from .layout import MEMORY_HEADER
+from .numbers import exact_decimals, rate_decimals, ratio, speedup
 from .tables import Cell, Column, Table, cell, span, without_empty
 
 Case = Mapping[str, Any]
@@ -42,11 +42,10 @@ def group_title(case: Case, t: Labels) -> str:
 def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
     form = _form(group)
-    money = "#,##0." + "0" * (int(form[2:-1]))
     columns = [
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
-        Column("samples/s", True, money),
+        Column("samples/s", True, _sheet_form(group)),
         Column("speedup", True, "0.00"),
         Column(t("interval_of_rate"), True, hint=t("interval_hint")),
         Column(t("interval_of_speedup"), True, hint=t("ratio_hint")),
@@ -64,8 +63,16 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
 
 
 def _form(group: Sequence[Case]) -> str:
-    shown = digits(case["samples_per_second_median"] for case in group)
-    return f",.{shown}f"
+    return f",.{_decimals(group)}f"
+
+
+def _sheet_form(group: Sequence[Case]) -> str:
+    return "#,##0." + "0" * _decimals(group)
+
+
+def _decimals(group: Sequence[Case]) -> int:
+    medians = [case["samples_per_second_median"] for case in group]
+    return rate_decimals(group[0]["workload"], medians)
 
 
 def _row(case: Case, form: str) -> tuple[Cell, ...]:
@@ -74,9 +81,9 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case["nodes"]),
         cell(case["world_size"]),
         cell(case[f"{rate}_median"], form),
-        cell(case["speedup"], ".2f"),
+        cell(case["speedup"], speedup),
         span(case.get(f"{rate}_ci_low"), case.get(f"{rate}_ci_high"), form),
-        span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), ".2f"),
+        span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), speedup),
         cell(case["scaling_efficiency"], ".1%"),
         cell(case["repeats"]),
         cell(case.get(f"{rate}_cv"), ".2%"),
@@ -142,8 +149,8 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
         if best["speedup"] is not None and best["world_size"] > 1:
             percent = f"{100 * best['scaling_efficiency']:.0f}\u00a0%"
             base = best.get("base_case") or "1n1g"
-            speedup = f"{best['speedup']:.2f}"
-            head += t("answer_speedup", speedup=speedup, base=base, efficiency=percent)
+            times = speedup(best["speedup"])
+            head += t("answer_speedup", speedup=times, base=base, efficiency=percent)
         found = [row for row in verdicts if (row["framework"], row["model"]) == (framework, model)]
         rest = t("separator").join(_details(best, own, found, t))
         yield Answer(head, rest, t("sentences", first=head, second=rest))
@@ -224,8 +231,8 @@ def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
 def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]]) -> Table:
     names = line_names(groups)
     columns = [Column("node_num", True, "0"), Column("gpu_num", True, "0")]
-    for name in names:
-        columns.append(Column(f"{name} samples/s", True, "#,##0.00"))
+    for name, group in zip(names, groups, strict=True):
+        columns.append(Column(f"{name} samples/s", True, _sheet_form(group)))
         columns.append(Column(f"{name} speedup", True, "0.00"))
     topologies = sorted({(case["world_size"], case["nodes"]) for group in groups for case in group})
     by_place = [{(case["world_size"], case["nodes"]): case for case in group} for group in groups]
@@ -235,7 +242,7 @@ def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]]) -> Tabl
         for group, own in zip(groups, by_place, strict=True):
             case = own.get((world_size, nodes), {})
             row.append(cell(case.get("samples_per_second_median"), _form(group)))
-            row.append(cell(case.get("speedup"), ".2f"))
+            row.append(cell(case.get("speedup"), speedup))
         rows.append(tuple(row))
     shown, lines = without_empty(columns, rows, 2)
     return Table(f"beside-{number}", heading, shown, lines)
@@ -311,15 +318,19 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(group_title(row, t)),
         cell(row["nodes"]),
         cell(row["world_size"]),
-        cell(row["mine"], ",.2f"),
+        cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
         cell(row["repeats"]),
-        cell(row["published"], ",.2f"),
-        cell(row["ratio"], ".3f"),
-        span(row.get("ratio_low"), row.get("ratio_high"), ".3f"),
+        cell(row["published"], _as_published),
+        cell(row["ratio"], ratio),
+        span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
         *(cell(t.conditions(row.get(name))) for name in ("factors", "noted", "unknown")),
         cell(publication or None),
     )
+
+
+def _as_published(value: float) -> str:
+    return f"{value:,.{exact_decimals([value])}f}"
 
 
 def file_name(text: str) -> str:

@@ -211,7 +211,10 @@ def _layers(
         yield _line("ideal", {**dashes, **own})
     if "series" in kinds:
         yield _line("series", dashes)
-        said = {"calculate": "datum.line+', '+datum.x+': '+format(datum.y,',.2f')", "as": "hint"}
+        said = {
+            "calculate": "datum.line+', '+datum.x+': '+format(datum.y,datum.y<10?'.3g':',.2f')",
+            "as": "hint",
+        }
         unseen = {"type": "point", "strokeOpacity": 0, "strokeWidth": 10}
         yield _layer("series", unseen, points, said)
     if "measured" in kinds:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from .numbers import percent, rate_decimals, ratio
 
 # What XML 1.0 has no way to write, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -29,7 +31,7 @@ class JUnitCase:
 
 
 NUMBERS = (
-    *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "p_adjusted"),
+    *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "at_worst"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
     *("verdict", "limit", "environment", "apart", "factors", "noted", "published_title"),
 )
@@ -63,6 +65,8 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
     verdict, why = case["limit_verdict"], case["why"] or case["verdict"]
     if verdict == "failed":
         return "failure", f"slower by more than {case['limit']:.1%}: {_measured(case)}"
+    if verdict == "too few runs":
+        return "error", str(why)
     if verdict == "undecided":
         return ("skipped" if allow_undecided else "error"), str(why)
     compared = case["verdict"] not in NOT_COMPARED
@@ -72,18 +76,21 @@ def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str
 def _measured(case: Mapping[str, Any]) -> str:
     """-7.0% (-7.3% to -6.7%), 384.19 before and 357.30 now, n = 5 and 5"""
     if "ratio" in case:
-        ratio = f"ratio {case['ratio']:.3f}"
-        interval = _interval(case["ratio_low"], case["ratio_high"], ".3f")
-        sides = f"{case['published']:.2f} published and {case['mine']:.2f} now"
-        return f"{ratio}{interval}, {sides}, n = {case['repeats']}"
-    change = f"{case['relative']:+.1%}"
-    interval = _interval(case["relative_low"], case["relative_high"], "+.1%")
-    sides = f"{case['a']:.2f} before and {case['b']:.2f} now"
-    return f"{change}{interval}, {sides}, n = {case['n_a']} and {case['n_b']}"
+        interval = _interval(case["ratio_low"], case["ratio_high"], ratio)
+        sides = f"{case['published']:.2f} published and {_rate(case, 'mine')} now"
+        return f"ratio {ratio(case['ratio'])}{interval}, {sides}, n = {case['repeats']}"
+    interval = _interval(case["relative_low"], case["relative_high"], percent)
+    sides = f"{_rate(case, 'a')} before and {_rate(case, 'b')} now"
+    numbers = f"{sides}, n = {case['n_a']} and {case['n_b']}"
+    return f"{percent(case['relative'])}{interval}, {numbers}"
 
 
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
+def _rate(case: Mapping[str, Any], column: str) -> str:
+    return f"{case[column]:.{rate_decimals(case['workload'], [case[column]])}f}"
+
+
+def _interval(low: float | None, high: float | None, form: Callable[[float], str]) -> str:
+    return "" if low is None or high is None else f" ({form(low)} to {form(high)})"
 
 
 def render(suite: str, tests: Sequence[JUnitCase]) -> str:

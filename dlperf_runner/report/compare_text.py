@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..compare.verdicts import together
 from ..core.identity import GROUP, label
 from ..stats.groups import by_group, records, title
-from ..stats.summary import digits
 from .layout import table_lines
+from .numbers import exact_decimals, percent, rate_decimals, ratio
+from .tables import Form, cell
 from .terminal import Column, columns
 from .text import counted, wrapped
 
@@ -54,9 +56,8 @@ def render_published(
         f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval.",
         width,
     )
-    if any(row["repeats"] == 1 for row in rows):
-        text = "One run has no interval: its verdict is that of the ratio alone."
-        lines += wrapped(text, width)
+    if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
+        lines += wrapped("Fewer than 3 runs have no interval and are undecided.", width)
     return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
 
 
@@ -86,11 +87,21 @@ def render_campaigns(
     lines += wrapped(f"{_counts([row['verdict'] for row in rows])}.", width)
     if len(compared) > 1:
         text = (
-            f"{len(compared)} cases are compared, so that one in twenty would differ by chance:"
-            " faster and slower are what is left after Holm's adjustment, perhaps is what is not."
+            f"The intervals of all {len(compared)} cases are right together in 95 % of comparisons."
+            " Perhaps faster or slower holds for a case alone, but not among so many."
         )
         lines += wrapped(text, width)
+        lines += _together(rows, width)
     return "\n".join([*lines, *_gate(rows, limit, width)]) + "\n"
+
+
+def _together(rows: Sequence[Record], width: int) -> list[str]:
+    found = together(rows)
+    if found is None:
+        return []
+    interval = f"{percent(found.relative_low)} to {percent(found.relative_high)}"
+    text = f"Mean of {found.cases} cases: {interval}, {found.verdict}. Single cases may differ."
+    return wrapped(text, width)
 
 
 def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
@@ -107,7 +118,7 @@ def render_publications(groups: Sequence[SideBySide], width: int = 80) -> str:
         if len(numbers) > 1:
             heading += f": {counted(len(numbers), 'number')}, {group.spread:.0%} apart"
         lines += wrapped(heading, width)
-        shown = digits(number.samples_per_second for number in numbers)
+        shown = exact_decimals(number.samples_per_second for number in numbers)
         wide = max(len(f"{number.samples_per_second:.{shown}f}") for number in numbers)
         for number in numbers:
             values = values_of(number, group.factors)
@@ -143,42 +154,42 @@ def _fitting(grids: Sequence[Grid], width: int) -> list[str]:
 
 def _published_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
     """The whole table, then without the intervals of mine, then without any."""
-    shown = digits(row["mine"] for row in rows)
+    shown = rate_decimals(rows[0]["workload"], [row["mine"] for row in rows])
     gate = [f"limit {limit:.1%}"] if limit is not None else []
     header = ("topology", "samples/s", "n", "published", "n", "ratio", "verdict")
     grid: Grid = [(*header, *gate)]
     for row in rows:
-        mine, ratio = f"{row['mine']:.{shown}f}", _or_dash(row["ratio"], ".3f")
+        mine, quotient = f"{row['mine']:.{shown}f}", _or_dash(row["ratio"], ratio)
         if left_out < 1:
             mine += _interval(row["mine_low"], row["mine_high"], f".{shown}f")
         if left_out < 2:
-            ratio += _interval(row["ratio_low"], row["ratio_high"], ".3f")
-        numbers = (mine, str(row["repeats"]), _or_dash(row["published"], "g", long=True))
+            quotient += _interval(row["ratio_low"], row["ratio_high"], ratio)
+        numbers = (mine, str(row["repeats"]), _or_dash(row["published"], _as_published))
         repeats = _or_dash(row["published_repeats"], ".0f", absent="?")
         if row["published"] is None:
             repeats = "-"
         limits = [row["limit_verdict"] or "-"] if gate else []
-        grid.append((_topology(row), *numbers, repeats, ratio, row["verdict"], *limits))
+        grid.append((_topology(row), *numbers, repeats, quotient, row["verdict"], *limits))
     return grid
 
 
 def _campaign_grid(rows: Sequence[Record], left_out: int, limit: float | None) -> Grid:
-    """The whole table, then without p-value and effect size, then without the interval."""
+    """The whole table, then without bound, p-value and effect size, then without the interval."""
     header = ["topology", "a", "n", "b", "n", "difference"]
-    tests = ["p", "p (Holm)", "effect"] if left_out < 1 else []
+    tests = ["at worst", "p", "effect"] if left_out < 1 else []
     gate = [f"limit {limit:.1%}"] if limit is not None else []
     grid: Grid = [(*header, *tests, "verdict", *gate)]
     for row in rows:
-        shown = digits(v for v in (row["a"], row["b"]) if v is not None)
-        change = _or_dash(row["relative"], "+.1%")
+        shown = rate_decimals(row["workload"], (row["a"], row["b"]))
+        change = _or_dash(row["relative"], percent)
         if left_out < 2:
-            change += _interval(row["relative_low"], row["relative_high"], "+.1%")
+            change += _interval(row["relative_low"], row["relative_high"], percent)
         sides = (
             *(_or_dash(row["a"], f".{shown}f"), str(row["n_a"])),
             *(_or_dash(row["b"], f".{shown}f"), str(row["n_b"])),
         )
-        statistics = [_or_dash(row[name], ".2g") for name in ("p_value", "p_adjusted")]
-        statistics.append(_or_dash(row["effect_size"], "+.2f"))
+        forms: dict[str, Form] = {"at_worst": percent, "p_value": ".2g", "effect_size": "+.2f"}
+        statistics = [_or_dash(row[name], form) for name, form in forms.items()]
         limits = [row["limit_verdict"] or "-"] if limit is not None else []
         cells = (*sides, change, *(statistics if tests else []), row["verdict"], *limits)
         grid.append((_topology(row), *cells))
@@ -189,14 +200,18 @@ def _topology(row: Record) -> str:
     return f"{row['nodes']}n{row['gpus_per_node']}g"
 
 
-def _or_dash(value: float | None, form: str, *, absent: str = "-", long: bool = False) -> str:
-    if value is None:
-        return absent
-    return f"{value:.{digits([value])}f}" if long else f"{value:{form}}"
+def _or_dash(value: float | None, form: Form, *, absent: str = "-") -> str:
+    return absent if value is None else cell(value, form).text
 
 
-def _interval(low: float | None, high: float | None, form: str) -> str:
-    return "" if low is None or high is None else f" ({low:{form}} to {high:{form}})"
+def _as_published(value: float) -> str:
+    return f"{value:.{exact_decimals([value])}f}"
+
+
+def _interval(low: float | None, high: float | None, form: Form) -> str:
+    if low is None or high is None:
+        return ""
+    return f" ({cell(low, form).text} to {cell(high, form).text})"
 
 
 def _having(rows: Sequence[Record], column: str) -> list[Record]:

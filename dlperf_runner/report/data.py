@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from ..compare.with_published import case_values
 from ..core.files import json_text
-from ..core.identity import GROUP
+from ..core.identity import GROUP, CaseKey, case_key
 from ..stats.groups import records
+from .numbers import decimals, rate_decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,17 +29,19 @@ def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) 
 
 
 def results_by_batch(
-    table: pd.DataFrame, short_names: Mapping[tuple[str, str], str]
+    frame: pd.DataFrame, table: pd.DataFrame, short_names: Mapping[tuple[str, str], str]
 ) -> dict[int, str]:
     """The published report's own result file, per batch size:
 
         {"rn50": {"1n1g": {"average_speed": 384.59, "batch_size_per_device": 128,
                            "median_speed": 384.19, "speedup": 1.0}, ...}}
 
+    As published, each run is rounded before the averages, and these before the speed-up.
     `short_names` is by workload and model. A speed-up over anything but 1 device is null. Where
     several tables of one batch size have the same short name, what they differ in is appended,
     but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
     """
+    runs = case_values(frame)
     by_batch: dict[int, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
     for row in records(table):
         key = tuple(row[name] for name in GROUP)
@@ -44,7 +49,7 @@ def results_by_batch(
     return {
         batch: json_text(
             {
-                name: {f"{r['nodes']}n{r['gpus_per_node']}g": _result(r) for r in groups[key]}
+                name: _results(groups[key], runs)
                 for key, name in _names(list(groups), short_names).items()
             }
         )
@@ -52,13 +57,27 @@ def results_by_batch(
     }
 
 
-def _result(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "average_speed": row["samples_per_second_mean"],
-        "batch_size_per_device": row["batch_size_per_device"],
-        "median_speed": row["samples_per_second_median"],
-        "speedup": row["speedup"] if row["base_world_size"] == 1 else None,
-    }
+def _results(
+    rows: Sequence[Mapping[str, Any]], runs: Mapping[CaseKey, Sequence[float]]
+) -> dict[str, dict[str, Any]]:
+    """The cases of a group by topology."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        values = runs[case_key(row)]
+        places = rate_decimals(row["workload"], [row["samples_per_second_median"]])
+        rounded = [round(value, places) for value in values]
+        found[f"{row['nodes']}n{row['gpus_per_node']}g"] = {
+            "average_speed": round(fmean(rounded), places),
+            "batch_size_per_device": row["batch_size_per_device"],
+            "median_speed": round(median(rounded), places),
+            "speedup": None,
+        }
+    for row in rows:
+        if row["base_world_size"] == 1 and row["speedup"] is not None:
+            own = found[f"{row['nodes']}n{row['gpus_per_node']}g"]
+            quotient = own["median_speed"] / found[row["base_case"]]["median_speed"]
+            own["speedup"] = round(quotient, decimals([quotient], significant=2))
+    return found
 
 
 def _names(

@@ -13,6 +13,7 @@ from . import case_tables, figures
 from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
+from .numbers import rate_decimals
 from .tables import Cell, Column, Table, cell
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _not_counted_table(
             (
                 cell(f"{name}, {topology}"),
                 cell(record["repeat"]),
-                cell(value, ",.2f"),
+                cell(value, f",.{rate_decimals(record['workload'], [value])}f"),
                 cell(record["why_invalid"] or t("unknown")),
             )
         )

@@ -9,6 +9,8 @@ from typing import Any
 
 from .charts import Chart, Line, Point
 from .labels import Labels
+from .numbers import exact_decimals, rate_decimals, speedup
+from .tables import Form, cell
 
 Record = Mapping[str, Any]
 _EDGE = 0.05  # room above and below a run's window, as part of its middle
@@ -99,10 +101,21 @@ def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[Point, ...
             continue  # has no place on a logarithmic axis
         positive = low is not None and high is not None and low > 0
         key = f"point_{metric}_interval" if positive else f"point_{metric}"
-        hint = t(key, devices=case["world_size"], value=case[value], low=low, high=high)
+        form = _form(case, metric)
+        texts = {
+            name: cell(number, form).text
+            for name, number in (("value", case[value]), ("low", low), ("high", high))
+        }
+        hint = t(key, devices=case["world_size"], **texts)
         ends = (low, high) if positive else (None, None)
         found.append(Point(case["world_size"], case[value], *ends, hint))
     return tuple(found)
+
+
+def _form(case: Record, metric: str) -> Form:
+    if metric == "speedup":
+        return speedup
+    return f",.{rate_decimals(case['workload'], [case['samples_per_second_median']])}f"
 
 
 def _published(
@@ -130,7 +143,7 @@ def _product(factors: str) -> str:
 
 def _cited(value: float, point: Record) -> str:
     where = (point.get("published_title"), point.get("published_date"), point.get("factors"))
-    return ", ".join(filter(None, (f"{value:,.2f}", *where)))
+    return ", ".join(filter(None, (f"{value:,.{exact_decimals([value])}f}", *where)))
 
 
 # ---- speed over iterations

@@ -14,6 +14,7 @@ from ..history.store import Point
 from ..stats.change_points import ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
+from .numbers import rate_decimals
 from .terminal import Column, columns
 from .text import wrapped
 
@@ -115,7 +116,7 @@ def cases_table(
                 name,
                 str(len(points)),
                 last.created[:10],
-                f"{last.samples_per_second_median:.2f}",
+                _rates(last)[0],
                 changed,
             )
         )
@@ -167,7 +168,7 @@ def case_table(points: Sequence[Point], changes: Sequence[ExplainedChange], widt
             (
                 point.created[:16].replace("T", " "),
                 point.campaign,
-                f"{point.samples_per_second_median:.2f}",
+                _rates(point)[0],
                 _interval(point),
                 str(point.repeats),
                 "; ".join(words),
@@ -189,8 +190,16 @@ def _change(change: ChangePoint) -> str:
 
 
 def _interval(point: Point) -> str:
-    low, high = point.samples_per_second_ci_low, point.samples_per_second_ci_high
-    return "-" if low is None or high is None else f"{low:.2f}-{high:.2f}"
+    _, low, high = _rates(point)
+    return "-" if point.samples_per_second_ci_low is None else f"{low}-{high}"
+
+
+def _rates(point: Point) -> list[str]:
+    """Median and interval, with the decimals of the median."""
+    middle = point.samples_per_second_median
+    places = rate_decimals(point.workload, [middle])
+    values = (middle, point.samples_per_second_ci_low, point.samples_per_second_ci_high)
+    return ["-" if value is None else f"{value:.{places}f}" for value in values]
 
 
 def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) -> Chart:
@@ -203,7 +212,7 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
             point.samples_per_second_median,
             point.samples_per_second_ci_low,
             point.samples_per_second_ci_high,
-            f"{point.created[:10]} {point.campaign}: {point.samples_per_second_median:,.2f}",
+            f"{point.created[:10]} {point.campaign}: {_rates(point)[0]}",
         )
         for place, point in enumerate(points, start=1)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..stats.groups import by_group, records
-from ..stats.summary import DIGITS, digits
+from .numbers import PUBLISHED, rate_decimals, speedup
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +27,8 @@ def groups(table: pd.DataFrame) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
 
 
 def _grid(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    shown = digits(row["samples_per_second_median"] for row in rows)
+    medians = [row["samples_per_second_median"] for row in rows]
+    shown = rate_decimals(rows[0]["workload"], medians)
     columns = [
         list(column) for column in zip(HEADER, *(cells(r, shown) for r in rows), strict=True)
     ]
@@ -40,7 +41,7 @@ def _grid(rows: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def interval_cell(row: dict[str, Any], shown: int = DIGITS) -> str:
+def interval_cell(row: dict[str, Any], shown: int = PUBLISHED) -> str:
     """The interval of the median as it is printed: `383.80-385.37`."""
     low, high = row["samples_per_second_ci_low"], row["samples_per_second_ci_high"]
     return "-" if low is None else f"{low:.{shown}f}-{high:.{shown}f}"
@@ -57,14 +58,14 @@ def fitted(rows: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...
     return rows, dropped
 
 
-def cells(row: dict[str, Any], shown: int = DIGITS) -> tuple[str, ...]:
+def cells(row: dict[str, Any], shown: int = PUBLISHED) -> tuple[str, ...]:
     """A case as it is printed, its rate with so many digits; `-` is what there is none of."""
-    speedup, efficiency = row["speedup"], row["scaling_efficiency"]
+    efficiency = row["scaling_efficiency"]
     return (
         str(row["nodes"]),
         str(row["world_size"]),
         f"{row['samples_per_second_median']:.{shown}f}",
-        "-" if speedup is None else f"{speedup:.2f}",
+        "-" if row["speedup"] is None else speedup(row["speedup"]),
         "-" if efficiency is None else f"{100 * efficiency:.0f} %",
         str(row["repeats"]),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Value = str | int | float | None
@@ -44,18 +44,23 @@ class Table:
         return [column.label for column in self.columns]
 
 
-def cell(value: Value, form: str = "") -> Cell:
-    """A cell of a value, shown in a format of Python's; `-` is what there is none of."""
+Form = str | Callable[[float], str]  # one of Python's formats, or a function of report.numbers
+
+
+def cell(value: Value, form: Form = "") -> Cell:
+    """A cell of a value; `-` if there is none."""
     if value is None:
         return Cell("-", None)
-    return Cell(format(value, form), value)
+    if isinstance(form, str):
+        return Cell(format(value, form), value)
+    return Cell(form(float(value)), value)
 
 
-def span(low: float | None, high: float | None, form: str) -> Cell:
+def span(low: float | None, high: float | None, form: Form) -> Cell:
     """An interval, sorted by its lower end."""
     if low is None or high is None:
         return Cell("-", None)
-    return Cell(f"{low:{form}} – {high:{form}}", low)
+    return Cell(f"{cell(low, form).text} – {cell(high, form).text}", low)
 
 
 def without_empty(

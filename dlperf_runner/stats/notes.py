@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CASE, case_key
+from ..measure.steady_state import BATCHES
 from .intervals import FEW, median_rank, outliers
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
         yield from (f"{name}: {text}" for text in _about_estimators(mine))
         yield from (f"{name}: {text}" for text in _about_steadiness(mine))
     yield from _about_intervals(table)
+    yield from _about_short_windows([run for of in runs.values() for run in of])
 
 
 def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
@@ -158,6 +160,15 @@ def _about_intervals(table: pd.DataFrame) -> Iterator[str]:
                 f"the interval of {repeats} runs leaves out the {rank - 1} lowest and the"
                 f" {rank - 1} highest and covers {share} %"
             )
+
+
+def _about_short_windows(runs: Sequence[Record]) -> Iterator[str]:
+    short = sum("window_drift" not in run for run in runs)
+    if short:
+        yield (
+            f"whether the rate was steady was not judged in {short} of {len(runs)} runs: fewer than"
+            f" {BATCHES} rates are in the measured window"
+        )
 
 
 def _topology(case: Record) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.frame import GPU_MEMORY
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 # The columns in which a case and its base case are equal.
 BASELINE = ["framework", *GROUP]
-DIGITS = 2  # of averages, medians and speed-ups, as published
 _SPREAD = ("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers")
 
 
@@ -28,11 +26,10 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
 
-    As published, median and mean are rounded to 2 digits, or to as many digits as the values have
-    if that is more. speedup is the quotient of the rounded medians of this case and its base case,
-    rounded to 2 digits. The base case is the 1-device case with the same BASELINE columns. If it is
-    missing, the base case is the smallest of several cases. A single case with more devices has no
-    base case, and its speedup is NaN. scaling_efficiency is speedup * base_world_size / world_size.
+    Nothing is rounded. speedup is the quotient of the medians of this case and its base case. The
+    base case is the 1-device case with the same BASELINE columns. If it is missing, the base case
+    is the smallest of several cases. A single case with more devices has no base case, and its
+    speedup is NaN. scaling_efficiency is speedup * base_world_size / world_size.
     ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
     standard deviation (n - 1). With n = 1, spread and interval are NaN. outliers is the number of
     flagged values, which are still included; it is missing for n below 5. gpu_memory_mib is the
@@ -43,10 +40,6 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     groups = chosen.groupby([*CASE], dropna=False, sort=False)
     table = groups["value"].agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
     values = [sorted(group.tolist()) for _, group in groups["value"]]
-    # Averages as in the published scripts; NumPy and Python round alike to 2 digits.
-    for name in ("median", "mean"):
-        averages = zip(table[name].tolist(), values, strict=True)
-        table[name] = [round(average, digits(of)) for average, of in averages]
     table = table.assign(**_spread(values))
     statistics = ("median", "mean", "min", "max", "std", *_SPREAD)
     table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
@@ -60,12 +53,6 @@ def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.Dat
     return _with_speedups(table, f"{metric}_median", values).sort_values(
         [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
     )
-
-
-def digits(values: Iterable[float]) -> int:
-    """The number of decimals of an average of these values: as many as they have, at least 2."""
-    exponents = (Decimal(repr(float(value))).normalize().as_tuple().exponent for value in values)
-    return max([DIGITS, *(-number for number in exponents if isinstance(number, int))])
 
 
 def _spread(values: Sequence[Sequence[float]]) -> dict[str, pd.Series]:
@@ -100,11 +87,11 @@ def _with_speedups(
     speedups: list[float] = []
     intervals: list[Interval] = []
     for row, base in enumerate(bases):
-        if base is None or not medians[base] > 0:  # a median may round to 0
+        if base is None or not medians[base] > 0:
             speedups.append(math.nan)
             intervals.append(UNKNOWN)
             continue
-        speedups.append(round(medians[row] / medians[base], DIGITS))
+        speedups.append(medians[row] / medians[base])
         intervals.append(_speedup_interval(values, row, base))
     base_sizes = [math.nan if base is None else sizes[base] for base in bases]
     scale = pd.Series(base_sizes, dtype="float64", index=table.index) / table["world_size"]

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from compare_rows import CASE, row, rows
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import false_discovery_control, mannwhitneyu
+from scipy.stats import mannwhitneyu
 
 from dlperf_runner.compare.baselines import read_baseline, save_baseline
-from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns, holm
+from dlperf_runner.compare.campaigns import COLUMNS, compare_campaigns
 from dlperf_runner.compare.conditions import limit_verdict
+from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import Row, make_frame
 from dlperf_runner.report.compare_junit import JUnitCase, junit_cases, render
@@ -42,17 +41,20 @@ def compared(
 def test_numbers_of_a_case() -> None:
     (case,) = compared(rows(FIVE), rows(scaled(0.9)))
     assert (case["n_a"], case["n_b"], case["a"], case["b"]) == (5, 5, 102, pytest.approx(91.8))
-    # The median of all 25 differences, and that over the median of the first: by brute force.
+    # The medians of all 25 differences and of all 25 quotients, by brute force.
     differences = sorted(y - x for x in FIVE for y in scaled(0.9))
     assert case["difference"] == pytest.approx(differences[12])
-    assert case["relative"] == pytest.approx(differences[12] / 102)
-    # Of 5 and 5 values the third smallest and largest difference enclose 96.8 % (Mann-Whitney's
+    quotients = sorted(y / x - 1 for x in FIVE for y in scaled(0.9))
+    assert case["relative"] == pytest.approx(quotients[12])
+    # Of 5 and 5 values the third smallest and largest quotient enclose 96.8 % (Mann-Whitney's
     # U <= 2 has 4 of 252 orders on each side).
     assert case["coverage"] == pytest.approx(1 - 2 * 4 / 252)
-    assert case["relative_low"] == pytest.approx(differences[2] / 102)
-    assert case["relative_high"] == pytest.approx(differences[-3] / 102)
+    assert case["relative_low"] == pytest.approx(quotients[2])
+    assert case["relative_high"] == pytest.approx(quotients[-3])
+    # U <= 4 has 12 of 252 orders: the fifth is a lower bound with 95.2 %.
+    assert case["at_worst"] == pytest.approx(quotients[4])
     # Every b is below every a: 2 of the 252 orders are as extreme.
-    assert case["p_value"] == case["p_adjusted"] == pytest.approx(2 / 252)
+    assert case["p_value"] == pytest.approx(2 / 252)
     assert case["p_value"] == pytest.approx(mannwhitneyu(FIVE, scaled(0.9), method="exact").pvalue)
     assert case["effect_size"] == -1
     assert (case["verdict"], case["environment"], case["limit_verdict"]) == ("slower", None, None)
@@ -76,34 +78,49 @@ def test_verdicts(a: list[float], b: list[float], verdict: str) -> None:
     assert case["verdict"] == verdict
 
 
-def test_among_many_cases_one_is_perhaps_slower() -> None:
-    """Holm's least p-value is 2 / 252 * 8 > 0.05 here, so that one case alone cannot be shown."""
-    a = [row for n in range(1, 9) for row in rows(FIVE, gpus_per_node=n)]
-    b = [row for n in range(1, 9) for row in rows(scaled(0.5) if n == 1 else FIVE, gpus_per_node=n)]
-    cases = compared(a, b)
-    assert [case["verdict"] for case in cases] == ["perhaps slower"] + ["no difference shown"] * 7
-    assert cases[0]["p_adjusted"] == pytest.approx(8 * 2 / 252)
-    assert compared(a[:5], b[:5])[0]["verdict"] == "slower"
+def many(factors: Sequence[float]) -> list[Row]:
+    """A case for each factor, with 5 runs and a CV of 0.1 %."""
+    near = [99.87, 99.95, 100.0, 100.05, 100.13]
+    return [
+        row
+        for n, factor in enumerate(factors, start=1)
+        for row in rows([value * factor for value in near], gpus_per_node=n)
+    ]
 
 
-def test_holm_by_the_example_of_its_definition() -> None:
-    # 4 * 0.005, then 3 * 0.01, then 2 * 0.03, then max(0.06, 1 * 0.04).
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
+def test_twelve_cases_half_as_fast_are_slower() -> None:
+    """Their p-value is 2 / 252 each, which no allowance for 12 cases leaves below 0.05."""
+    cases = compared(many([1] * 12), many([0.5] * 12), 0.03)
+    assert [case["verdict"] for case in cases] == ["slower"] * 12
+    assert [case["limit_verdict"] for case in cases] == ["failed"] * 12
+    # Up to 6 cases the exact interval of 5 and 5 runs covers enough, beyond it is Student's.
+    assert {case["coverage"] for case in cases} == {1 - 0.05 / 12}
+    assert compared(many([1] * 6), many([0.5] * 6))[0]["coverage"] == pytest.approx(1 - 2 / 252)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_holm_adjusts_upwards_and_keeps_the_order(values: list[float]) -> None:
-    adjusted = holm(values)
-    for value, after in zip(values, adjusted, strict=True):
-        assert value <= after <= 1
-    # Never below what controls the false discovery rate only (Benjamini and Hochberg).
-    assert all(
-        a >= b - 1e-12 for a, b in zip(adjusted, false_discovery_control(values), strict=True)
-    )
-    order = sorted(range(len(values)), key=lambda n: values[n])
-    assert [adjusted[n] for n in order] == sorted(adjusted)
+def test_the_cases_together_hide_no_single_slow_one() -> None:
+    cases = compared(many([1] * 12), many([0.95, *[1.0] * 5, *[1.01] * 6]), 0.03)
+    assert [case["verdict"] for case in cases[:2]] == ["slower", "no difference shown"]
+    assert cases[0]["limit_verdict"] == "failed"
+    found = together(cases)
+    assert found is not None
+    mean = math.expm1((math.log(0.95) + 6 * math.log(1.01)) / 12)
+    assert (found.cases, found.verdict) == (12, "faster")
+    assert (1 + found.relative_low) * (1 + found.relative_high) == pytest.approx((1 + mean) ** 2)
+    # A small change of all is shown by all together, though by no single case.
+    cases = compared(many([1] * 12), many([0.998] * 12))
+    assert {case["verdict"] for case in cases} <= {"no difference shown", "perhaps slower"}
+    found = together(cases)
+    assert found is not None and found.verdict == "slower"
+    assert together(compared(many([1]), many([1]))) is None
+
+
+def test_a_case_that_only_alone_is_significant_is_perhaps_slower() -> None:
+    slow = rows([95.0, 96.0, 97.0, 98.0, 100.5])
+    assert [case["verdict"] for case in compared(rows(FIVE), slow)] == ["slower"]
+    others = [row for n in range(2, 13) for row in rows(FIVE, gpus_per_node=n)]
+    cases = compared([*rows(FIVE), *others], [*slow, *others])
+    assert cases[0]["verdict"] == "perhaps slower"
 
 
 # ---- which cases are the same
@@ -180,7 +197,8 @@ def test_limit_of_cases() -> None:
         (narrow, "passed", None),
         ([v * 0.9 for v in narrow], "failed", None),
         ([v * 0.97 for v in narrow], "undecided", "the interval crosses -3.0%; more runs"),
-        ([100.0], "undecided", "5 and 1 runs give no interval; more are needed"),
+        ([100.0], "too few runs", "5 and 1 runs are too few for a verdict; 4 and 4 are the least"),
+        (narrow[:2], "too few runs", "5 and 2 runs are too few"),
     ):
         (case,) = compared(rows(narrow), rows(values), 0.03)
         assert case["limit_verdict"] == verdict
@@ -271,9 +289,9 @@ def test_text(width: int) -> None:
     assert "- 1n2g: differs in framework version (1.6.0, 1.9.1)" in words
     assert "- 1n4g: undecided: it was not measured again" in words
     assert "1 slower, 1 too few runs, 1 only in the first." in words
-    assert "2 cases are compared" in words
-    assert "Not slower by 3.0%: 1 failed, 2 undecided." in words
-    assert ("(Holm)" in text.split("\n\n")[2]) == (width > 110)
+    assert "The intervals of all 2 cases are right together in 95 %" in words
+    assert "Not slower by 3.0%: 1 failed, 1 too few runs, 1 undecided." in words
+    assert ("at worst" in text.split("\n\n")[2]) == (width > 110)
     assert all(len(line) <= width for line in text.splitlines())
     assert render_campaigns(table[:0], ("a", "b"), None) == "No run could be counted.\n"
 
@@ -311,7 +329,7 @@ def test_junit_of_a_comparison() -> None:
     assert tests[0].name == "fp32 b128 1n1g"
     assert tests[0].classname == "mxnet-resnet50v1b.resnet50v1b.upstream"
     assert tests[0].message == (
-        "slower by more than 5.0%: -10.0% (-12.7% to -7.3%), 102.00 before and 91.80 now,"
+        "slower by more than 5.0%: -10.0% (-12.6% to -7.3%), 102.00 before and 91.80 now,"
         " n = 5 and 5"
     )
     assert [test.result for test in junit_cases(cases, allow_undecided=True)][2] == "skipped"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_publications, render_published
 from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.intervals import UNKNOWN, Interval
+from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.summary import summarize
 
 V100 = {
@@ -86,35 +88,60 @@ def test_scaled_runs(factor: float, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "low", "high", "verdict"),
+    ("low", "high", "verdict"),
     [
-        (1.0, 0.95, 1.05, "reproduced"),
-        (1.0, 0.949, 1.05, "undecided"),
-        (1.2, 1.051, 1.4, "faster"),
-        (1.2, 1.05, 1.4, "undecided"),
-        (0.8, 0.7, 0.949, "slower"),
-        (0.8, 0.7, 0.951, "undecided"),
-        # Of one run there is no interval.
-        (1.05, math.nan, math.nan, "reproduced"),
-        (1.0501, math.nan, math.nan, "faster"),
-        (0.94, math.nan, math.nan, "slower"),
+        (0.95, 1.05, "reproduced"),
+        (0.949, 1.05, "undecided"),
+        (1.051, 1.4, "faster"),
+        (1.05, 1.4, "undecided"),
+        (0.7, 0.949, "slower"),
+        (0.7, 0.951, "undecided"),
+        (math.nan, math.nan, "undecided"),
     ],
 )
-def test_verdict_by_interval_and_tolerance(
-    ratio: float, low: float, high: float, verdict: str
-) -> None:
-    assert verdict_of(ratio, Interval(low, high, 0.95), 0.05) == verdict
+def test_verdict_by_interval_and_tolerance(low: float, high: float, verdict: str) -> None:
+    assert verdict_of(Interval(low, high, 0.95), 0.05) == verdict
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_too_few_runs_are_undecided_however_close_they_are(runs: int, factor: float) -> None:
+    (case,) = compared(rows([384.19 * factor] * runs))
+    assert (case["verdict"], case["ratio_low"], case["ratio"]) == ("undecided", None, factor)
+
+
+def test_fewer_runs_need_to_be_closer() -> None:
+    """The same spread is a reproduction with many runs, and undecided with few: of the user, and
+    of the publication."""
+    values = [96.0, 98.0, 100.0, 102.0, 104.0]
+    verdicts = [
+        verdict_of(published_interval(own, 100.0, repeats=repeats), 0.05)
+        for own in (values[1:4], values, values * 2, values * 20)
+        for repeats in (1, 5, 100)
+    ]
+    letters = "".join(verdict[0] for verdict in verdicts)
+    assert letters == "uuuuururrurr"
 
 
 def test_interval_where_the_publication_is_one_number() -> None:
     (number,) = [n for n in load_published() if n.samples_per_second == 833.65]
     assert number.runs == ()
     values = [830.0, 835.0, 840.0, 845.0, 850.0]
-    ratio, interval = ratio_of(values, 840.0, number)
-    # Order statistics of 5 values: the range, which covers 1 - 2 / 2**5.
+    ratio, interval = ratio_of(values, number)
     assert ratio == 840 / 833.65
-    assert interval == Interval(830 / 833.65, 850 / 833.65, 0.9375)
-    assert ratio_of([840.0], 840.0, number) == (840 / 833.65, UNKNOWN)
+    # The published median of five varies as much as one's own, which doubles the variance:
+    # Student's t of 4 degrees of freedom, and about pi / 2n for the variance of a median.
+    spread = stdev([math.log(value) for value in values])
+    reach = 2.7764 * spread * math.sqrt(2 * math.pi / (2 * 5 + math.pi - 2))
+    assert number.conditions.repeats == 5
+    assert math.log(interval.high / ratio) == pytest.approx(reach, rel=1e-4)
+    assert interval.low * interval.high == pytest.approx(ratio**2)
+    assert interval.coverage == 0.95
+    assert ratio_of([840.0], number) == (840 / 833.65, UNKNOWN)
+    # A single published run varies more.
+    one = published_interval(values, 833.65, repeats=1)
+    assert published_interval(values, 833.65) == one
+    assert one.low < interval.low < interval.high < one.high
 
 
 @pytest.mark.parametrize(
@@ -211,15 +238,16 @@ def test_the_nearest_publication_is_taken() -> None:
         "input_pipeline": "DALI",
         "steps": "200 warm-up of 500",
     }
-    (case,) = compared(rows([362.0], **tensorflow), known)
+    three = [362.0, 362.4, 361.7]
+    (case,) = compared(rows(three, **tensorflow), known)
     assert (case["report"], case["published"]) == ("dlperf-tensorflow1-resnet50v1.5", 362.44)
     # 300 measured steps are as good as 100.
     assert case["verdict"] == "reproduced"
     known |= {"accelerator": "V100-SXM2-32GB", "xla": True, "input_pipeline": "framework"}
     changed = {**tensorflow, "batch_size_per_device": 256}
-    (case,) = compared(rows([362.0], **changed), known)
+    (case,) = compared(rows(three, **changed), known)
     assert (case["report"], case["published"]) == ("tensorflow-ngc-resnet50v1.5", 414.73)
-    assert (case["verdict"], case["ratio_low"]) == ("slower", None)
+    assert case["verdict"] == "slower"
 
 
 def test_topologies_and_models_of_which_nothing_is_published() -> None:
@@ -251,14 +279,14 @@ def test_limit() -> None:
         (RUNS, 0.03, "passed"),
         (slow, 0.03, "failed"),
         (slow, 0.1, "undecided"),
-        (RUNS[:1], 0.03, "undecided"),
+        (RUNS[:2], 0.03, "too few runs"),
     ):
         frame = make_frame(rows(values))
         (case,) = summarize(frame).to_dict(orient="records")
         table = compare_published(frame, {case_key(case): V100})
         (judged,) = records(with_limit(table, limit))
         assert judged["limit_verdict"] == verdict
-        assert (judged["why"] is not None) == (verdict == "undecided")
+        assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
             (test,) = junit_cases([judged])
             assert test.message.startswith("slower by more than 3.0%: ratio 0.900 (0.89")
@@ -384,7 +412,7 @@ def test_text_fits_and_names_everything(width: int) -> None:
     assert "1 not comparable, 1 reproduced, 1 faster, 1 not published" in words
     assert "- not comparable because of batch size per device (4, 128)" in words
     assert "- 1n3g: not published: topology (1n3g; published: 1n1g" in words
-    assert "One run has no interval" in words
+    assert "Fewer than 3 runs have no interval and are undecided." in words
     assert "Not slower by 3.0%: 1 undecided, 2 passed." in words
     assert "MxNet/Classification/RN50v1b/README.md" in words
     # Nothing is cut from a name.

@@ -13,9 +13,17 @@ from dlperf_runner.stats.summary import summarize
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
 
 
-def said(*rows: Row) -> list[str]:
+SHORT = "whether the rate was steady was not judged in "
+
+
+def all_said(*rows: Row) -> list[str]:
     frame = make_frame(rows)
     return list(remarks(frame, summarize(frame)))
+
+
+def said(*rows: Row) -> list[str]:
+    """Without the note on short windows, which these rows have."""
+    return [note for note in all_said(*rows) if not note.startswith(SHORT)]
 
 
 def runs(topology: str, *values: float) -> list[Row]:
@@ -30,6 +38,14 @@ def other(value: float, estimator: str, topology: str = "1n1g", **changes: Any) 
 def test_nothing_to_say_of_one_run() -> None:
     assert said(row(5.0)) == []
     assert said() == []
+
+
+def test_windows_too_short_to_be_judged_are_counted() -> None:
+    drift = row(0.1, "1n2g", metric="window_drift", unit="%", estimator="sen_slope")
+    assert all_said(row(5.0), row(9.0, "1n2g"), drift) == [
+        SHORT + "1 of 2 runs: fewer than 20 rates are in the measured window"
+    ]
+    assert all_said(row(9.0, "1n2g"), drift)[1:] == []
 
 
 def test_what_the_interval_of_so_many_runs_covers() -> None:

@@ -26,6 +26,7 @@ from dlperf_runner.stats.intervals import (
     ratio_interval,
 )
 from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.ratios import relative_difference
 from dlperf_runner.stats.summary import summarize
 
 RATES = st.floats(0.01, 1e9, allow_nan=False, allow_infinity=False)
@@ -90,7 +91,10 @@ def test_unit_does_not_matter(a: list[float], b: list[float], scale: float) -> N
     assert other.p_value == one.p_value
     assert other.effect_size == one.effect_size
     assert other.difference == one.difference * scale
-    assert other.relative == pytest.approx(one.relative)
+    relative = relative_difference(larger, [value * scale for value in b]).interval
+    expected = relative_difference(a, b).interval
+    assert relative.low == pytest.approx(expected.low, abs=1e-9, nan_ok=True)
+    assert relative.high == pytest.approx(expected.high, nan_ok=True)
 
 
 @EXAMPLES
@@ -111,8 +115,10 @@ def test_intervals_hold_what_they_are_of(a: list[float], b: list[float]) -> None
     compared = compare_samples(a, b)
     assert compared.least_p_value * 0.999999 <= compared.p_value <= 1
     assert -1 <= compared.effect_size <= 1
-    if min(len(a), len(b)) > 1:
-        assert compared.interval.low <= compared.difference <= compared.interval.high
+    found = relative_difference(a, b)
+    if min(len(a), len(b)) > 3:
+        assert found.interval.low <= found.relative <= found.interval.high
+        assert found.interval.low <= found.at_worst <= found.relative
 
 
 @EXAMPLES

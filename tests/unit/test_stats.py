@@ -50,7 +50,8 @@ def test_published_runs_give_the_published_tables() -> None:
         for run in published("published_runs")
     ]
     found = {(c["model"], f"{c['nodes']}n{c['gpus_per_node']}g"): c for c in cases(*rows)}
-    assert {key: case["samples_per_second_mean"] for key, case in found.items()} == AVERAGES
+    means = {key: round(case["samples_per_second_mean"], 2) for key, case in found.items()}
+    assert means == AVERAGES
     for case in found.values():
         (expected,) = [
             entry
@@ -62,7 +63,7 @@ def test_published_runs_give_the_published_tables() -> None:
         ]
         assert case["repeats"] == 5
         assert case["samples_per_second_median"] == float(expected["samples_per_second"])
-        assert case["speedup"] == float(expected["speedup"])
+        assert round(case["speedup"], 2) == float(expected["speedup"])
         assert case["scaling_efficiency"] == case["speedup"] / case["world_size"]
 
 
@@ -81,7 +82,9 @@ def test_published_medians_give_the_published_speedups() -> None:
         for entry in entries
     ]
     names = ["workload", "model", "precision", "batch_size_per_device", "nodes", "world_size"]
-    found = {tuple(case[name] for name in names): case["speedup"] for case in cases(*rows)}
+    found = {
+        tuple(case[name] for name in names): round(case["speedup"], 2) for case in cases(*rows)
+    }
     assert len(found) == len(entries) == 49
     for entry in entries:
         key = (
@@ -151,18 +154,16 @@ def test_a_median_of_nothing_is_no_baseline() -> None:
     [
         ((11548.451,), 11548.451, 11548.451),
         ((384.19,), 384.19, 384.19),
-        ((1.0, 2.01), 1.5, 1.5),  # 1.505 is a little less in binary
+        ((1.0, 2.01), 1.505, 1.505),
         ((1.125, 2.125), 1.625, 1.625),
-        ((5.0, 5.001, 5.001), 5.001, 5.001),
+        ((0.145, 0.155, 0.155), 0.155, 0.455 / 3),
         ((1e15, 1e15), 1e15, 1e15),
     ],
 )
-def test_averages_have_the_digits_of_what_they_are_of(
-    values: tuple[float, ...], median: float, mean: float
-) -> None:
+def test_averages_are_not_rounded(values: tuple[float, ...], median: float, mean: float) -> None:
     (case,) = cases(*(row(value, repeat=n) for n, value in enumerate(values)))
     assert case["samples_per_second_median"] == median
-    assert case["samples_per_second_mean"] == mean
+    assert case["samples_per_second_mean"] == pytest.approx(mean, rel=1e-15)
 
 
 def test_gpu_memory_of_a_case_is_the_most_of_its_runs() -> None:
@@ -216,7 +217,7 @@ def test_speedup_has_an_interval() -> None:
     eights = [row(700.0 + 10 * n, "1n8g", repeat=n) for n in range(5)]
     one, eight = cases(*ones, *eights)
     assert (one["speedup_ci_low"], one["speedup"], one["speedup_ci_high"]) == (1.0, 1.0, 1.0)
-    assert eight["speedup"] == 7.06  # 720 / 102
+    assert eight["speedup"] == 720 / 102
     # Between the extremes' ratios, 700 / 104 = 6.73 and 740 / 100 = 7.4, and near them.
     assert 6.73 <= eight["speedup_ci_low"] < 6.9 < 7.2 < eight["speedup_ci_high"] <= 7.4
     for end in ("", "_ci_low", "_ci_high"):
@@ -226,7 +227,7 @@ def test_speedup_has_an_interval() -> None:
 
 def test_one_run_of_the_base_case_gives_a_speedup_without_interval() -> None:
     _, two = cases(row(5.0), row(9.0, "1n2g"), row(9.2, "1n2g", 2))
-    assert two["speedup"] == 1.82
+    assert two["speedup"] == 9.1 / 5.0
     assert math.isnan(two["speedup_ci_low"])
 
 

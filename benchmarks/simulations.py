@@ -1,0 +1,249 @@
+"""The simulations behind every percentage of docs/statistics.md, as the rows of its tables.
+
+    python benchmarks/simulations.py                       # all, about two minutes
+    python benchmarks/simulations.py --only family-wise --seed 2 --trials 20000
+
+Behind each row stands the largest of its Monte Carlo errors (two standard errors).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from dlperf_runner.compare.verdicts import SLOWER, case_verdict
+from dlperf_runner.measure.steady_state import steadiness
+from dlperf_runner.stats.change_points import first_change
+from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
+from dlperf_runner.stats.ratios import pooled, published_interval, relative_difference
+
+Random = np.random.Generator
+Draw = Callable[[Random, int], list[float]]
+# The label of a table's row, and its shares, each with the number of trials that it comes from.
+Row = tuple[str, list[tuple[float, int]]]
+LIMIT = 0.03
+CASES = (1, 6, 12)
+TRIALS = 4000
+
+
+def normal(cv: float) -> Draw:
+    return lambda random, size: random.normal(1, cv, size).tolist()
+
+
+def skewed(cv: float) -> Draw:
+    """Median 1; some runs are much slower, none much faster."""
+    return lambda random, size: np.exp(cv * (math.log(2) - random.exponential(1, size))).tolist()
+
+
+def correlated(random: Random, size: int, correlation: float) -> np.ndarray:
+    """Values with mean 0 and standard deviation 1, each with a share of the one before."""
+    found = random.normal(0, math.sqrt(1 - correlation**2), size)
+    found[0] = random.normal()
+    for place in range(1, size):
+        found[place] += correlation * found[place - 1]
+    return found
+
+
+def share(of: Sequence[bool]) -> tuple[float, int]:
+    return float(np.mean(of)), len(of)
+
+
+# ---- a run and a case
+
+
+def steady(random: Random, trials: int) -> Iterator[Row]:
+    """Runs of 120 rates (20 of them warm-up) with a CV of 3 % whose window is called unsteady."""
+    slow = np.where(np.arange(120) < 35, 0.85, 1)
+    rising = np.linspace(1, 1.1, 120)
+    for label, correlation, factor in (
+        ("steady, independent rates", 0.0, 1),
+        ("steady, neighbours correlate by 0.5", 0.5, 1),
+        ("steady, neighbours correlate by 0.7", 0.7, 1),
+        ("steady, neighbours correlate by 0.9", 0.9, 1),
+        ("15 steps that are 15 % slow", 0.0, slow),
+        ("a drift of 10 %", 0.0, rising),
+    ):
+        flags = []
+        for _ in range(trials):
+            rates = (1 + 0.03 * correlated(random, 120, correlation)) * factor
+            found = steadiness(range(1, 121), rates.tolist(), 20, 120)
+            flags.append(found is not None and (found.began_early or found.drifts))
+        yield label, [share(flags)]
+
+
+def case(random: Random, trials: int) -> Iterator[Row]:
+    """Coverage of the intervals of a median and of a speed-up, and cases with a flagged outlier."""
+    for size in (2, 3, 4, 5, 7, 20):
+        of_median, of_ratio, flagged = [], [], []
+        for _ in range(trials):
+            values, base = normal(0.01)(random, size), normal(0.01)(random, size)
+            interval = median_interval(values)
+            of_median.append(interval.low <= 1 <= interval.high)
+            interval = ratio_interval(values, base, resamples=1000)
+            of_ratio.append(interval.low <= 1 <= interval.high)
+            flagged.append(any(outliers(values)))
+        yield f"a case of {size} runs", [share(of_median), share(of_ratio), share(flagged)]
+
+
+# ---- comparisons
+
+
+def published(random: Random, trials: int) -> Iterator[Row]:
+    """Coverage of the ratio to a publication that is truly equal, and of the interval that takes
+    the published number as exact."""
+    for size, repeats in ((3, 1), (3, 5), (5, 1), (5, 5), (7, 5), (20, 1)):
+        shares = []
+        for draw in (normal(0.01), skewed(0.01)):
+            held = []
+            for _ in range(trials):
+                number = float(np.median(draw(random, repeats)))
+                interval = published_interval(draw(random, size), number, repeats=repeats)
+                held.append(interval.low <= 1 <= interval.high)
+            shares.append(share(held))
+        exact = []
+        for _ in range(trials):
+            number = float(np.median(normal(0.01)(random, repeats)))
+            interval = median_interval(normal(0.01)(random, size))
+            exact.append(interval.low <= number <= interval.high)
+        yield f"{size} runs, {repeats} published", [*shares, share(exact)]
+
+
+def family_wise(random: Random, trials: int) -> Iterator[Row]:
+    """`--fail-if-slower 3%` without any slowdown: comparisons that exit with status 1."""
+    for cv, sizes in ((0.005, (4, 5)), (0.01, (4, 5, 6)), (0.015, (5, 8, 10, 12))):
+        for size in sizes:
+            draw = normal(cv)
+            failed = [not _passes(random, draw, size) for _ in range(2 * trials)]
+            # The cases of a campaign are independent, and one that does not pass is enough.
+            p = float(np.mean(failed))
+            shares = [(1 - (1 - p) ** cases, 2 * trials // cases) for cases in CASES]
+            yield f"CV {100 * cv:g} %, {size} and {size} runs", shares
+
+
+def _passes(random: Random, draw: Draw, size: int, factor: float = 1.0) -> bool:
+    b = [factor * value for value in draw(random, size)]
+    return relative_difference(draw(random, size), b).at_worst > -LIMIT
+
+
+def missed(random: Random, trials: int) -> Iterator[Row]:
+    """Cases that are truly slower, and pass `--fail-if-slower 3%`."""
+    for size, slower in ((5, 0.03), (5, 0.04), (5, 0.05), (10, 0.03), (10, 0.04)):
+        shares = []
+        for draw in (normal(0.01), skewed(0.01)):
+            passed = [_passes(random, draw, size, 1 - slower) for _ in range(trials)]
+            shares.append(share(passed))
+        yield f"{100 * slower:g} % slower, {size} and {size} runs", shares
+
+
+def verdicts(random: Random, trials: int) -> Iterator[Row]:
+    """Comparisons of equal campaigns in which at least one case is called faster or slower; with 12
+    cases also those in which all cases together are."""
+    for name, draw in (("normal", normal(0.01)), ("skewed", skewed(0.01))):
+        for size in (4, 5, 10):
+            shares = []
+            for cases in CASES:
+                families = [
+                    [_difference(random, draw, size, cases) for _ in range(cases)]
+                    for _ in range(trials // 4)
+                ]
+                wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
+                shares.append(share(wrong))
+            wrong = [_excludes_0(pooled([d.log_ratio for d in family])) for family in families]
+            yield f"{name}, {size} and {size} runs", [*shares, share(wrong)]
+
+
+def _difference(random: Random, draw: Draw, size: int, cases: int):
+    return relative_difference(draw(random, size), draw(random, size), cases)
+
+
+def _excludes_0(interval) -> bool:
+    return interval.low > 0 or interval.high < 0
+
+
+def found(random: Random, trials: int) -> Iterator[Row]:
+    """Cases that are slower, one of 12 each time, and are called slower."""
+    for size, slower in ((5, 0.02), (5, 0.03), (5, 0.05), (10, 0.02), (10, 0.03)):
+        shares = []
+        for cv in (0.005, 0.01):
+            hits = []
+            for _ in range(trials):
+                a = normal(cv)(random, size)
+                b = [(1 - slower) * value for value in normal(cv)(random, size)]
+                verdict = case_verdict(compare_samples(a, b), relative_difference(a, b, 12))
+                hits.append(verdict == SLOWER)
+            shares.append(share(hits))
+        yield f"one case {100 * slower:g} % slower, {size} and {size} runs", shares
+
+
+# ---- history
+
+
+def change_points(random: Random, trials: int) -> Iterator[Row]:
+    """Histories without a change that are marked at some look, by campaign 30 and 100."""
+    kinds: list[tuple[str, Callable[[], np.ndarray]]] = [
+        ("independent campaigns", lambda: random.normal(size=100)),
+        *(
+            (f"neighbours correlate by {c}", lambda c=c: correlated(random, 100, c))
+            for c in (0.3, 0.5, 0.6, 0.7)
+        ),
+        ("independent, skewed", lambda: -random.exponential(size=100)),
+        ("independent, heavy tails (Student's t, 3)", lambda: random.standard_t(3, 100)),
+    ]
+    for label, draw in kinds:
+        looks = [(change[1] if (change := first_change(draw())) else 1000) for _ in range(trials)]
+        yield label, [share([look <= size for look in looks]) for size in (30, 100)]
+
+
+def changes_found(random: Random, trials: int) -> Iterator[Row]:
+    """Changes by some standard deviations, found within 3, 5 and 10 campaigns."""
+    for before, shift in ((7, 6), (12, 3), (12, 4), (12, 6), (20, 4)):
+        looks = []
+        for _ in range(trials):
+            values = random.normal(size=before + 10)
+            values[before:] -= shift
+            change = first_change(values)
+            looks.append(change[1] - before if change else 1000)
+        shares = [share([look <= after for look in looks]) for after in (3, 5, 10)]
+        yield f"by {shift} standard deviations after {before} campaigns", shares
+
+
+SIMULATIONS: dict[str, Callable[[Random, int], Iterator[Row]]] = {
+    "steady": steady,
+    "case": case,
+    "published": published,
+    "family-wise": family_wise,
+    "missed": missed,
+    "verdicts": verdicts,
+    "found": found,
+    "change-points": change_points,
+    "changes-found": changes_found,
+}
+
+
+def percent(value: float) -> str:
+    """One decimal below 10 %, none above 10 % and below 90 %."""
+    return f"{100 * value:.{1 if value < 0.095 or value > 0.905 else 0}f} %"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=SIMULATIONS, help="run one simulation")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    given = parser.parse_args()
+    for name in [given.only] if given.only else SIMULATIONS:
+        start = time.monotonic()
+        print(f"{name}: {' '.join((SIMULATIONS[name].__doc__ or '').split())}\n")
+        for label, shares in SIMULATIONS[name](np.random.default_rng(given.seed), given.trials):
+            error = max(2 * math.sqrt(value * (1 - value) / trials) for value, trials in shares)
+            cells = " | ".join([label, *(percent(value) for value, _ in shares)])
+            print(f"| {cells} |  ± {100 * error:.1f} %", flush=True)
+        print(f"\n({time.monotonic() - start:.0f} s)\n")
+
+
+if __name__ == "__main__":
+    main()

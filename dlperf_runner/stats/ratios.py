@@ -1,0 +1,158 @@
+"""Intervals of ratios: of two samples of runs, of many cases at once, and to a published number.
+
+Sequences of positive numbers in, numbers out. What cannot be computed is NaN. docs/statistics.md
+says how often these intervals are wrong, by simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, variance
+
+from .intervals import LEVEL, UNKNOWN, Interval, difference_rank
+
+# With two runs the spread is hardly known, and two that agree by chance look certain.
+LEAST_RUNS = 3
+
+
+@dataclass(frozen=True)
+class LogRatio:
+    """The difference of the means of the logarithms of two samples, with its standard error and
+    the degrees of freedom of that (Welch 1947)."""
+
+    value: float
+    error: float
+    freedom: float
+
+    def interval(self, level: float) -> Interval:
+        """Student's interval, as a relative difference."""
+        if math.isnan(self.error):
+            return UNKNOWN
+        reach = _student(self.freedom, level) * self.error if self.error else 0.0
+        return Interval(_exp(self.value - reach) - 1, _exp(self.value + reach) - 1, level)
+
+
+@dataclass(frozen=True)
+class RelativeDifference:
+    """How much sample b is above sample a, as a fraction of a.
+
+    `relative` is the median of all quotients b / a (Hodges and Lehmann), minus 1. `interval`
+    contains the true value, together with the intervals of all other cases. `at_worst` is the lower
+    bound of this case alone, with a confidence of 95 %.
+    """
+
+    relative: float
+    interval: Interval
+    at_worst: float
+    log_ratio: LogRatio
+
+
+def relative_difference(
+    a: Sequence[float], b: Sequence[float], cases: int = 1, level: float = LEVEL
+) -> RelativeDifference:
+    """The relative difference of one of `cases` cases.
+
+    Each case gets the share (1 - level) / cases of the probability of error (Bonferroni). If an
+    interval between two of the ordered quotients covers that much (Moses), it is used, and
+    `coverage` is exact for any distribution. Small samples have no such interval; then it is
+    Student's of the logarithms. `at_worst` likewise, with the whole 5 % on one side.
+    """
+    if not a or not b or min(*a, *b) <= 0:
+        nothing = LogRatio(math.nan, math.nan, math.nan)
+        return RelativeDifference(math.nan, UNKNOWN, math.nan, nothing)
+    quotients = sorted(y / x - 1 for x in a for y in b)
+    logs = log_ratio(a, b)
+    together = 1 - (1 - level) / cases
+    one_sided = 1 - 2 * (1 - level)
+    return RelativeDifference(
+        median(quotients),
+        _between(quotients, len(a), len(b), together) or logs.interval(together),
+        (_between(quotients, len(a), len(b), one_sided) or logs.interval(one_sided)).low,
+        logs,
+    )
+
+
+def log_ratio(a: Sequence[float], b: Sequence[float]) -> LogRatio:
+    """The logarithm of b / a; its error is NaN if either sample has fewer than 2 values."""
+    x, y = [math.log(value) for value in a], [math.log(value) for value in b]
+    value = fmean(y) - fmean(x)
+    if min(len(x), len(y)) < 2:
+        return LogRatio(value, math.nan, math.nan)
+    return LogRatio(
+        value, *_welch((variance(x) / len(x), len(x) - 1), (variance(y) / len(y), len(y) - 1))
+    )
+
+
+def pooled(ratios: Sequence[LogRatio], level: float = LEVEL) -> Interval:
+    """The interval of the mean relative difference of several cases, each with the same weight.
+    NaN if no case has an error."""
+    known = [ratio for ratio in ratios if not math.isnan(ratio.error)]
+    if not known:
+        return UNKNOWN
+    error, freedom = _welch(*((ratio.error**2, ratio.freedom) for ratio in known))
+    mean = fmean(ratio.value for ratio in known)
+    return LogRatio(mean, error / len(known), freedom).interval(level)
+
+
+def published_interval(
+    values: Sequence[float],
+    published: float,
+    runs: Sequence[float] = (),
+    repeats: int | None = None,
+    level: float = LEVEL,
+) -> Interval:
+    """The interval of the median of `values` divided by a published median.
+
+    The published median varies, too. If its single `runs` were published, they say how much. If
+    not, it is taken to be the median of `repeats` runs that scatter like `values`; of 1 run, if the
+    publication does not state how many. Student's interval of the logarithms; NaN for fewer than 3
+    values.
+    """
+    if len(values) < LEAST_RUNS or min(*values, *runs, published) <= 0:
+        return UNKNOWN
+    own = variance([math.log(value) for value in values])
+    size, freedom = len(values), float(len(values) - 1)
+    if len(runs) > 1:
+        other = variance([math.log(value) for value in runs])
+        parts = ((own * _of_median(size), freedom), (other * _of_median(len(runs)), len(runs) - 1))
+        error, freedom = _welch(*parts)
+    else:
+        error = math.sqrt(own * (_of_median(size) + _of_median(repeats or 1)))
+    reach = _student(freedom, level) * error if error else 0.0
+    ratio = median(values) / published
+    return Interval(ratio * _exp(-reach), ratio * _exp(reach), level)
+
+
+def _between(ordered: Sequence[float], n_a: int, n_b: int, level: float) -> Interval | None:
+    """Between two of the ordered quotients; None if even all of them cover less."""
+    rank, coverage = difference_rank(n_a, n_b, level)
+    if coverage < level or min(n_a, n_b) < 2:
+        return None
+    return Interval(ordered[rank - 1], ordered[-rank], coverage)
+
+
+def _welch(*parts: tuple[float, float]) -> tuple[float, float]:
+    """The standard error of a sum, and its degrees of freedom, from the variances of its parts and
+    the degrees of freedom of those (Satterthwaite 1946, Welch 1947)."""
+    total = sum(squared for squared, _ in parts)
+    spread = sum(squared**2 / freedom for squared, freedom in parts)
+    return math.sqrt(total), total**2 / spread if spread else math.inf
+
+
+def _student(freedom: float, level: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(min(freedom, 1e9), (1 + level) / 2))
+
+
+def _exp(value: float) -> float:
+    """Never infinite, which JSON cannot hold: two runs far apart have a very wide interval."""
+    return math.exp(min(value, 700.0))
+
+
+def _of_median(size: int) -> float:
+    """The variance of the median of a normal sample, over the variance of one value. Exact for 1
+    and very many values, within 2 % for odd numbers between, too large for few even ones."""
+    return math.pi / (2 * size + math.pi - 2)

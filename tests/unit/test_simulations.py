@@ -1,0 +1,102 @@
+"""docs/statistics.md states what benchmarks/simulations.py computes: a small run of each agrees."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+TRIALS = 150
+NAMES = (
+    *("steady", "case", "published", "family-wise", "missed", "verdicts", "found"),
+    *("change-points", "changes-found"),
+)
+
+
+def simulations() -> ModuleType:
+    path = ROOT / "benchmarks" / "simulations.py"
+    spec = importlib.util.spec_from_file_location("simulations", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def stated() -> dict[str, list[float]]:
+    """The rows of the page that hold nothing but shares."""
+    rows: dict[str, list[float]] = {}
+    for line in PAGE.splitlines():
+        label, *cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if cells and all(re.fullmatch(r"\d+(\.\d)? %", cell) for cell in cells):
+            assert label not in rows
+            rows[label] = [float(cell.removesuffix(" %")) / 100 for cell in cells]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[tuple[float, int]]]:
+    module = simulations()
+    assert tuple(module.SIMULATIONS) == NAMES
+    return {
+        label: shares
+        for simulate in module.SIMULATIONS.values()
+        for label, shares in simulate(np.random.default_rng(11), TRIALS)
+    }
+
+
+def test_every_stated_share_is_simulated_and_agrees(
+    found: dict[str, list[tuple[float, int]]],
+) -> None:
+    pages = stated()
+    assert found.keys() == pages.keys()
+    for label, shares in found.items():
+        for (value, trials), expected in zip(shares, pages[label], strict=True):
+            # Four standard errors; a share near 0 or 1 may differ by three events.
+            error = 4 * math.sqrt(expected * (1 - expected) / trials) + 3 / trials
+            assert value == pytest.approx(expected, abs=error + 0.005), label
+
+
+def test_the_runs_that_a_gate_needs_follow_from_the_simulation() -> None:
+    pages = stated()
+    needed = re.findall(r"^\| ([\d.]+ %) \| (\d+) runs \| (\d+) runs \| (\d+) runs \|$", PAGE, re.M)
+    assert [cv for cv, *_ in needed] == ["0.5 %", "1 %", "1.5 %"]
+    for cv, *sizes in needed:
+        for place, size in enumerate(sizes):
+            assert pages[f"CV {cv}, {size} and {size} runs"][place] <= 0.05
+            fewer = [int(m[1]) for label in pages if (m := re.match(rf"CV {cv}, (\d+) ", label))]
+            smaller = max((n for n in fewer if n < int(size)), default=None)
+            if smaller is not None:
+                assert pages[f"CV {cv}, {smaller} and {smaller} runs"][place] > 0.05
+
+
+def test_promises_of_the_page() -> None:
+    pages = stated()
+    for label, shares in pages.items():
+        if label.startswith(("normal, ", "skewed, ")):
+            assert max(shares) <= 0.055, label
+        if label.endswith("published"):
+            assert shares[0] >= 0.95, label
+    for label in ("independent campaigns", *(f"neighbours correlate by {c}" for c in (0.3, 0.5))):
+        assert max(pages[label]) < 0.05
+
+
+def test_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "simulations.py"), "--only", "steady"]
+    run = subprocess.run(
+        [*command, "--trials", "20"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+    assert "| 15 steps that are 15 % slow | 100.0 % |" in run.stdout
