@@ -243,14 +243,3 @@ def _is_campaign(directory: Path) -> bool:
 
 def _is_run(value: object) -> bool:
     return isinstance(value, dict) and all(key in value for key in _RUN_KEYS)
-
-
-def point_latest_at(directory: Path) -> None:
-    """Make `results/latest` a link to this campaign, if its parent is named `results`."""
-    directory = directory.resolve()
-    if directory.parent.name != RESULTS.name:
-        return
-    temporary = directory.parent / f".{LATEST}.{os.getpid()}"
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(directory.name)
-    temporary.replace(directory.parent / LATEST)

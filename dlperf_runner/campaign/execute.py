@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
-from .directory import point_latest_at
 from .manifest import seal
 
 if TYPE_CHECKING:
@@ -213,8 +212,6 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
                 show(campaign, progress, bar)
     if state.log.is_file():
         seal(campaign, state.log.name, [state.log])
-    if outcomes(campaign) != before:
-        point_latest_at(campaign)
     if state.signal is not None:
         again = f"python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
         raise Stopped(state.signal, f"resume with: {again}")

@@ -95,18 +95,7 @@ def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:
 
 def load_entry(path: Path, model: type[_E]) -> _E:
     """Read and validate an entry. The file must have the same name as the entry."""
-    data, document = _read_yaml(path)
-    if not isinstance(data, dict):
-        raise UserError(
-            "invalid catalogue entry",
-            where=_shown(path),
-            expected="keys and values",
-            found=show(data),
-        )
-    try:
-        entry = model.model_validate(data)
-    except ValidationError as error:
-        raise _user_error(path, document, error) from None
+    entry, document = _read_entry(path, model)
     name = vars(entry)["name"]
     if name != path.stem:
         raise UserError(
@@ -118,9 +107,30 @@ def load_entry(path: Path, model: type[_E]) -> _E:
     return entry
 
 
+def read_entry(path: Path, model: type[_E]) -> _E:
+    """Read and validate a file of the user."""
+    return _read_entry(path, model)[0]
+
+
+def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
+    data, document = _read_yaml(path)
+    if not isinstance(data, dict):
+        raise UserError(
+            "invalid entry", where=_shown(path), expected="keys and values", found=show(data)
+        )
+    try:
+        return model.model_validate(data), document
+    except ValidationError as error:
+        raise _user_error(path, document, error) from None
+
+
 def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     try:
         text = path.read_bytes().decode()
+    except OSError as error:
+        raise UserError(
+            "cannot read the file", where=_shown(path), found=error.strerror or str(error)
+        ) from None
     except UnicodeDecodeError as error:
         raise UserError(
             "the file is not UTF-8",

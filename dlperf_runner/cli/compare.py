@@ -11,7 +11,7 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from .options import AsJson, Conditions, option, print_errors, print_json, screen
+from .options import AsJson, Conditions, MappingFile, option, print_errors, print_json, screen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,7 @@ def compare(
         ),
     ] = False,
     junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
+    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign."""
@@ -106,6 +107,7 @@ def compare(
         "--allow-different": allow_different,
         "--junit": junit,
         "--replace": replace,
+        "--mapping": mapping,
         "--json": as_json,
     }
     _check_options(mode, [name for name, value in given_options.items() if value])
@@ -113,7 +115,7 @@ def compare(
     if published:
         _publications(model, framework, precision, everything, as_json)
         return
-    loaded = [_load(directory) for directory in given or [Path("results/latest")]]
+    loaded = [_load(directory, mapping) for directory in given or [Path("results/latest")]]
     problems = [problem for results in loaded for problem in results.problems]
     if save_baseline:
         _tell(problems)
@@ -158,9 +160,9 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
 _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
 _OPTIONS = {
     "--published": ("--model", "--framework", "--precision", "--all", "--json"),
-    "--save-baseline": ("--replace",),
-    "two campaigns": (*_GATE, "--allow-different", "--json"),
-    "one campaign": (*_GATE, "--all", "--condition", "--assume-published", "--json"),
+    "--save-baseline": ("--replace", "--mapping"),
+    "two campaigns": (*_GATE, "--allow-different", "--mapping", "--json"),
+    "one campaign": (*_GATE, "--mapping", "--all", "--condition", "--assume-published", "--json"),
 }
 
 
@@ -181,11 +183,13 @@ def _limit(text: str) -> float | None:
     return fraction(text, "--fail-if-slower") if text else None
 
 
-def _load(directory: Path) -> Results:
+def _load(directory: Path, mapping: Path | None) -> Results:
     from ..commands.progress import reading_logs
     from ..results.load import load_results
+    from ..results.statement import statements_of
 
-    return load_results(directory, progress=reading_logs)
+    statements = statements_of({}, mapping)
+    return load_results(directory, statements=statements, progress=reading_logs)
 
 
 def _tell(problems: Sequence[UserError]) -> None:

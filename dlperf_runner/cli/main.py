@@ -38,7 +38,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import history_of, print_summary, status, summarize
+from .results import print_summary, status, summarize
 
 if TYPE_CHECKING:
     from ..plan.choice import Choice
@@ -190,10 +190,9 @@ def run(
     directory, problems = campaigns.run(
         choice, inventory or (), limit, campaign, resume, wait, print_note
     )
-    print_summary(directory, None, history_of(directory))
+    status = print_summary([directory])
     print_errors(problems)
-    if campaigns.unfinished(directory):
-        raise typer.Exit(1)
+    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
 
 
 @app.command("list")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -53,6 +54,14 @@ Conditions = Annotated[
         "--condition",
         "A condition not recorded in the logs, such as data=real; may be repeated.",
         "K=V",
+    ),
+]
+MappingFile = Annotated[
+    Path | None,
+    option(
+        "--mapping",
+        "What ran, by the paths of the logs; default: mapping.yml in their directory.",
+        "FILE",
     ),
 ]
 AsJson = Annotated[bool, option("--json", "Print JSON.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Conditions, option, print_errors, print_json
+from .options import AsJson, Conditions, MappingFile, option, print_errors, print_json
 
 
 def report(
@@ -19,19 +19,25 @@ def report(
         Path | None,
         option(
             "--output-dir",
-            "Output directory; default: CAMPAIGN/report, or ./report for several campaigns.",
+            "Output directory; default: CAMPAIGN/report, results/<name>/report for other logs,"
+            " or ./report for several campaigns.",
             "DIR",
         ),
     ] = None,
     lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
     condition: Conditions = None,
+    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 2 if a
-    log failed validation."""
+    """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 1 if a
+    run failed, is missing or is invalid, and 2 if a log failed validation."""
     from ..commands.report import make_report
+    from ..results.statement import statements_of
 
-    made = make_report(directories, output_dir, lang, conditions=condition or [])
+    statements = statements_of({}, mapping)
+    made = make_report(
+        directories, output_dir, lang, conditions=condition or [], statements=statements
+    )
     if as_json:
         document = {
             "answers": made.answers,
@@ -44,5 +50,5 @@ def report(
         for text in (*made.answers, *made.notes, *map(str, made.paths)):
             print(text)
     print_errors(made.problems)
-    if made.problems:
-        raise typer.Exit(2)
+    if made.problems or made.is_incomplete:
+        raise typer.Exit(2 if made.problems else 1)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson, option, print_errors, print_json, screen
+from .options import AsJson, MappingFile, option, print_errors, print_json, screen
+
+if TYPE_CHECKING:
+    from ..results.statement import Statements
 
 LATEST = Path("results/latest")
 _History = Annotated[
@@ -24,19 +28,36 @@ _History = Annotated[
 ]
 
 
+def _stated(what: str, metavar: str) -> Any:
+    """An option for what neither a log nor its name says."""
+    text = f"{what}, if neither the logs nor their names say it."
+    return typer.Option(help=text, metavar=metavar, show_default=False)
+
+
 def summarize(
-    directory: Annotated[
-        Path,
+    sources: Annotated[
+        list[Path] | None,
         typer.Argument(
-            help="A campaign, or a directory of published logs.",
-            metavar="[DIR]",
-            show_default=True,
+            help="A campaign, or directories and files of logs; default: results/latest.",
+            metavar="[LOGS]...",
+            show_default=False,
         ),
-    ] = LATEST,
+    ] = None,
     output_dir: Annotated[
         Path | None,
-        option("--output-dir", "Output directory; default: DIR.", "DIR"),
+        option(
+            "--output-dir",
+            "Output directory; default: the campaign, or results/<name> for other logs.",
+            "DIR",
+        ),
     ] = None,
+    model: Annotated[str, _stated("The model", "NAME")] = "",
+    framework: Annotated[str, _stated("The framework", "NAME")] = "",
+    topology: Annotated[str, _stated("Nodes and devices per node", "4n8g")] = "",
+    batch_size: Annotated[str, _stated("The batch size per device", "N")] = "",
+    precision: Annotated[str, _stated("The precision", "NAME")] = "",
+    accelerator: Annotated[str, _stated("The accelerator", "NAME")] = "",
+    mapping: MappingFile = None,
     history: _History = None,
     no_history: Annotated[
         bool, option("--no-history", "Do not record the results in the history.")
@@ -66,21 +87,42 @@ def summarize(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute speeds, speed-ups and efficiencies from logs, and print the table."""
-    path = None if no_history else history or history_of(directory)
+    """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
+    1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
+    from ..results.statement import statements_of
+
     if (sign is not None and verify) or (allowed_signers is not None and not verify):
         raise UserError("--sign is for writing results, --allowed-signers is for --verify")
+    logs = sources or [LATEST]
+    if history and len(logs) > 1:
+        raise UserError(
+            "one directory at a time can be recorded",
+            where="--history",
+            expected="one campaign or directory of logs",
+            found=f"{len(logs)} arguments",
+        )
+    options = {
+        "model": model,
+        "framework": framework,
+        "topology": topology,
+        "batch_size": batch_size,
+        "precision": precision,
+        "accelerator": accelerator,
+    }
+    statements = statements_of(options, mapping)
     if verify:
-        _verify(directory, output_dir, path, allowed_signers, as_json)
+        path = None if no_history else history or history_of(logs[0])
+        _verify(logs, output_dir, path, allowed_signers, as_json, statements)
         return
-    fine = print_summary(directory, output_dir, path, as_json)
+    status = print_summary(logs, output_dir, history, as_json, statements, no_history=no_history)
     if sign is not None:
         from ..campaign.manifest import home
         from ..campaign.signature import sign as sign_manifest
+        from ..commands.destination import destination
 
-        print(sign_manifest(home(output_dir or directory), sign), file=sys.stderr)
-    if not fine:
-        raise typer.Exit(2)
+        print(sign_manifest(home(output_dir or destination(logs)), sign), file=sys.stderr)
+    if status:
+        raise typer.Exit(status)
 
 
 def history_of(directory: Path) -> Path | None:
@@ -91,42 +133,59 @@ def history_of(directory: Path) -> Path | None:
 
 
 def print_summary(
-    directory: Path, output_dir: Path | None, history: Path | None, as_json: bool = False
-) -> bool:
-    """Print the table and the paths of its files. Returns False if a log failed validation."""
+    sources: Sequence[Path],
+    output_dir: Path | None = None,
+    history: Path | None = None,
+    as_json: bool = False,
+    statements: Statements | None = None,
+    *,
+    no_history: bool = False,
+) -> int:
+    """Print the table and the paths of its files, and record the results. Returns the exit
+    status."""
     from ..commands.progress import reading_logs
-    from ..commands.summarize import summarize as summarize_directory
+    from ..commands.summarize import summarize as summarize_logs
 
-    result = summarize_directory(directory, output_dir, progress=reading_logs)
+    result = summarize_logs(sources, output_dir, statements=statements, progress=reading_logs)
     if as_json:
-        document = {**json.loads(result.document), "files": [str(path) for path in result.paths]}
-        print_json(document)
+        files = [str(path) for path in result.paths]
+        print_json({**json.loads(result.document), "skipped": result.skipped, "files": files})
     else:
         print(result.text)
         for path in result.paths:
             here = path.is_absolute() and path.is_relative_to(Path.cwd())
             print(path.relative_to(Path.cwd()) if here else path)
     print_errors(result.problems)
-    if history is not None:
+    if output_dir and result.unwritten:
+        raise result.unwritten
+    default = None if no_history else history_of(sources[0])
+    # Nothing is recorded of a campaign in a directory that cannot be written to.
+    if file := history or (None if result.unwritten else default):
         from ..commands.summarize import record
 
-        record(history, directory, result)
-    return not result.problems
+        record(file, sources[0], result)
+    return 2 if result.problems else int(result.is_incomplete)
 
 
 def _verify(
-    directory: Path,
+    sources: Sequence[Path],
     output_dir: Path | None,
     history: Path | None,
     allowed_signers: Path | None,
     as_json: bool,
+    statements: Statements,
 ) -> None:
     from ..commands.progress import reading_logs
     from ..commands.verify import verify
     from ..report.terminal import counted
 
     result = verify(
-        directory, output_dir, history, allowed_signers=allowed_signers, progress=reading_logs
+        sources,
+        output_dir,
+        history,
+        statements=statements,
+        allowed_signers=allowed_signers,
+        progress=reading_logs,
     )
     found = result.differences
     if as_json:

@@ -49,7 +49,6 @@ def plan(
         planned = _planned(choice, inventories, limit)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned)
-            campaigns.point_latest_at(Path(campaign))
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:

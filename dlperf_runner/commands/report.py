@@ -20,6 +20,7 @@ from ..report.document import Campaign, Document, make_cases, make_document, mak
 from ..report.environment import read_recorded
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
+from .destination import destination, source_document
 from .progress import followed, reading_logs
 
 if TYPE_CHECKING:
@@ -27,16 +28,19 @@ if TYPE_CHECKING:
 
     from ..compare.conditions import Values
     from ..results.run_record import Known
+    from ..results.statement import Statements
 
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `make_report`. `problems` are logs that failed validation."""
+    """The result of `make_report`. `problems` are logs that failed validation. `is_incomplete`: a
+    run failed, is missing or is invalid."""
 
     answers: tuple[str, ...]
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
     problems: tuple[UserError, ...]
+    is_incomplete: bool
 
 
 def make_report(
@@ -45,11 +49,13 @@ def make_report(
     language: str = "en",
     known: Sequence[Known] | None = None,
     conditions: Sequence[str] = (),
+    statements: Statements | None = None,
 ) -> Report:
     """Write the report of one or more campaigns into `output_dir`.
 
-    The default directory is `report` in the campaign, or in the current directory for several
-    campaigns. `conditions` are strings such as `data=real`: measurement conditions that are not
+    The default directory is `report` in the campaign, or in results/<name> for other logs, or in
+    the current directory for several campaigns. `statements` are what the user states about logs.
+    `conditions` are strings such as `data=real`: measurement conditions that are not
     recorded in the logs.
 
     Raises UserError if there are no results, or if the report cannot be written.
@@ -58,7 +64,8 @@ def make_report(
 
     t = load_labels(language)
     stated = parse_stated(conditions)
-    campaigns = list(_campaigns(directories, known))
+    campaigns = list(_campaigns(directories, known, statements))
+    source = source_document(directories) if output_dir is None and len(directories) == 1 else {}
     output_dir = output_dir or _place(directories)
     cases, published = make_cases(campaigns, _families()), _published(campaigns)
     figures = tuple(make_figures(cases, published, t))
@@ -86,15 +93,22 @@ def make_report(
     files |= {f"plots/{name}.svg": f"{svg}\n".encode() for name, svg in svgs.items()}
     files |= {f"plots/{name}.png": picture.png for name, picture in pictures.items()}
     former = _former_plots(output_dir)
+    for name, text in source.items():
+        write_result(output_dir.parent / name, text)
     paths = tuple(write_result(output_dir / name, content) for name, content in files.items())
     for path in former - set(paths):
         path.unlink(missing_ok=True)
     seal(output_dir, "report", paths)
     problems = tuple(problem for campaign in campaigns for problem in campaign.results.problems)
-    return Report(tuple(map(str, document.answers)), paths, notes, problems)
+    is_incomplete = any(campaign.results.is_incomplete for campaign in campaigns)
+    return Report(tuple(map(str, document.answers)), paths, notes, problems, is_incomplete)
 
 
-def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> Iterator[Campaign]:
+def _campaigns(
+    directories: Sequence[Path],
+    known: Sequence[Known] | None,
+    statements: Statements | None = None,
+) -> Iterator[Campaign]:
     from ..results.load import load_results
     from ..stats.notes import remarks
     from ..stats.summary import summarize
@@ -102,7 +116,9 @@ def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> It
 
     names = [directory.resolve().name for directory in directories]
     for directory, name in zip(directories, names, strict=True):
-        results = load_results(directory, known, with_series=True, progress=reading_logs)
+        results = load_results(
+            directory, known, statements=statements, with_series=True, progress=reading_logs
+        )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
         # The report has a separate table of runs that were not counted.
@@ -112,7 +128,7 @@ def _campaigns(directories: Sequence[Path], known: Sequence[Known] | None) -> It
 
 
 def _place(directories: Sequence[Path]) -> Path:
-    return directories[0] / "report" if len(directories) == 1 else Path("report")
+    return destination(directories) / "report" if len(directories) == 1 else Path("report")
 
 
 def _families() -> dict[tuple[str, str], str]:

@@ -1,15 +1,14 @@
-"""Computes a table of speeds and speed-ups from a directory of logs, and writes result files.
+"""Computes a table of speeds and speed-ups from logs, and writes result files.
 
-The input is a campaign (runs/<case>/r<k>/run.json and its log), a directory tree like the published
-one (.../bz128/4n8g/rn50_b128_fp32_1.log), or a directory of logs named as in the NGC report
-(tf_gpu8_amp_bs256.txt). A log that fails validation is reported. All other logs are counted.
+The input is a campaign (runs/<case>/r<k>/run.json and its log), or directories and files of logs. A
+log that fails validation is reported. All other logs are counted.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,10 @@ from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
 from ..core.identity import GROUP, label, value_text
-from ..results.discovery import FLAT_DEVICES_PER_NODE, FLAT_NAME
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
+from ..results.statement import Statements
+from .destination import destination, source_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,16 +33,21 @@ _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
 class SummaryResult:
     """The result of `summarize`.
 
-    `notes`: on the table. `problems`: logs that failed validation. `paths`: the files written.
-    `frame` and `table`: the computed values. `document`: the content of summary.json.
+    `notes`: on the table. `problems`: logs that failed validation. `is_incomplete`: a run failed,
+    is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
+    `frame` and `table`: the computed values. `document`: the content of summary.json. `skipped`:
+    the files that were not read as logs, with the reasons.
     """
 
     notes: list[str]
     problems: list[UserError]
+    is_incomplete: bool
     paths: list[Path]
+    unwritten: UserError | None
     frame: pd.DataFrame
     table: pd.DataFrame
     document: str
+    skipped: Mapping[str, str]
 
     @property
     def text(self) -> str:
@@ -54,33 +59,58 @@ class SummaryResult:
 
 
 def summarize(
-    directory: Path,
+    sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     progress: Progress | None = None,
 ) -> SummaryResult:
-    """Summarise all logs in `directory` and write the results into `output_dir`.
+    """Summarise a campaign, or all logs in directories and files, and write the results.
 
-    `output_dir`: by default, `directory`. `known`: the known workloads; by default, those of the
-    catalogue. `progress`: as in `load_results`.
+    `output_dir`: by default, the campaign, or results/<name> for other logs. `known`: the known
+    workloads; by default, those of the catalogue. `statements`: what the user states about the
+    logs. `progress`: as in `load_results`.
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
     from ..report.terminal import counted
 
     known = list(catalogued()) if known is None else known
-    results = load_results(directory, known, progress=progress)
+    sources = [sources] if isinstance(sources, Path) else sources
+    results = load_results(sources, known, statements=statements, progress=progress)
     table, notes, files = documents(results, known)
-    place = output_dir or directory
-    paths = [write_result(place / name, content) for name, content in files.items()]
-    seal(place, "summary", paths)
+    place = output_dir or destination(sources)
+    own = source_document(sources) if output_dir is None else {}
+    paths, unwritten = _written(place, files | own)
     if results.problems:
         count = counted(len(results.problems), "log")
         notes.append(f"{count} failed validation; see the errors")
+    if unwritten:
+        notes.append(f"the results were not written: {unwritten.where}: {unwritten.found}")
     return SummaryResult(
-        notes, results.problems, paths, results.frame, table, files["summary.json"]
+        notes,
+        results.problems,
+        results.is_incomplete,
+        paths,
+        unwritten,
+        results.frame,
+        table,
+        files["summary.json"],
+        {str(file.path): file.reason for file in results.skipped},
     )
+
+
+def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserError | None]:
+    """Write all files and the manifest, or stop at the first that cannot be written."""
+    paths: list[Path] = []
+    try:
+        for name, content in files.items():
+            paths.append(write_result(place / name, content))
+        seal(place, "summary", paths)
+    except UserError as error:
+        return paths, error
+    return paths, None
 
 
 def record(history: Path, directory: Path, result: SummaryResult) -> None:
@@ -136,11 +166,6 @@ def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
     yield from _not_pooled([cases[0] for cases in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
-    if any(FLAT_NAME.fullmatch(run.path.stem) for run in results.counted):
-        yield (
-            "the log names do not contain the number of nodes: assuming"
-            f" {FLAT_DEVICES_PER_NODE} devices per node"
-        )
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:

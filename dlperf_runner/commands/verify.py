@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from ..campaign.manifest import FILE, home, read
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..core.identity import CASE
-from ..results.load import Progress, catalogued, load_results
+from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
+from ..results.statement import Statements
+from .destination import destination
 from .summarize import documents
 from .verify_files import against_content, against_plan, against_report, check_manifest
 
@@ -37,11 +40,12 @@ class Verification:
 
 
 def verify(
-    directory: Path,
+    sources: Path | Sequence[Path],
     output_dir: Path | None = None,
     history: Path | None = None,
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     allowed_signers: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
@@ -51,7 +55,10 @@ def verify(
     `allowed_signers`: a file of ssh-keygen(1); the manifest must then be signed by one of them.
     Raises UserError if there is nothing to compare.
     """
-    place = output_dir or directory
+    sources = [sources] if isinstance(sources, Path) else sources
+    directory = sources[0]
+    known = list(catalogued()) if known is None else known
+    place = output_dir or destination(sources)
     found: list[str] = []
     notes: list[str] = []
     problems: list[UserError] = []
@@ -61,7 +68,10 @@ def verify(
                 (found if differs else notes).append(f"{name}{sentence}")
         found += against_plan(directory)
         if (place / "summary.json").exists() or not (home(place) / FILE).exists():
-            found += _against_logs(directory, place, history, known, progress, problems, notes)
+            read_logs = partial(
+                load_results, sources, known, statements=statements, progress=progress
+            )
+            found += _against_logs(read_logs, place, history, known, problems, notes)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
@@ -84,11 +94,10 @@ def _manifests(source: Path, results: Path) -> dict[Path, str]:
 
 
 def _against_logs(
-    directory: Path,
+    read_logs: Callable[[], Results],
     place: Path,
     history: Path | None,
-    known: Sequence[Known] | None,
-    progress: Progress | None,
+    known: Sequence[Known],
     problems: list[UserError],
     notes: list[str],
 ) -> Iterator[str]:
@@ -104,8 +113,7 @@ def _against_logs(
         )
     recorded_cases = _summary(place / "summary.json")
     recorded_runs = _measurements(place / "measurements.csv")
-    known = list(catalogued()) if known is None else known
-    results = load_results(directory, known, progress=progress)
+    results = read_logs()
     problems += results.problems
     table, _, files = documents(results, known)
     cases, runs = records(table), records(results.frame)
@@ -118,13 +126,13 @@ def _against_logs(
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in told})
-    for differs, sentence in against_report(directory, known):
+    for differs, sentence in against_report(results.directory, known):
         if differs:
             yield sentence
         else:
             notes.append(sentence)
     if history is not None:
-        yield from _against_history(directory, place, history, cases, runs, notes)
+        yield from _against_history(results.directory, place, history, cases, runs, notes)
 
 
 def _against_history(

@@ -99,16 +99,17 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     """The conditions of a run from its record, and from the catalogue for its workload's source."""
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
     known = sources.get(run.source or "", RecordedConditions())
-    parameters = _mapping(record.get("parameters"))
-    xla = known.xla
+    # Of a run outside a campaign, these are what its log states.
+    parameters = {**read_parameters(run.parameters), **_mapping(record.get("parameters"))}
+    xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
-        "data": read_parameters(run.parameters).get("data"),
+        "data": parameters.get("data"),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
-        "input_pipeline": known.input_pipeline,
+        "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
         "xla": xla,
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,

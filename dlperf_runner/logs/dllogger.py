@@ -17,6 +17,7 @@ from . import text
 from .records import Format, Statement
 
 _PARAMETER = " PARAMETER "
+_OPTION = re.compile(r"(\w+) : (\S+)", re.ASCII)
 
 FORMAT = Format(
     name="dllogger",
@@ -31,7 +32,7 @@ FORMAT = Format(
     statements=(
         Statement(
             _PARAMETER,
-            re.compile(r"(\w+) : (\S+)", re.ASCII),
+            _OPTION,
             {
                 "batch_size": "batch_size_per_device",
                 "amp": "precision",
@@ -43,6 +44,25 @@ FORMAT = Format(
         Statement(
             _PARAMETER,
             re.compile(r"\bnum_iter : (?P<total_steps>\S+)(?=.* iter_unit : batch\b)", re.ASCII),
+        ),
+        Statement(
+            _PARAMETER,
+            re.compile(
+                r" iter_unit : batch .*?\bwarmup_steps : (?P<warmup_steps>\d{1,9})\b", re.ASCII
+            ),
+        ),
+        Statement(
+            _PARAMETER,
+            _OPTION,
+            {"arch": "network", "xla": "xla", "dali": "dali", "cpu": "cpu", "data_dir": "data"},
+            {"None": ""},
+        ),
+        # The size of images that are not read from files.
+        Statement(
+            _PARAMETER,
+            re.compile(
+                r" data_dir : None .*?\bsynthetic_data_size : (?P<image_size>\d+)", re.ASCII
+            ),
         ),
         Statement("Num GPUs ", re.compile(r"\bNum GPUs (?P<world_size>\d+)", re.ASCII)),
         Statement(

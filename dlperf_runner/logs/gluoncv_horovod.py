@@ -36,7 +36,14 @@ FORMAT = Format(
                 "dtype": "precision",
                 "iterations": "total_steps",
                 "log_interval": "log_every",
+                "model": "network",
+                "input_size": "image_size",
+                "image_size": "image_size",
+                "classes": "classes",
             },
+        ),
+        Statement(
+            "Namespace(", re.compile(r"\buse_rec=True\b.*?\brec_train='(?P<data>[^']*)'", re.ASCII)
         ),
         Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d+)", re.ASCII)),
     ),

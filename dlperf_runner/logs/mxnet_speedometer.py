@@ -37,7 +37,23 @@ FORMAT = Format(
                 "dtype": "precision",  # only this project's script prints it
                 "frequent": "log_every",
                 "max_steps": "total_steps",
+                "network": "network",
+                "parallel": "parallel",  # so does this
+                "num_classes": "classes",
+                "dataset_path": "data",
             },
+        ),
+        Statement("Namespace(", re.compile(r"'image_shape': \((?P<image_size>\d+),", re.ASCII)),
+        # Only train_parall.py has the first option, and train.py does not print the second.
+        Statement(
+            "Namespace(",
+            re.compile(r"\b(?P<parallel>ctx_num_classes)=", re.ASCII),
+            values={"ctx_num_classes": "model"},
+        ),
+        Statement(
+            "Called with argument: ",
+            re.compile(r"(?P<parallel>Called)(?!.*\b(?:ctx_num_classes|parallel)=)", re.ASCII),
+            values={"Called": "data"},
         ),
     ),
 )

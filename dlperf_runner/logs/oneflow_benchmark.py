@@ -34,6 +34,14 @@ FORMAT = Format(
         _stated(
             "num_gpu_per_node = ", r"(?P<devices_per_node>\d{1,9}), num_nodes = (?P<nodes>\d{1,9})"
         ),
+        Statement("Running ", re.compile(r"\bRunning (?P<network>[\w.-]+):", re.ASCII)),
+        Statement("model = ", re.compile(r"(?:^|\s)model = (?P<network>[\w.-]+)", re.ASCII)),
+        _stated("image_size = ", r"(?P<image_size>\d+)"),
+        Statement(
+            "train_data_dir = ",
+            re.compile(r"\btrain_data_dir = (?P<data>\S+)", re.ASCII),
+            values={"None": ""},
+        ),
         _stated("batch_size_per_device = ", r"(?P<batch_size_per_device>\d+)"),
         _stated("loss_print_every_n_iter = ", r"(?P<log_every>\d+)"),
         _stated("num_iters = ", r"(?P<total_steps>\d+)"),

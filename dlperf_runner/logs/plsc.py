@@ -35,6 +35,7 @@ FORMAT = Format(
         # used.
         _set("train batch size", r"(?P<batch_size_per_device>\d+)"),
         _set("log period", r"(?P<log_every>\d+)"),
+        _set("num_classes", r"(?P<classes>\d+)"),
         # trainer_id: 0, num_trainers: 1
         Statement(
             "num_trainers:",

@@ -38,7 +38,8 @@ class Header:
 
     `final_samples_per_second` is the rate over the whole run that some programs print at the end.
     Several processes may print every step into the same log without naming themselves; `writer` is
-    then the process that printed this header.
+    then the process that printed this header. `network` is the model as the program calls it.
+    `parameters` are further options of the program, as printed: `xla`, `data`, `image_size` ...
     """
 
     line: int
@@ -46,9 +47,12 @@ class Header:
     world_size: int | None = None
     precision: str | None = None
     total_steps: int | None = None
+    warmup_steps: int | None = None
     log_every: int | None = None
     final_samples_per_second: float | None = None
     writer: int | None = None
+    network: str | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
 
 
 # Appended to the last line of a log if that line has no newline.
@@ -76,8 +80,8 @@ class Statement:
 
     `pattern` either has named groups, each called as the field of Header that it gives, or it
     matches pairs of an option and a value, and `options` maps options to fields. The groups
-    `nodes` and `devices_per_node` give the world size together. `values` translates printed
-    values; the names of dtypes are always translated.
+    `nodes` and `devices_per_node` give the world size together. Other names become
+    `parameters`. `values` translates printed values; the names of dtypes are always translated.
     """
 
     marker: str

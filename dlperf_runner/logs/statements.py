@@ -71,12 +71,17 @@ def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
     if "nodes" in counts:
         counts["world_size"] = counts.pop("nodes") * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
+    warmup = stated.get("warmup_steps")
+    known = {*_COUNTS, *Header.__dataclass_fields__}
     return Header(
         line,
         **counts,
         precision=_DTYPES.get(precision, precision) if precision else None,
         final_samples_per_second=None if final is None else text.rate(final.encode(), form),
         writer=None if writer is None else int(writer),
+        warmup_steps=None if warmup is None else int(warmup),
+        network=stated.get("network"),
+        parameters=tuple((name, stated[name]) for name in sorted(stated) if name not in known),
     )
 
 

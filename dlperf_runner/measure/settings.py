@@ -14,6 +14,7 @@ _WHAT = {
     "world_size": "world size",
     "precision": "precision",
     "total_steps": "number of steps",
+    "warmup_steps": "number of warm-up steps",
     "log_every": "log interval",
 }
 
@@ -26,6 +27,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
         "world_size": (expected.topology.world_size, expected.by),
         "precision": (expected.precision, expected.by),
         "total_steps": (rule.total_steps, "the calculation rule"),
+        "warmup_steps": (rule.warmup_steps, "the calculation rule"),
     }
     found = set()
     for field, what in _WHAT.items():

@@ -1,8 +1,9 @@
-"""Load the results of a directory of logs: the tidy frame, the excluded runs with their reasons,
+"""Load the results of logs: the tidy frame, the excluded runs and skipped files with their reasons,
 and on request the throughput over the iterations of each run."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,38 +20,51 @@ from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_fram
 from ..core.identity import CASE
 from ..core.processors import processors
 from ..measure.estimators import Measurement
-from .discovery import Place, places
+from .discovery import Place, Skipped, find
+from .named_run import known_models
 from .repeats import about_copies, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
+from .statement import Statements, checked
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[Iterable[Reading | None], int], Iterable[Reading | None]]
+Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipped]]
 
 # Several processes share the caches, so together they need a third more processor time. Below both
 # limits, they would save two seconds or less.
 MANY_BYTES = 512 * 2**20
 MANY_LOGS = 5000
 AT_ONCE = 200  # logs that a process reads before it returns them
+_SHOWN = 5  # the most files that a note names
 
 
 @dataclass
 class Results:
     """`frame` has a row per run and metric (see frame.Row). `runs` are all runs that were found;
-    `counted` are those whose logs passed validation and that satisfy the validity rules. `series`
-    is empty unless it was requested."""
+    `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
+    are files that were not read as logs. `series` is empty unless it was requested. `directory` is
+    the first source."""
 
     directory: Path
     frame: pd.DataFrame = field(init=False)
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # planned runs without a record
+    without_loss: int = 0  # counted runs whose logs print no loss
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a run failed, is missing or is invalid."""
+        copies = sum(run.copy_of is not None for run in self.runs)
+        return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
     def told(self, text: object) -> str:
         """A text with paths below the directory, so that it is the same wherever that lies."""
@@ -59,46 +73,77 @@ class Results:
 
 
 def load_results(
-    directory: Path,
+    source: Path | Sequence[Path],
     known: Sequence[Known] | None = None,
     *,
+    statements: Statements | None = None,
     with_series: bool = False,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Results:
-    """Read every log below `directory`. `known` are the catalogue entries to use, by default all.
-    `jobs` is the number of processes, by default as many as save time. `progress` gets the readings
-    and their number, and yields the readings unchanged.
+    """Read a campaign, or all logs in directories and files. `known` are the catalogue entries to
+    use, by default all. `statements` are what the user states about logs. `jobs` is the number of
+    processes, by default as many as save time. `progress` gets the readings and their number, and
+    yields the readings unchanged.
 
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
     """
     known = list(catalogued()) if known is None else known
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing"
-        raise UserError("there is no such directory", where=str(directory), found=found)
-    problems: list[UserError] = []
-    where = places(directory, problems)
-    results = Results(directory, problems=problems)
+    sources = [source] if isinstance(source, Path) else list(source)
+    statements = checked(statements or Statements(), sources, known_models(known))
+    found = find(sources, statements)
+    results = Results(sources[0], problems=found.problems, skipped=found.skipped)
+    results.missing += found.missing
     rows: list[Row] = []
-    with _readings(where, known, with_series, jobs) as readings:
+    with _readings(found.places, known, with_series, jobs) as readings:
         import pandas as pd  # noqa: F401  a slow import, while other processes read logs
 
-        read_logs = [*(progress(readings, len(where)) if progress else readings)]
-    apart = told_apart(filter(None, read_logs), directory)
+        read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
+    results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
+    of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
+    apart = told_apart(of_runs, _root(sources))
     for reading in apart:
         rows += _rows(reading, results)
-    if not results.runs and not problems:
+    if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
-            where=str(directory),
+            where=", ".join(map(str, sources)),
             expected="a campaign, or logs named like bz128/4n8g/rn50_b128_fp32_1.log"
             " or tf_gpu8_amp_bs256.txt",
+            found=" ".join(_about_skipped(results)) or None,
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
     results.frame = make_frame(rows)
+    results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
     results.notes += [*about_copies(apart), *_about_validity(results)]
+    results.notes += [f"not counted: {run} has no record" for run in results.missing]
+    results.notes += _about_skipped(results)
+    results.notes += [
+        f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
+    ]
     return results
+
+
+def _root(sources: Sequence[Path]) -> Path:
+    """The directory that contains all sources."""
+    directories = {source if source.is_dir() else source.parent for source in sources}
+    try:
+        return Path(os.path.commonpath(directories))
+    except ValueError:  # relative and absolute paths
+        return Path()
+
+
+def _about_skipped(results: Results) -> Iterator[str]:
+    """A note for each reason, with the first files."""
+    by_reason: dict[str, list[str]] = {}
+    for skipped in results.skipped:
+        is_below = skipped.path.is_relative_to(results.directory)
+        path = skipped.path.relative_to(results.directory) if is_below else skipped.path
+        by_reason.setdefault(skipped.reason, []).append(str(path))
+    for reason, paths in by_reason.items():
+        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+        yield f"not read ({reason}): {', '.join(paths[:_SHOWN])}{more}"
 
 
 def _about_validity(results: Results) -> Iterator[str]:
@@ -106,6 +151,9 @@ def _about_validity(results: Results) -> Iterator[str]:
     planned = [run for run in results.runs if run.expected_by == "the plan"]
     if planned and all(run.rules is None for run in planned):
         yield "the campaign recorded no validity rules; the rules of the catalogue were applied"
+    if results.without_loss:
+        number, counted = results.without_loss, len(results.counted)
+        yield f"loss not checked: {number} of {counted} logs print none"
     if results.not_judged:
         rules = (
             f"{rule} ({number} run{'s' if number > 1 else ''})"
@@ -136,7 +184,7 @@ def catalogued() -> Iterator[Known]:
 @contextmanager
 def _readings(
     found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
-) -> Iterator[Iterator[Reading | None]]:
+) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
     jobs = _jobs(found) if jobs is None else jobs
     size = max(1, min(AT_ONCE, len(found) // (4 * jobs)))
@@ -187,6 +235,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if why is None:
         results.counted.append(run)
         results.notes += measured.notes
+        results.without_loss += all(m.metric != "loss_first" for m in measured.measurements)
     else:
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
     for rule in reading.verdict.not_judged:

@@ -1,4 +1,5 @@
-"""A log on disk: examined and read in pieces, of which one at a time is in memory."""
+"""A log on disk: examined and read in pieces, of which one at a time is in memory. One that gzip
+compressed is expanded."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
+from .compressed import MAGIC, expanded
 
 PIECE = 2**20
 
@@ -33,6 +35,9 @@ class Log:
     def pieces(self) -> Iterator[bytes]:
         """Its bytes from the beginning."""
         head, more = self._head
+        if head.startswith(MAGIC):
+            yield from expanded(self.path, PIECE)
+            return
         yield head
         if more:
             with self._file() as file:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..core.errors import UserError
-from .discovery import is_topology
+from .log_name import topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
@@ -99,7 +99,7 @@ def _place(run: FoundRun, root: Path) -> Parts:
     """The directories of a log below the root, without those named after its topology."""
     parent = run.path.parent
     parts = parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
-    return tuple(part for part in parts if not is_topology(part))
+    return tuple(part for part in parts if not topology_of(part))
 
 
 def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:

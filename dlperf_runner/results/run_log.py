@@ -10,13 +10,15 @@ from functools import partial
 from typing import Any
 
 from .. import logs
+from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
-from .discovery import Place, run_at
+from .discovery import Place, Skipped, run_at
 from .log_file import Log
+from .log_head import check_network, with_options
 from .run_record import FoundRun, Known
 from .validity import VALID, Verdict, judge
 
@@ -54,34 +56,35 @@ class Reading:
 
 def read_all(
     places: Iterable[Place], known: Sequence[Known], with_series: bool = False
-) -> list[Reading | None]:
-    """Find and measure the runs at some places; None for each file that is not a benchmark log."""
+) -> list[Reading | Skipped]:
+    """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
     readings = [_read(place, known) for place in places]
-    judged = _steadiness([reading.series for reading in readings if reading and reading.series])
-    for reading in readings:
-        if reading and reading.measured and reading.series:
+    of_runs = [reading for reading in readings if isinstance(reading, Reading)]
+    judged = _steadiness([reading.series for reading in of_runs if reading.series])
+    for reading in of_runs:
+        if reading.measured and reading.series:
             reading.measured.measurements += next(judged)
             reading.series = reading.series if with_series else None
     return readings
 
 
-def _read(place: Place, known: Sequence[Known]) -> Reading | None:
+def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
     try:
         found = run_at(place, known)
     except UserError as error:
         return Reading(None, problem=error)
-    if found is None:
-        return None
+    if isinstance(found, Skipped):
+        return found
     run, log = found
     if run.why_not is not None:
         return Reading(run)
     try:
-        return _measured(run, log)
+        return _measured(run, log, known)
     except UserError as error:
         return Reading(run, problem=error)
 
 
-def _measured(run: FoundRun, log: Log) -> Reading:
+def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     name, rule = str(log.path), run.rule
     if log.form.name != run.log_format:
         raise UserError(
@@ -93,11 +96,15 @@ def _measured(run: FoundRun, log: Log) -> Reading:
     if rule is None:
         raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
     expected = Expected(run.expected_by, run.topology, run.precision, run.batch_size_per_device)
-    # Every process of the run prints each step at most once.
-    most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
-    digest = hashlib.sha256()
-    with log.errors():
-        content = logs.parse(log.form, _digested(log.pieces(), digest), most)
+    content, digest = _content(log, run, rule)
+    entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
+    if entry is not None:
+        check_network(content.headers, run, entry)
+        if run.expected_by != "the plan":
+            run = with_options(run, content.headers, entry)
+            if run.rule is not None and run.rule != rule:
+                rule = run.rule
+                content, digest = _content(log, run, rule)
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
     )
@@ -112,7 +119,17 @@ def _measured(run: FoundRun, log: Log) -> Reading:
         total_steps=rule.total_steps,
     )
     verdict = judge(run, found.steps, found.losses, run.rules or catalogued_rules())
-    return Reading(run, measured, digest.hexdigest(), series=series, verdict=verdict)
+    return Reading(run, measured, digest, series=series, verdict=verdict)
+
+
+def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
+    """The content of a log as far as the rule needs it, and its SHA-256."""
+    # Every process of the run prints each step at most once.
+    most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
+    digest = hashlib.sha256()
+    with log.errors():
+        content = logs.parse(log.form, _digested(log.pieces(), digest), most)
+    return content, digest.hexdigest()
 
 
 def _line_of(log: Log, index: int) -> int:

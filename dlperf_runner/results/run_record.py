@@ -35,6 +35,29 @@ class Known:
     rules: tuple[Rule, ...] = ()
     definition: Workload | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Other names of the model."""
+        return (*self.definition.families, self.definition.model) if self.definition else ()
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions of the workload."""
+        return tuple(self.definition.dtypes) if self.definition else ()
+
+    @property
+    def synthetic_data(self) -> tuple[str, ...]:
+        """The names of data sets that are synthetic. Without a data set, data are synthetic."""
+        sources = (s for _, s in self.definition.sources.items()) if self.definition else ()
+        declared = (source.data for source in sources)
+        names = (name for data in declared for name in getattr(data, "synthetic", ()))
+        return ("", *names)
+
+    @property
+    def max_nodes(self) -> int | None:
+        """The most nodes that the workload runs on."""
+        return self.definition.max_nodes if self.definition else None
+
     def rule_of(self, total_steps: int, warmup_steps: int) -> Rule:
         """The rule for a run with these steps: the rule of its matrix, or else the published rule
         with a proportional number of dropped values."""
@@ -83,6 +106,8 @@ class FoundRun:
     container: str | None = None
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
+    assumed: str | None = None  # what the identification of the run rests on, as a note
+    is_window_stated: bool = False  # the user states the steps; the log must confirm them
     copy_of: Path | None = None  # a log with the same bytes, which counts instead
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()

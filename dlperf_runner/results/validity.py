@@ -34,6 +34,8 @@ THROTTLE_BITS = {
 # Names of the rules, for the note on rules without data.
 THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors"
 PROCESSES, INTERFACE = "other processes", "NCCL interface"
+_LARGEST_LOSS = 1e6  # no program of the catalogue begins with a thousandth of this
+_CONSTANT = 3  # printed losses; fewer may be equal by chance
 _FEWEST_LOSSES = 15  # the median of a fifth of them does not depend on a single step
 _BEFORE_S = 10  # seconds; ssh may need as long to reach a node after the run has begun
 _ORDINARY_USERS = range(1000, 65534)
@@ -91,6 +93,12 @@ def _about_losses(
         if not math.isfinite(loss):
             yield f"the loss is not finite at step {step}"
             return
+    values = [loss for _, loss in printed] or [math.nan]
+    low, high = min(values), max(values)
+    if low >= _LARGEST_LOSS or high <= -_LARGEST_LOSS:
+        yield f"the loss is never below {min(abs(low), abs(high)):g}"
+    elif low == high and (len(values) >= _CONSTANT or low == 0):
+        yield f"the loss is {low:g} at every step"
     if len(printed) < _FEWEST_LOSSES:
         return
     size = len(printed) // 5

@@ -122,7 +122,7 @@ def speedometer(speed: float) -> list[str]:
 def plsc(speed: float) -> list[str]:
     return [
         f"INFO 2021-03-12 10:{n // 60:02d}:{n % 60:02d},250 entry.py:1029] "
-        f"Pass:0 batch:{n} lr:0.00039063 loss:40.5 "
+        f"Pass:0 batch:{n} lr:0.00039063 loss:{40.5 - n / 100:.6f} "
         f"qps:{1.5 if not 50 <= n < 150 else speed + (0.25 if n % 2 else -0.25):.2f}"
         for n in range(151)
     ]

@@ -42,6 +42,7 @@ def read(
 def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:
     """What each header states."""
     return [
-        {key: value for key, value in vars(header).items() if value is not None}
+        {key: value for key, value in vars(header).items() if value not in (None, ())}
+        | ({"parameters": dict(header.parameters)} if header.parameters else {})
         for header in headers
     ]

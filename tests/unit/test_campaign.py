@@ -59,21 +59,6 @@ def test_a_new_campaign(tmp_path: Path) -> None:
     assert not list(directory.rglob(".*")), "no temporary file is left"
 
 
-def test_latest_is_the_newest(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        create(tmp_path / "results" / name)
-        campaign.point_latest_at(tmp_path / "results" / name)
-        latest = tmp_path / "results" / "latest"
-        assert latest.readlink() == Path(name)
-    assert campaign.read_campaign(latest)["id"] == "two"
-
-
-def test_elsewhere_there_is_no_latest(tmp_path: Path) -> None:
-    create(tmp_path / "elsewhere" / "one")
-    campaign.point_latest_at(tmp_path / "elsewhere" / "one")
-    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["one"]
-
-
 def test_what_remains_is_the_plan_minus_what_is_done(tmp_path: Path) -> None:
     plan = create(tmp_path / "c")
     runs = campaign.read_plan(tmp_path / "c")["runs"]

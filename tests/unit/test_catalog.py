@@ -207,8 +207,8 @@ def test_a_mistake_is_told(tmp_path: Path, entry: str, old: str, new: str, messa
     ("content", "message"),
     [
         (b"\xff\xfe", "the file is not UTF-8 (found an invalid byte at 0)"),
-        (b"- a\n- b\n", "invalid catalogue entry (expected keys and values, found ['a', 'b'])"),
-        (b"", "invalid catalogue entry (expected keys and values, found None)"),
+        (b"- a\n- b\n", "invalid entry (expected keys and values, found ['a', 'b'])"),
+        (b"", "invalid entry (expected keys and values, found None)"),
         (b"name: !!python/object:os.system x\n", "invalid YAML: could not determine"),
     ],
 )

@@ -20,6 +20,7 @@ from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
+from dlperf_runner.results.statement import Statements
 
 ROOT = Path(__file__).parents[2]
 
@@ -180,7 +181,8 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     record = json.loads((place / "run.json").read_text())
     record["outcome"] |= {"status": "failed", "message": "mpirun ended with 1"}
     (place / "run.json").write_text(json.dumps(record))
-    out = call("status", str(tmp_path / "results" / "latest"), status=1).out
+    assert not (tmp_path / "results" / "latest").is_symlink()
+    out = call("status", str(directory), status=1).out
     assert f"\n| {run['id']} | failed | mpirun ended with 1 |\n0 of" in out
 
     record["outcome"]["status"] = "done"
@@ -211,23 +213,35 @@ def fake(monkeypatch: pytest.MonkeyPatch, name: str, **functions: object) -> Non
     monkeypatch.setattr(f"dlperf_runner.{name}", module, raising=False)
 
 
+def summary(text: str, **changes: object) -> SimpleNamespace:
+    """A result of `summarize`."""
+    values = {"problems": [], "paths": [], "unwritten": None, "is_incomplete": False}
+    return SimpleNamespace(text=text, **{**values, **changes})
+
+
 def test_summarize_prints_table_paths_and_problems(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked = []
 
-    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
-        asked.append((directory, output_dir))
+    def summarize(
+        sources: list[Path], output_dir: Path | None, *, statements: Statements, **_: object
+    ) -> SimpleNamespace:
+        asked.append((sources, output_dir, statements.options.batch_size))
         problems = [UserError("the log is empty", where="x.log")] if output_dir else []
-        return SimpleNamespace(text="a table", problems=problems, paths=[Path("summary.csv")])
+        return summary("a table", problems=problems, paths=[Path("summary.csv")])
 
     fake(monkeypatch, "commands.summarize", summarize=summarize)
     fake(monkeypatch, "history.store", history_of=lambda _: None)
-    assert call("summarize", "results/latest").out == "a table\nsummary.csv\n"
-    result = call("summarize", "logs", "--output-dir", str(tmp_path), status=2)
+    assert call("summarize").out == "a table\nsummary.csv\n"
+    arguments = ("a", "b.log", "--batch-size", "64", "--output-dir", str(tmp_path))
+    result = call("summarize", *arguments, status=2)
     assert result.out == "a table\nsummary.csv\n"
     assert result.err == "error: x.log: the log is empty\n"
-    assert asked == [(Path("results/latest"), None), (Path("logs"), tmp_path)]
+    assert asked == [
+        ([Path("results/latest")], None, None),
+        ([Path("a"), Path("b.log")], tmp_path, 64),
+    ]
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
@@ -248,8 +262,8 @@ def test_run_plans_once_and_has_the_plan_carried_out(
             (place / run["log_name"]).touch()
         return [] if outcome == "done" else ["node1: it broke"]
 
-    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
-        return SimpleNamespace(text="a table", problems=[], paths=[])
+    def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
+        return summary("a table")
 
     fake(monkeypatch, "campaign.execute", execute=execute)
     fake(monkeypatch, "commands.summarize", summarize=summarize)
@@ -272,8 +286,8 @@ def test_run_plans_once_and_has_the_plan_carried_out(
 def test_resuming_what_is_done_only_summarizes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def summarize(directory: Path, output_dir: Path | None, **_: object) -> SimpleNamespace:
-        return SimpleNamespace(text=f"table of {directory.name}", problems=[], paths=[])
+    def summarize(sources: list[Path], output_dir: Path | None, **_: object) -> SimpleNamespace:
+        return summary(f"table of {sources[0].name}")
 
     fake(monkeypatch, "campaign.execute", execute=None)
     fake(monkeypatch, "commands.summarize", summarize=summarize)

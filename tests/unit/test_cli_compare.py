@@ -274,7 +274,7 @@ def test_publications_side_by_side() -> None:
         (("a", "--fail-if-slower", "3"), "invalid percentage"),
         (("a", "--fail-if-slower", "100%"), "invalid percentage"),
         (("a", "--fail-if-slower", "-3%"), "invalid percentage"),
-        (("nowhere",), "there is no such directory"),
+        (("nowhere",), "there is no such file or directory"),
     ],
 )
 def test_bad_input(

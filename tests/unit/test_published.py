@@ -54,7 +54,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     # What else lies in such a folder is no log.
     write(directory / "README.txt", ["Logs of a benchmark."])
     write(directory / "run_test.sh", ["#!/bin/sh"])
-    result = summarize(directory)
+    result = summarize(directory, directory)
     assert result.problems == []
     with (directory / "summary.csv").open(encoding="utf-8", newline="") as file:
         return source, list(csv.DictReader(file)), result.text
@@ -99,7 +99,7 @@ def test_speedups_of_the_ngc_table_which_prints_none(tmp_path: Path) -> None:
     for entry in TABLES:
         if entry["source"] == NGC:
             write_log(tmp_path, entry, 1, float(entry["samples_per_second"]))
-    text = summarize(tmp_path).text
+    text = summarize(tmp_path, tmp_path).text
     # 3275.93 / 414.73 = 7.8989; 12671.9 / 414.73 = 30.5546; 9310.31 / 1173.38 = 7.9346;
     # 33317.67 / 1173.38 = 28.3946
     for line in (

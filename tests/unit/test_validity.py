@@ -12,7 +12,7 @@ from make_logs import KNOWN, campaign_run, gluoncv
 
 from dlperf_runner.catalog.validity import catalogued_rules
 from dlperf_runner.core.case import Topology
-from dlperf_runner.results.discovery import places, run_at
+from dlperf_runner.results.discovery import Skipped, find, run_at
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.results.validity import Verdict, is_selected, judge
@@ -73,9 +73,12 @@ def gpu_run(
 
 def verdict(campaign: Path) -> Verdict:
     """Of the only run of a campaign."""
-    (place,) = places(campaign, problems := [])
-    run, _ = run_at(place, KNOWN) or pytest.fail("no run")
-    assert problems == []
+    found = find([campaign])
+    (place,) = found.places
+    assert found.problems == []
+    at = run_at(place, KNOWN)
+    assert not isinstance(at, Skipped)
+    run, _ = at
     return judge(run, [], [], run.rules or catalogued_rules())
 
 
@@ -231,6 +234,27 @@ def test_loss_that_is_no_number() -> None:
     assert losses(7.0, math.nan, 6.0) == ("the loss is not finite at step 2",)
     assert losses(7.0, 8.0, math.inf) == ("the loss is not finite at step 3",)
     assert losses(7.0, None, 6.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0.0], "the loss is 0 at every step"),
+        ([0.0] * 20, "the loss is 0 at every step"),
+        ([6.907] * 3, "the loss is 6.907 at every step"),
+        ([1e30] * 20, "the loss is never below 1e+30"),
+        ([1e30 * (n + 1) for n in range(5)], "the loss is never below 1e+30"),
+        ([-1e30, -2e30], "the loss is never below 1e+30"),
+    ],
+)
+def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str) -> None:
+    assert losses(*values) == (reason,)
+    assert losses(*values, 5.0, 4.0) != (reason,)
+
+
+def test_two_equal_losses_may_be_chance() -> None:
+    assert losses(6.9, 6.9) == ()
+    assert losses(6.9) == ()
 
 
 def test_rising_loss() -> None:

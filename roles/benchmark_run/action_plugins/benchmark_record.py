@@ -46,6 +46,8 @@ class ActionModule(ActionBase):
         temporary = path.with_name(path.name + ".tmp")
         temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         temporary.replace(path)
+        if outcome.get("status") == "done":
+            point_latest_at(path.parents[3])
         command = self._task.args.get("command")
         return {"changed": True, **(executed(**command) if command else {})}
 
@@ -58,3 +60,19 @@ def executed(argv: list[str], chdir: str) -> dict[str, Any]:
     if not done.returncode:
         return {}
     return {"failed": True, "msg": f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}"}
+
+
+def point_latest_at(campaign: Path) -> None:
+    """Make `results/latest` a link to a campaign with a finished run, if its parent is named
+    `results`."""
+    link = campaign.parent / "latest"
+    if campaign.parent.name != "results" or is_link_to(link, campaign):
+        return
+    temporary = link.with_name(f".latest.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(campaign.name)
+    temporary.replace(link)
+
+
+def is_link_to(link: Path, campaign: Path) -> bool:
+    return link.is_symlink() and str(link.readlink()) == campaign.name

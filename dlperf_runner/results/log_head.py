@@ -1,0 +1,97 @@
+"""What a log states about its run: the settings before its first steps, and what the program calls
+its network, its data and its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .. import logs
+from ..core.errors import UserError
+from ..core.identity import parameters_text
+from .log_file import Log
+from .run_record import FoundRun, Known
+from .statement import Stated
+
+# The names of the fields in records of logs.
+_FIELDS = {
+    "batch_size": "batch_size_per_device",
+    "world_size": "world_size",
+    "precision": "precision",
+}
+
+
+def head_of(log: Log) -> Mapping[str, Stated]:
+    """The settings that the log states, by field; `by` names the line. Raises UserError if a line
+    is invalid."""
+    with log.errors():
+        headers = logs.parse(log.form, log.pieces(), most=0).headers
+    found: dict[str, Stated] = {}
+    for header in headers:
+        for field, attribute in _FIELDS.items():
+            value: Any = getattr(header, attribute)
+            if value is not None:
+                found.setdefault(field, Stated(value, f"line {header.line} of the log"))
+    return found
+
+
+def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -> None:
+    """Raise UserError if the log states another network than that of its run."""
+    names = {_plain(name) for name in (entry.short_name, entry.model, *entry.names)}
+    for header in headers:
+        if header.network is not None and _plain(header.network) not in names:
+            raise UserError(
+                f"the network contradicts {run.expected_by}",
+                where=f"{run.path}:{header.line}",
+                expected=entry.model,
+                found=header.network,
+            )
+
+
+def _plain(name: str) -> str:
+    """A name without what programs write differently: resnet50v1b for resnet50_v1b."""
+    return re.sub(r"[-_ ]", "", name.lower())
+
+
+def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) -> FoundRun:
+    """A run that is no part of a campaign, with what its log states: the parameters, the device,
+    and the number of steps and warm-up steps."""
+    headers = list(headers)
+    printed = dict(pair for header in reversed(headers) for pair in header.parameters)
+    parameters = dict(_parameters(printed, entry))
+    if parameters:
+        run = replace(run, parameters=parameters_text(parameters))
+    if printed.get("cpu") == "True":
+        if run.accelerator not in (None, "cpu"):
+            raise UserError(
+                "the log contradicts the stated or named accelerator: it is of a CPU",
+                where=str(run.path),
+                expected=run.accelerator,
+                found="cpu : True",
+            )
+        run = replace(run, accelerator="cpu")
+    total, warmup = (_first(headers, field) for field in ("total_steps", "warmup_steps"))
+    if total is None or warmup is None or run.is_window_stated or warmup >= total:
+        return run
+    return replace(run, rule=entry.rule_of(total, warmup))
+
+
+def _first(headers: Iterable[logs.Header], field: str) -> int | None:
+    values = (getattr(header, field) for header in headers)
+    return next((value for value in values if value is not None), None)
+
+
+def _parameters(printed: Mapping[str, str], entry: Known) -> Iterator[tuple[str, str]]:
+    """The parameters by the names of the catalogue, as far as the log states them."""
+    for name in ("classes", "image_size", "parallel"):
+        if name in printed:
+            yield name, printed[name]
+    if "data" in printed:
+        data = "synthetic" if printed["data"] in entry.synthetic_data else "real"
+        yield "data", data
+        if data == "real" and "dali" in printed:
+            yield "input_pipeline", "DALI" if printed["dali"] == "True" else "framework"
+    if "xla" in printed:
+        yield "xla", printed["xla"].lower()

@@ -1,0 +1,107 @@
+"""What the path of a log says about its run: text in, values out. This module reads no file.
+
+bz128/4n8g/rn50_b128_fp32_1.log         the published trees
+tf_gpu8_amp_bs256.txt                   the NGC report
+tf_rn50_b256_amp_1n8g_v100_2022-11.log  the same words in another order, and others
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..catalog.names import names
+from ..core.case import Topology
+
+_FILE = re.compile(r"(?P<stem>.+?)(?P<kind>\.(?:log|txt|out|err))?(?:\.gz)?", re.IGNORECASE)
+# rn50.log.node2 is the log of another node of that run, rn50.log.1 an older one.
+_ANOTHER = re.compile(r"\.(log|txt|out|err)\.", re.IGNORECASE)
+_EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
+_BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
+_DEVICES = re.compile(r"gpus?(\d{1,9})", re.ASCII)
+_REPEAT = re.compile(r"\d{1,9}", re.ASCII)
+_BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PathWords:
+    """What a path says; None where it says nothing. `first` are the words before the first setting;
+    in the published layouts they name what ran. `others` are the words behind it. `directory` names
+    the directory that says a topology or a batch size."""
+
+    first: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    batch_size: int | None = None
+    precision: str | None = None
+    topology: Topology | None = None
+    devices: int | None = None
+    accelerator: str | None = None
+    repeat: int | None = None
+    topology_directory: str | None = None
+    batch_directories: tuple[str, ...] = ()
+
+
+def stem_of(name: str) -> str | None:
+    """The name of a log without its extensions; None if no log has such a name."""
+    match = _FILE.fullmatch(name)
+    if match is None or _ANOTHER.search(match["stem"]):
+        return None
+    has_extension = match["kind"] is None and _EXTENSION.search(match["stem"])
+    return None if has_extension else match["stem"]
+
+
+def words_of(stem: str, directories: Sequence[str]) -> PathWords:
+    """What the stem of a log's name and its directories, from the nearest up, say. Raises
+    ValueError if the name contradicts itself."""
+    words = [word for word in stem.lower().split("_") if word]
+    found: dict[str, object] = {}
+    first: list[str] = []
+    others: list[str] = []
+    for at, word in enumerate(words):
+        setting = _setting(word, is_last=at == len(words) - 1 > 0)
+        if setting is None:
+            (others if found else first).append(word)
+            continue
+        field, value = setting
+        if found.setdefault(field, value) != value and {value, found[field]} != {"amp", "fp16"}:
+            raise ValueError(f"the file name says two values of {field}: {found[field]}, {value}")
+    topologies = (name for name in directories if topology_of(name))
+    batches = tuple(name for name in directories if _BATCH_DIRECTORY.fullmatch(name))
+    return PathWords(
+        tuple(first),
+        tuple(others),
+        topology_directory=next(topologies, None),
+        batch_directories=batches,
+        **found,  # type: ignore[arg-type]
+    )
+
+
+def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
+    """The field and the value that a word gives."""
+    if match := _BATCH.fullmatch(word):
+        return "batch_size", int(match[1])
+    if match := _DEVICES.fullmatch(word):
+        return "devices", int(match[1])
+    if topology := topology_of(word):
+        return "topology", topology
+    if word in names().precisions:
+        return "precision", word
+    if word in names().accelerators:
+        return "accelerator", word if word == "cpu" else word.upper()
+    if is_last and _REPEAT.fullmatch(word):
+        return "repeat", int(word)
+    return None
+
+
+def topology_of(text: str) -> Topology | None:
+    """The topology that a word like 4n8g names."""
+    try:
+        return Topology.parse(text)
+    except ValueError:
+        return None
+
+
+def batch_of(directory: str) -> int:
+    """The batch size that a directory like bz128 names."""
+    return int(directory.removeprefix("bz"))

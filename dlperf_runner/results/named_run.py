@@ -1,0 +1,316 @@
+"""Identify the run of a log outside a campaign: from its name and directories, from what the user
+states, and from what the log itself states. Sources that contradict each other are refused."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..catalog.names import names
+from ..core.case import Topology
+from ..core.errors import UserError
+from .log_file import Log
+from .log_head import head_of
+from .log_name import PathWords, batch_of, stem_of, topology_of, words_of
+from .run_record import FoundRun, Known
+from .statement import Stated, Statement, words
+
+FLAT_DEVICES_PER_NODE = 8  # as in the cluster of the NGC report; the names do not give the nodes
+ASSUMED_NODES = (
+    "the log names do not contain the number of nodes: assuming"
+    f" {FLAT_DEVICES_PER_NODE} devices per node"
+)
+_BY_NAME = "the file name"
+
+
+def named_run(
+    log: Log, directories: Sequence[str], known: Sequence[Known], statement: Statement
+) -> FoundRun:
+    """The run of a log. Raises UserError if it cannot be identified."""
+    return _Identification(log, _words_at(log.path, directories), known, statement).run()
+
+
+def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
+    """Whether the name has the settings of a run. Such a file is damaged if it has no rates."""
+    found = _words_at(path, directories)
+    return found.batch_size is not None and found.precision is not None
+
+
+@functools.lru_cache(maxsize=1)  # both functions above need it
+def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
+    try:
+        return words_of(stem_of(path.name) or path.stem, directories)
+    except ValueError as error:
+        raise UserError(str(error), where=str(path), found=path.name) from None
+
+
+class _Identification:
+    """The sources of one log. `head` is read only if it is needed."""
+
+    def __init__(
+        self, log: Log, path_words: PathWords, known: Sequence[Known], statement: Statement
+    ) -> None:
+        self.log = log
+        self.path = log.path
+        self.words = path_words
+        self.statement = statement
+        self.entry = _entry(log, path_words, known, statement)
+
+    @cached_property
+    def head(self) -> Mapping[str, Stated]:
+        return head_of(self.log)
+
+    def run(self) -> FoundRun:
+        batch = self._batch_size()
+        topology = self._topology()
+        precision = self._precision()
+        accelerator = self._accelerator()
+        repeat = self._agreed("repeat", self._said("repeat"))
+        stated = [by for field in self.statement if (by := self.statement[field].by)]
+        steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
+        rule = self.entry.rule
+        if steps or warmup:
+            rule = self.entry.rule_of(
+                steps.value if steps else rule.total_steps,
+                warmup.value if warmup else rule.warmup_steps,
+            )
+        return FoundRun(
+            path=self.path,
+            workload=self.entry.workload,
+            framework=self.entry.framework,
+            model=self.entry.model,
+            precision=precision,
+            batch_size_per_device=batch,
+            topology=topology,
+            repeat=repeat or 1,
+            rule=rule,
+            log_format=self.log.form.name,
+            expected_by=stated[0] if stated else _BY_NAME,
+            accelerator=accelerator,
+            assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
+            is_window_stated=bool(steps or warmup),
+        )
+
+    def _said(self, field: str) -> Iterator[Stated]:
+        """What the user, the file name and the log say about a field."""
+        if field in self.statement:
+            yield self.statement[field]
+        if (value := getattr(self.words, field, None)) is not None:
+            yield Stated(value, _BY_NAME)
+
+    def _in_log(self, field: str, *, needed: bool) -> Iterator[Stated]:
+        """What the log says, if that is needed or could contradict a statement."""
+        if (needed or field in self.statement) and field in self.head:
+            yield self.head[field]
+
+    def _agreed(self, field: str, said: Iterator[Stated] | Sequence[Stated]) -> Any:
+        """The value that all sources give; None if there is none."""
+        first: Stated | None = None
+        for stated in said:
+            first = first or stated
+            if stated.value != first.value and {stated.value, first.value} != {"amp", "fp16"}:
+                raise UserError(
+                    f"the {words(field)} in {stated.by} contradicts {first.by}",
+                    where=str(self.path),
+                    expected=str(first.value),
+                    found=str(stated.value),
+                )
+        return first and first.value
+
+    def _batch_size(self) -> int:
+        said = [Stated(batch_of(d), f"the directory {d}") for d in self.words.batch_directories]
+        said += self._said("batch_size")
+        said += self._in_log("batch_size", needed=not said)
+        if any(stated.value == 0 for stated in said):
+            raise UserError(
+                "the batch size must be at least 1", where=str(self.path), found=self.path.name
+            )
+        batch = self._agreed("batch size", said)
+        if batch is None:
+            raise self._missing("batch size", "a name like rn50_b128_fp32_1.log", "--batch-size")
+        return int(batch)
+
+    def _precision(self) -> str:
+        said = [*self._said("precision")]
+        said += self._in_log("precision", needed=not said)
+        if not said and len(self.entry.precisions) == 1:
+            return self.entry.precisions[0]
+        precision = self._agreed("precision", said)
+        if precision is None:
+            raise self._missing("precision", "a name like rn50_b128_fp32_1.log", "--precision")
+        return str(precision)
+
+    def _accelerator(self) -> str | None:
+        """The stated product, which may be more specific than the name: V100-SXM2-16GB and v100."""
+        said = [*self._said("accelerator")]
+        first = str(said[0].value) if said else ""
+        parts = re.split(r"[^a-z0-9]+", first.lower())
+        if any(str(other.value).lower() not in parts for other in said[1:]):
+            self._agreed("accelerator", said)
+        return first or None
+
+    @property
+    def _nodes_are_assumed(self) -> bool:
+        """Whether only the number of devices is known, and 8 of them are taken for a node."""
+        said = "topology" in self.statement or self.words.topology or self.words.topology_directory
+        return self.words.devices is not None and not said
+
+    def _topology(self) -> Topology:
+        said = []
+        if directory := self.words.topology_directory:
+            said.append(Stated(topology_of(directory), f"the directory {directory}"))
+        said += self._said("topology")
+        topology: Topology | None = self._agreed("topology", said)
+        worlds = [Stated(topology.world_size, said[0].by)] if topology else []
+        if self.words.devices is not None:
+            worlds.append(Stated(self.words.devices, _BY_NAME))
+        if not worlds or "topology" in self.statement:
+            worlds += self._in_log("world_size", needed=True)
+        devices: int | None = self._agreed("number of devices", worlds)
+        return topology or self._from_devices(devices)
+
+    def _from_devices(self, devices: int | None) -> Topology:
+        if devices is not None and self.words.devices is not None:
+            return self._flat(devices)
+        if devices == 1 or (devices and self.entry.max_nodes == 1):
+            return Topology(1, devices)
+        raise UserError(
+            "cannot determine the number of nodes and devices",
+            where=str(self.path),
+            expected="a parent directory or a name with a topology like 4n8g",
+            found=f"{devices} devices in the log" if devices else None,
+            hint="state it with --topology, or in mapping.yml",
+        )
+
+    def _flat(self, devices: int) -> Topology:
+        if 1 <= devices <= FLAT_DEVICES_PER_NODE:
+            return Topology(1, devices)
+        if devices and devices % FLAT_DEVICES_PER_NODE == 0:
+            return Topology(devices // FLAT_DEVICES_PER_NODE, FLAT_DEVICES_PER_NODE)
+        raise UserError(
+            "cannot determine the number of nodes from the file name",
+            where=str(self.path),
+            expected=f"1 to {FLAT_DEVICES_PER_NODE} devices, or a multiple"
+            f" of {FLAT_DEVICES_PER_NODE}",
+            found=str(devices),
+            hint="state it with --topology, or in mapping.yml",
+        )
+
+    def _missing(self, what: str, expected: str, option: str) -> UserError:
+        return UserError(
+            f"cannot determine the {what}",
+            where=str(self.path),
+            expected=expected,
+            found=self.path.name,
+            hint=f"state it with {option}, or in mapping.yml",
+        )
+
+
+# ---- what ran
+
+
+def _entry(log: Log, path_words: PathWords, known: Sequence[Known], statement: Statement) -> Known:
+    """The catalogue entry of a log: that of its format which every word and statement fits."""
+    same_format = [entry for entry in known if entry.log_format == log.form.name]
+    fitting = same_format
+    for field in ("framework", "model"):
+        if stated := statement.get(field):
+            fitting = [entry for entry in fitting if _fits(entry, field, stated.value)]
+            if not fitting:
+                raise UserError(
+                    f"the {field} in the log contradicts {stated.by}",
+                    where=str(log.path),
+                    expected=str(stated.value),
+                    found=f"a {log.form.name} log, of {_listed(same_format) or 'no workload'}",
+                )
+    for word in _naming(path_words, known, statement):
+        fitting = [entry for entry in fitting if word in _words(entry)]
+        if not fitting:
+            if not _names_something(word, known):
+                raise _unidentified(log)
+            raise _contradiction(log, word, same_format, statement)
+    says_what = path_words.first or "model" in statement or "framework" in statement
+    if not says_what:
+        raise _unidentified(log)
+    if len(fitting) != 1:
+        raise UserError(
+            f"several workloads of the catalogue have {log.form.name} logs with this name"
+            if fitting
+            else f"no workload of the catalogue has {log.form.name} logs",
+            where=str(log.path),
+            expected=f"one of {_listed(fitting)}" if fitting else "a workload with this log format",
+            found="_".join(path_words.first) or log.path.name,
+            hint="state it with --model, or in mapping.yml" if fitting else None,
+        )
+    return fitting[0]
+
+
+def _unidentified(log: Log) -> UserError:
+    return UserError(
+        f"the file name does not identify the run of this {log.form.name} log",
+        where=str(log.path),
+        expected="a name like rn50_b128_fp32_1.log or tf_gpu8_amp_bs256.txt",
+        found=log.path.name,
+        hint="state what ran with --model, or in mapping.yml",
+    )
+
+
+def _naming(path_words: PathWords, known: Sequence[Known], statement: Statement) -> Iterator[str]:
+    """The words of a name that must fit the entry: those that name some framework or model. Unless
+    the model is stated, also every word before the first setting."""
+    for word in path_words.first:
+        if "model" not in statement or _names_something(word, known):
+            yield word
+    yield from (word for word in path_words.others if _names_something(word, known))
+
+
+def _names_something(word: str, known: Sequence[Known]) -> bool:
+    of_catalogue = any(word in _words(entry) for entry in known)
+    return of_catalogue or names().framework_of(word) is not None or names().is_model(word)
+
+
+def _contradiction(
+    log: Log, word: str, same_format: Sequence[Known], statement: Statement
+) -> UserError:
+    stated = statement.get("model") or statement.get("framework")
+    if stated:
+        return UserError(
+            f"the file name contradicts {stated.by}",
+            where=str(log.path),
+            expected=str(stated.value),
+            found=word,
+        )
+    return UserError(
+        f"no workload of the catalogue has {log.form.name} logs with this name",
+        where=str(log.path),
+        expected=f"one of {_listed(same_format)}" if same_format else "a workload with this format",
+        found=word,
+    )
+
+
+def _fits(entry: Known, field: str, value: str) -> bool:
+    if field == "framework":
+        return value in names().of_framework(entry.framework)
+    return value in _models(entry)
+
+
+def _words(entry: Known) -> tuple[str, ...]:
+    """All words that name the entry in the name of a log."""
+    return *_models(entry), *names().of_framework(entry.framework)
+
+
+def _models(entry: Known) -> tuple[str, ...]:
+    return entry.short_name, entry.model, *entry.names
+
+
+def _listed(entries: Sequence[Known]) -> str:
+    return ", ".join(f"{e.short_name} ({e.workload})" for e in entries)
+
+
+def known_models(known: Sequence[Known]) -> list[str]:
+    """All names of models that can be stated."""
+    return sorted({name for entry in known for name in _models(entry)})

@@ -1,0 +1,209 @@
+"""What a user states about logs that say too little: options of the command line, and mapping.yml.
+
+    logs:
+      "a100/{topology}/run{repeat}.log": {model: resnet50v1b, precision: fp16, batch_size: 256}
+      "*.out": {accelerator: A100-SXM4-40GB}
+
+A pattern is matched against the path below the given directory; one without a slash is matched
+against the name of the file in any directory. `*` and `?` stand for text without a slash, `**` for
+any text, and `{field}` for the value of that field.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from ..catalog.names import names
+from ..catalog.reader import read_entry
+from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, listed, wrong
+from ..core.errors import UserError
+
+MAPPING = "mapping.yml"  # its name in a directory of logs
+
+
+Word = Annotated[Name, AfterValidator(str.lower)]
+
+
+class Fields(Entry):
+    """The fields of a run that can be stated. `batch_size` is that per device."""
+
+    model: Word | None = None
+    framework: Word | None = None
+    topology: TopologyText | None = None
+    batch_size: Count | None = None
+    precision: Word | None = None
+    accelerator: Annotated[str, Field(min_length=1)] | None = None
+    repeat: Count | None = None
+    total_steps: Count | None = None
+    warmup_steps: CountOrNone | None = None
+
+
+# The text that a placeholder matches.
+_NUMBERS = ("batch_size", "repeat", "total_steps", "warmup_steps")
+_TEXTS = {**dict.fromkeys(_NUMBERS, r"\d{1,9}"), "topology": r"\d{1,6}n\d{1,6}g"}
+_PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\{(\w+)\}|[^*?{]+|\{")
+_WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+@functools.cache
+def _expression(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression. Raises ValueError for an unknown placeholder."""
+    text = ""
+    for piece in _PIECE.finditer(pattern):
+        if (name := piece[1]) is None:
+            text += _WILD.get(piece[0]) or re.escape(piece[0])
+        elif name not in Fields.model_fields:
+            raise ValueError(name)
+        else:
+            text += f"(?P<{name}>{_TEXTS.get(name, '[^/]+?')})"
+    return re.compile(text if "/" in pattern else f"(?:.*/)?{text}", re.ASCII)
+
+
+def _is_pattern(value: str) -> str:
+    try:
+        _expression(value)
+    except ValueError as error:
+        known = f"one of {listed(Fields.model_fields)}"
+        raise wrong("unknown placeholder", known, str(error)) from None
+    except re.error as error:
+        raise wrong("invalid pattern", "each placeholder once", str(error)) from None
+    return value
+
+
+class PathMapping(Entry):
+    """The content of mapping.yml: fields by pattern."""
+
+    logs: dict[Annotated[str, AfterValidator(_is_pattern)], Fields]
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A value and who states it: `--topology`, or a pattern of mapping.yml."""
+
+    value: Any
+    by: str
+
+
+Statement = Mapping[str, Stated]  # by field
+
+
+@dataclass(frozen=True)
+class Statements:
+    """All that the user states: `options` for every log, and a mapping by path."""
+
+    options: Fields = field(default_factory=Fields)
+    mapping: PathMapping | None = None
+    file: str = MAPPING
+
+    def about(self, path: str) -> Statement:
+        """What is stated about the log with this path below the given directory. Raises UserError
+        if two statements contradict each other."""
+        found: dict[str, Stated] = {}
+        for name, stated in self._of(path):
+            first = found.setdefault(name, stated)
+            if first.value != stated.value:
+                raise UserError(
+                    f"two statements about the {words(name)} contradict each other",
+                    where=path,
+                    expected=f"{first.value} ({first.by})",
+                    found=f"{stated.value} ({stated.by})",
+                )
+        return found
+
+    def _of(self, path: str) -> Iterator[tuple[str, Stated]]:
+        for name, value in _given(self.options):
+            yield name, Stated(value, f"--{name.replace('_', '-')}")
+        for pattern, fields in self.mapping.logs.items() if self.mapping else ():
+            match = _expression(pattern).fullmatch(path)
+            if match is None:
+                continue
+            by = f"{self.file}, {pattern}"
+            for name, value in (*_given(fields), *_given(_from_path(match, path, by))):
+                yield name, Stated(value, by)
+
+    def unused(self, paths: Sequence[str]) -> list[str]:
+        """The patterns that match none of the paths."""
+        patterns = self.mapping.logs if self.mapping else ()
+        return [p for p in patterns if not any(_expression(p).fullmatch(path) for path in paths)]
+
+
+NOTHING = Statements()
+
+
+def _given(fields: Fields) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in fields if value is not None)
+
+
+def _from_path(match: re.Match[str], path: str, by: str) -> Fields:
+    """The fields that the placeholders of a pattern matched."""
+    return fields_of(match.groupdict(), where=f"{path}: {by}")
+
+
+def fields_of(texts: Mapping[str, str], where: str | None = None) -> Fields:
+    """Validate fields that are texts; an empty one is not stated. Without `where`, errors name the
+    option."""
+    values = {
+        name: int(text) if name in _NUMBERS and text.isdecimal() else text
+        for name, text in texts.items()
+        if text
+    }
+    try:
+        return Fields.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        context = first.get("ctx", {})
+        name = str(first["loc"][0])
+        raise UserError(
+            f"invalid {words(name)}",
+            where=where or f"--{name.replace('_', '-')}",
+            expected=context.get("expected", first["msg"].removeprefix("Input should be ")),
+            found=context.get("found", repr(first["input"])),
+        ) from None
+
+
+def words(field: str) -> str:
+    """The name of a field in sentences."""
+    return field.replace("_", " ")
+
+
+def statements_of(options: Mapping[str, str], mapping: Path | None = None) -> Statements:
+    """The statements of a command line: the texts of options, empty if not given, and a mapping
+    file."""
+    fields = fields_of(options)
+    if mapping is None:
+        return Statements(fields)
+    return Statements(fields, read_entry(mapping, PathMapping), str(mapping))
+
+
+def checked(statements: Statements, sources: Sequence[Path], models: Sequence[str]) -> Statements:
+    """The statements about logs in these sources: with the mapping.yml of a directory, unless there
+    is another mapping. Raises UserError if a statement names an unknown model, framework or
+    precision."""
+    own = sources[0] / MAPPING
+    if statements.mapping is None and len(sources) == 1 and own.is_file():
+        statements = replace(statements, mapping=read_entry(own, PathMapping), file=MAPPING)
+    _check_names(statements.options, "--", models)
+    for pattern, fields in statements.mapping.logs.items() if statements.mapping else ():
+        _check_names(fields, f"{statements.file}: {pattern}: ", models)
+    return statements
+
+
+def _check_names(fields: Fields, where: str, models: Sequence[str]) -> None:
+    frameworks = {w for f in names().frameworks for w in names().of_framework(f)}
+    known = {"model": models, "framework": sorted(frameworks), "precision": names().precisions}
+    for name, values in known.items():
+        value = getattr(fields, name)
+        if value is not None and value not in values:
+            raise UserError(
+                f"unknown {name}",
+                where=f"{where}{name}",
+                expected=f"one of {listed(values)}",
+                found=value,
+            )

@@ -1,0 +1,51 @@
+"""The action benchmark_record: what it leaves in run.json, and when `results/latest` moves."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "roles" / "benchmark_run" / "action_plugins" / "benchmark_record.py"
+
+
+def record(campaign: Path, status: str, run: str = "case/r1") -> dict[str, object]:
+    """Record an outcome as the role does; returns the run.json."""
+    spec = importlib.util.spec_from_file_location("benchmark_record", PATH)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    directory = campaign / "runs" / run
+    arguments = {"directory": str(directory), "run": {"id": run}, "outcome": {"status": status}}
+    task = SimpleNamespace(args=arguments, async_val=0, check_mode=False, diff=False)
+    module.ActionModule(task, *[MagicMock()] * 5).run(task_vars={})
+    found: dict[str, object] = json.loads((directory / "run.json").read_text())
+    return found
+
+
+def test_latest_is_the_newest_campaign_with_a_finished_run(tmp_path: Path) -> None:
+    one, two = tmp_path / "results" / "one", tmp_path / "results" / "two"
+    latest = tmp_path / "results" / "latest"
+    for status in ("running", "failed"):
+        assert record(one, status)["outcome"]["status"] == status
+        assert not latest.is_symlink()
+    record(one, "done", "case/r2")
+    assert latest.readlink() == Path("one")
+    for status in ("running", "failed"):
+        record(two, status)
+        assert latest.readlink() == Path("one")
+    record(two, "done")
+    assert latest.readlink() == Path("two")
+    assert not list(latest.parent.glob(".latest*"))
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "results.old"])
+def test_a_campaign_elsewhere_has_no_latest(tmp_path: Path, name: str) -> None:
+    record(tmp_path / name / "one", "done")
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["one"]
