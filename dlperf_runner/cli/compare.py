@@ -254,7 +254,7 @@ def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
 ) -> tuple[pd.DataFrame, str, str]:
     from ..compare.campaigns import compare_campaigns
-    from ..compare.spread import read_spreads
+    from ..compare.spread import read_spreads, refuse_copies
     from ..report.compare_text import render_campaigns
 
     if baseline:
@@ -265,6 +265,7 @@ def _two_campaigns(
         first, name = loaded[0].frame, str(loaded[0].directory)
     names = (name, str(loaded[-1].directory))
     table = compare_campaigns(first, loaded[-1].frame, limit, allowed, read_spreads())
+    refuse_copies(zip(names, (first, loaded[-1].frame), strict=True))
     return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
 
 

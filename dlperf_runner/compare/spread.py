@@ -74,7 +74,7 @@ def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
     Cases are the same only if they are equal in identity and environment. Raises UserError if two
     campaigns have a log in common: a copy shows no spread.
     """
-    _refuse_copies(campaigns)
+    refuse_copies(campaigns.items())
     samples: dict[CaseKey, dict[str, list[float]]] = {}
     for name, frame in campaigns.items():
         for key, values in case_values(frame).items():
@@ -168,18 +168,20 @@ def widened(
     return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
 
 
-def _refuse_copies(campaigns: Mapping[str, pd.DataFrame]) -> None:
+def refuse_copies(campaigns: Iterable[tuple[str, pd.DataFrame]]) -> None:
+    """Raise UserError if two campaigns, by their names, have a log in common."""
     seen: dict[str, str] = {}
-    for name, frame in campaigns.items():
-        for digest in _digests(frame["log_sha256"]):
-            first = seen.setdefault(digest, name)
-            if first != name:
+    for name, frame in campaigns:
+        own = _digests(frame["log_sha256"])
+        for digest in own:
+            if first := seen.get(digest):
                 raise UserError(
                     "two campaigns have the same log, so one is a copy",
                     where=name,
                     expected="campaigns that were run one after the other",
                     found=f"a log of {first} with the SHA-256 {digest[:12]}",
                 )
+        seen |= dict.fromkeys(own, name)
 
 
 def _digests(values: Iterable[object]) -> set[str]:

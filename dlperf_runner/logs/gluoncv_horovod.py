@@ -43,7 +43,8 @@ FORMAT = Format(
             },
         ),
         Statement(
-            "Namespace(", re.compile(r"\buse_rec=True\b.*?\brec_train='(?P<data>[^']*)'", re.ASCII)
+            "Namespace(",  # the order of the options depends on the version of Python
+            re.compile(r"\A(?=.*\buse_rec=True\b).*?\brec_train='(?P<data>[^']*)'", re.ASCII),
         ),
         Statement("world_size=", re.compile(r"\bworld_size=(?P<world_size>\d+)", re.ASCII)),
     ),

@@ -45,6 +45,7 @@ class Header:
     line: int
     batch_size_per_device: int | None = None
     world_size: int | None = None
+    nodes: int | None = None
     precision: str | None = None
     total_steps: int | None = None
     warmup_steps: int | None = None

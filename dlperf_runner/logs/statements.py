@@ -69,7 +69,7 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
 def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
     counts = {name: _count(_COUNTS[name], stated[name]) for name in _COUNTS if name in stated}
     if "nodes" in counts:
-        counts["world_size"] = counts.pop("nodes") * counts.pop("devices_per_node")
+        counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
     warmup = stated.get("warmup_steps")
     known = {*_COUNTS, *Header.__dataclass_fields__}

@@ -12,6 +12,7 @@ from .estimators import Expected
 _WHAT = {
     "batch_size_per_device": "batch size",
     "world_size": "world size",
+    "nodes": "number of nodes",
     "precision": "precision",
     "total_steps": "number of steps",
     "warmup_steps": "number of warm-up steps",
@@ -25,6 +26,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
     wanted = {
         "batch_size_per_device": (expected.batch_size_per_device, expected.by),
         "world_size": (expected.topology.world_size, expected.by),
+        "nodes": (expected.topology.nodes, expected.by),
         "precision": (expected.precision, expected.by),
         "total_steps": (rule.total_steps, "the calculation rule"),
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
@@ -48,6 +50,12 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
                     expected=str(value_wanted),
                     found=str(value),
                 )
+    options: dict[str, list[tuple[int, object]]] = {}
+    for header in headers:
+        for option, printed in header.parameters:
+            options.setdefault(option, []).append((header.line, printed))
+    for option, stated in options.items():
+        _check_agreement(option.replace("_", " "), stated, name)
     return found
 
 

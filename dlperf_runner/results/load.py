@@ -22,7 +22,7 @@ from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
-from .repeats import about_copies, told_apart
+from .repeats import about_copies, about_names, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 from .statement import Statements, checked
@@ -116,7 +116,8 @@ def load_results(
         )
     results.frame = make_frame(rows)
     results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
-    results.notes += [*about_copies(apart), *_about_validity(results)]
+    results.notes += [*about_copies(apart), *about_names(results.counted)]
+    results.notes += _about_validity(results)
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)
     results.notes += [
@@ -224,7 +225,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         yield _row(run, None, why=run.why_not)
         return
     if run.copy_of is not None:
-        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of} (same SHA-256)")
+        yield _row(run, reading.log_sha256, f"a copy of {run.copy_of}")
         return
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))

@@ -8,7 +8,7 @@ tf_rn50_b256_amp_1n8g_v100_2022-11.log  the same words in another order, and oth
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..catalog.names import names
@@ -28,7 +28,8 @@ _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 class PathWords:
     """What a path says; None where it says nothing. `first` are the words before the first setting;
     in the published layouts they name what ran. `others` are the words behind it. `directory` names
-    the directory that says a topology or a batch size."""
+    the directory that says a topology or a batch size; `accelerator_directory` names
+    it and what it says."""
 
     first: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class PathWords:
     repeat: int | None = None
     topology_directory: str | None = None
     batch_directories: tuple[str, ...] = ()
+    accelerator_directory: tuple[str, str] | None = None
 
 
 def stem_of(name: str) -> str | None:
@@ -73,6 +75,7 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
         tuple(others),
         topology_directory=next(topologies, None),
         batch_directories=batches,
+        accelerator_directory=next(_accelerators(directories), None),
         **found,  # type: ignore[arg-type]
     )
 
@@ -92,6 +95,15 @@ def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
     if is_last and _REPEAT.fullmatch(word):
         return "repeat", int(word)
     return None
+
+
+def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The directories that name one accelerator, such as V100_LOG, and its name."""
+    for directory in directories:
+        words = {*re.split(r"[^a-z0-9]+", directory.lower())} & {*names().accelerators}
+        if len(words) == 1:
+            (word,) = words
+            yield directory, word if word == "cpu" else word.upper()
 
 
 def topology_of(text: str) -> Topology | None:

@@ -93,6 +93,7 @@ class _Identification:
             accelerator=accelerator,
             assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
             is_window_stated=bool(steps or warmup),
+            other_words=" ".join(self.words.others),
         )
 
     def _said(self, field: str) -> Iterator[Stated]:
@@ -147,6 +148,8 @@ class _Identification:
     def _accelerator(self) -> str | None:
         """The stated product, which may be more specific than the name: V100-SXM2-16GB and v100."""
         said = [*self._said("accelerator")]
+        if found := self.words.accelerator_directory:
+            said.append(Stated(found[1], f"the directory {found[0]}"))
         first = str(said[0].value) if said else ""
         parts = re.split(r"[^a-z0-9]+", first.lower())
         if any(str(other.value).lower() not in parts for other in said[1:]):

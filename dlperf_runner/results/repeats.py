@@ -1,6 +1,7 @@
 """Tell apart logs that claim to be the same repeat of the same case.
 
-Logs with the same bytes are one run. Directories that hold the same repeat twice, as V100_LOG and
+Logs with the same bytes are one run, and so are logs with the same rates, such as a copy whose ends
+of lines were converted. Directories that hold the same repeat twice, as V100_LOG and
 A100_LOG beside each other do, are separate groups. Two logs in one directory cannot be told apart.
 """
 
@@ -40,17 +41,41 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
     """Notes on logs that exist several times."""
-    same: dict[str, list[FoundRun]] = {}
+    same: dict[object, list[Reading]] = {}
     for reading in readings:
-        if reading.run and reading.log_sha256:
-            same.setdefault(reading.log_sha256, []).append(reading.run)
-    for runs in same.values():
+        if reading.log_sha256:
+            same.setdefault(_content(reading), []).append(reading)
+    for several in same.values():
+        what = _same(*several)
+        runs = [reading.run for reading in several if reading.run]
         counted = [str(run.path) for run in runs if run.copy_of is None]
         copies = [str(run.path) for run in runs if run.copy_of is not None]
         if copies:
-            yield f"copies of {counted[0]} (same SHA-256), which is counted once: {_listed(copies)}"
+            yield f"copies of {counted[0]} ({what}), which is counted once: {_listed(copies)}"
         if len(counted) > 1:
-            yield f"the same log is counted for several cases (same SHA-256): {_listed(counted)}"
+            yield f"the same log is counted for several cases ({what}): {_listed(counted)}"
+
+
+def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
+    """Notes on repeats of a case whose names differ in words of unknown meaning."""
+    by_case: dict[object, list[FoundRun]] = {}
+    for run in runs:
+        by_case.setdefault(run.case, []).append(run)
+    for several in by_case.values():
+        words = sorted({run.other_words for run in several})
+        if len(words) > 1:
+            shown = _listed([word or "none" for word in words])
+            yield f"{several[0]}: pooled, although the names of the logs have other words: {shown}"
+
+
+def _content(reading: Reading) -> object:
+    """What only copies of a log have in common."""
+    return reading.log_sha256 if reading.rates is None else reading.rates
+
+
+def _same(*readings: Reading) -> str:
+    digests = {reading.log_sha256 for reading in readings}
+    return "same SHA-256" if len(digests) == 1 else "same rates"
 
 
 def _listed(paths: Sequence[str]) -> str:
@@ -59,18 +84,19 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
-    firsts: dict[tuple[object, str], Path] = {}
+    firsts: dict[tuple[object, object], Reading] = {}
     for reading in readings:
         run = reading.run
         if run is None or reading.log_sha256 is None:
             yield reading
             continue
-        first = firsts.setdefault((run.case, reading.log_sha256), run.path)
-        if first == run.path:
+        first = firsts.setdefault((run.case, _content(reading)), reading)
+        if first is reading or first.run is None:
             yield reading
             continue
-        copy_of = first.relative_to(root) if first.is_relative_to(root) else first
-        yield replace(reading, run=replace(run, copy_of=copy_of))
+        path = first.run.path
+        copy_of = path.relative_to(root) if path.is_relative_to(root) else path
+        yield replace(reading, run=replace(run, copy_of=f"{copy_of} ({_same(first, reading)})"))
 
 
 def _counts(reading: Reading) -> bool:

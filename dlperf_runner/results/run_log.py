@@ -22,6 +22,9 @@ from .log_head import check_network, with_options
 from .run_record import FoundRun, Known
 from .validity import VALID, Verdict, judge
 
+# No two runs print so many different rates in the same order.
+_TELLING_RATES = 20
+
 
 @dataclass(frozen=True)
 class RunSeries:
@@ -52,6 +55,7 @@ class Reading:
     problem: UserError | None = None
     series: RunSeries | None = None
     verdict: Verdict = VALID
+    rates: int | None = None  # a hash by which copies are found; None if others may have the same
 
 
 def read_all(
@@ -119,7 +123,11 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         total_steps=rule.total_steps,
     )
     verdict = judge(run, found.steps, found.losses, run.rules or catalogued_rules())
-    return Reading(run, measured, digest, series=series, verdict=verdict)
+    return Reading(run, measured, digest, None, series, verdict, _hash(series.samples_per_second))
+
+
+def _hash(rates: tuple[float, ...]) -> int | None:
+    return hash(rates) if len(set(rates)) >= _TELLING_RATES else None
 
 
 def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:

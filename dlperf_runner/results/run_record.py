@@ -107,8 +107,9 @@ class FoundRun:
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
     assumed: str | None = None  # what the identification of the run rests on, as a note
+    other_words: str = ""  # of the log's name, whose meaning is unknown
     is_window_stated: bool = False  # the user states the steps; the log must confirm them
-    copy_of: Path | None = None  # a log with the same bytes, which counts instead
+    copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()

@@ -171,7 +171,7 @@ def test_a_campaign_on_cpu_is_not_comparable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("factor", "limit", "status", "verdicts"),
     [
-        (1.0, "3%", 0, ["passed"] * 2),
+        (1.01, "3%", 0, ["passed"] * 2),
         (0.9, "3%", 1, ["failed"] * 2),
         (0.9, "15%", 0, ["passed"] * 2),
         (0.97, "3%", 1, ["undecided"] * 2),
@@ -189,7 +189,7 @@ def test_fail_if_slower(
 
 
 def test_one_run_each_is_never_passed_silently(tmp_path: Path) -> None:
-    a, b = campaign(tmp_path / "a", runs=1), campaign(tmp_path / "b", runs=1)
+    a, b = campaign(tmp_path / "a", runs=1), campaign(tmp_path / "b", 1.01, runs=1)
     result = run(a, b, "--fail-if-slower", "3%")
     assert result.exit_code == 1
     assert "1 and 1 runs are too few for a verdict; 4 and 4 are" in " ".join(result.stdout.split())

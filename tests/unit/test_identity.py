@@ -122,14 +122,14 @@ def test_runs_that_differ_in_one_thing_are_not_pooled(
 
 
 def ngc_tree(directory: Path) -> Path:
-    """As PaddlePaddle/Perf has it: TensorFlow/logs/{V100_LOG,A100_LOG}."""
-    for place, rates in (("V100_LOG", (415.79, 3207.5)), ("A100_LOG", (975.37, 7561.0))):
+    """As PaddlePaddle/Perf has it, but for the names of the directories."""
+    for place, rates in (("OLD_LOG", (415.79, 3207.5)), ("NEW_LOG", (975.37, 7561.0))):
         for devices, rate in zip((1, 8), rates, strict=True):
             lines = dllogger(rate, devices, amp=False, final=rate)
             write(directory / place / f"tf_gpu{devices}_fp32_bs256.txt", lines)
     # No other directory has this case, but it belongs to the group of its neighbours.
     lines = dllogger(1243.0, 1, amp=True, final=1243.0)
-    write(directory / "V100_LOG" / "tf_gpu1_amp_bs256.txt", lines)
+    write(directory / "OLD_LOG" / "tf_gpu1_amp_bs256.txt", lines)
     return directory
 
 
@@ -138,19 +138,67 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
     assert result.problems == []
     columns = ["directory", "precision", "world_size", "samples_per_second_median", "repeats"]
     assert sorted(result.table[columns].itertuples(index=False, name=None)) == [
-        ("A100_LOG", "fp32", 1, 975.37, 1),
-        ("A100_LOG", "fp32", 8, 7561.0, 1),
-        ("V100_LOG", "amp", 1, 1243.0, 1),
-        ("V100_LOG", "fp32", 1, 415.79, 1),
-        ("V100_LOG", "fp32", 8, 3207.5, 1),
+        ("NEW_LOG", "fp32", 1, 975.37, 1),
+        ("NEW_LOG", "fp32", 8, 7561.0, 1),
+        ("OLD_LOG", "amp", 1, 1243.0, 1),
+        ("OLD_LOG", "fp32", 1, 415.79, 1),
+        ("OLD_LOG", "fp32", 8, 3207.5, 1),
     ]
     # A speed-up is that of a group.
     assert sorted(result.table["speedup"].round(2)) == [1.0, 1.0, 1.0, 7.71, 7.75]
-    assert "directory V100_LOG" in words(result)
-    assert "not pooled, because the runs differ in directory (A100_LOG, V100_LOG)" in words(result)
+    assert "directory OLD_LOG" in words(result)
+    assert "not pooled, because the runs differ in directory (NEW_LOG, OLD_LOG)" in words(result)
     # Alone, each is a tree as any other.
-    alone = summarize(tmp_path / "V100_LOG")
+    alone = summarize(tmp_path / "OLD_LOG")
     assert alone.table["directory"].isna().all()
+
+
+@pytest.mark.parametrize("numbers", [(1, 1), (1, 2)])
+def test_directories_named_after_accelerators_say_what_ran(
+    tmp_path: Path, numbers: tuple[int, int]
+) -> None:
+    """As PaddlePaddle/Perf has it: TensorFlow/logs/{V100_LOG,A100_LOG}."""
+    for place, rate, repeat in zip(("V100_LOG", "A100_LOG"), (50.0, 150.0), numbers, strict=True):
+        write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
+    table = summarize(tmp_path).table
+    found = dict(zip(table["accelerator"], table["samples_per_second_median"], strict=True))
+    assert found == {"V100": 50.0, "A100": 150.0}
+    write(tmp_path / "V100_LOG" / "1n1g" / "rn50_b128_fp32_a100_3.log", gluoncv(60.0))
+    (problem,) = summarize(tmp_path).problems
+    assert problem.problem == "the accelerator in the directory V100_LOG contradicts the file name"
+
+
+def test_words_of_unknown_meaning_are_told(tmp_path: Path) -> None:
+    for repeat, word in enumerate(("xla", "plain"), start=1):
+        path = tmp_path / "1n1g" / f"rn50_b128_fp32_{word}_{repeat}.log"
+        write(path, gluoncv(50.0 * repeat))
+    told = "1n1g: pooled, although the names of the logs have other words: plain, xla"
+    assert told in words(summarize(tmp_path))
+
+
+def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
+    """Copies with other ends of lines, a byte order mark or mpirun's tags have other bytes."""
+    lines = [
+        f"INFO:root:Epoch[0] Batch[{step}]\tSpeed: {50 + step % 37 / 7:.2f} samples/sec"
+        for step in range(1, 121)
+    ]
+    log = "\n".join(lines).encode() + b"\n"
+    tagged = b"".join(b"[1,0]<stdout>:" + line + b"\n" for line in log.splitlines())
+    forms = (log, log.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + log + b"\n", tagged)
+    (tmp_path / "1n1g").mkdir()
+    for repeat, content in enumerate(forms, start=1):
+        (tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log").write_bytes(content)
+    result = summarize(tmp_path)
+    assert result.problems == []
+    assert result.table["repeats"].tolist() == [1]
+    assert "1.log (same rates), which is counted once: " in words(result)
+
+
+def test_two_steady_runs_with_few_different_rates_are_no_copies(tmp_path: Path) -> None:
+    for repeat in (1, 2):
+        lines = [*gluoncv(0.5), f"run {repeat}"]
+        write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", lines)
+    assert summarize(tmp_path).table["repeats"].tolist() == [2]
 
 
 def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> None:
@@ -264,15 +312,24 @@ def test_a_gate_across_what_must_be_equal_is_refused(
 
 def test_a_gate_across_drivers_names_them(tmp_path: Path) -> None:
     a = campaign(tmp_path / "a")
-    b = campaign(tmp_path / "b", **on(V100, driver="550.1", gpus=4))
+    b = campaign(tmp_path / "b", scaled(1.001), **on(V100, driver="550.1", gpus=4))
     result = call("compare", a, b, "--fail-if-slower", "3%")
     assert result.exit_code == 0
     assert "differs in GPUs in a node (8, 4), driver (440.33.01, 550.1)" in words(result)
 
 
+def test_a_campaign_is_not_compared_with_its_copy(tmp_path: Path) -> None:
+    """The same runs on both sides show nothing, and would always pass."""
+    a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b")
+    for other in (a, b):
+        result = call("compare", a, other, "--fail-if-slower", "3%")
+        assert result.exit_code == 2
+        assert "two campaigns have the same log, so one is a copy" in result.stderr
+
+
 def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
-    for place in "ab":
-        for repeat, rate in enumerate(RATES, start=1):
+    for place, rates in (("a", RATES), ("b", scaled(1.001))):
+        for repeat, rate in enumerate(rates, start=1):
             write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
     result = call("compare", tmp_path / "a", tmp_path / "b", "--fail-if-slower", "3%")
     assert result.exit_code == 0

@@ -152,7 +152,7 @@ def test_oneflow_reads_no_validation_and_states_what_ran() -> None:
         "validation: epoch 0, iter 20, top_1: 0.0, top_k: 0.0, samples/s: 288.088\n",
     )
     assert stated(headers) == [
-        {"line": 1, "world_size": 8, "network": "resnet50"},
+        {"line": 1, "world_size": 8, "nodes": 2, "network": "resnet50"},
         {"line": 2, "batch_size_per_device": 160},
         {"line": 4, "precision": "fp32"},
     ]
