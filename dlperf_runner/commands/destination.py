@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
 from ..core.files import json_text
+from ..core.printable import printable
 from ..results.discovery import is_campaign
 from ..results.log_name import stem_of
 
@@ -22,7 +23,7 @@ def destination(sources: Sequence[Path]) -> Path:
     something else."""
     if is_campaign(sources[0]):
         return sources[0]
-    name = _name(sources)
+    name = printable(_name(sources))
     for number in itertools.count(1):
         place = RESULTS / (name if number == 1 else f"{name}-{number}")
         is_free = place.name not in _RESERVED and not os.path.lexists(place)
@@ -46,7 +47,7 @@ def _name(sources: Sequence[Path]) -> str:
 
 
 def _paths(sources: Sequence[Path]) -> list[str]:
-    return sorted({str(path.resolve()) for path in sources})
+    return sorted({printable(str(path.resolve())) for path in sources})
 
 
 def _recorded(place: Path) -> object:

@@ -202,18 +202,14 @@ def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     """All cases with all computed values. A text that a spreadsheet would read as a formula gets a
     leading apostrophe; numbers are unchanged."""
-    from ..report.xlsx import FORMULA
+    from ..report.data import unlike_a_formula
 
     names = list(dict.fromkeys(name for case in cases for name in case))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(names)
     for case in cases:
-        values = (case.get(name) for name in names)
-        writer.writerow(
-            f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
-            for value in values
-        )
+        writer.writerow(unlike_a_formula(case.get(name)) for name in names)
     return buffer.getvalue()
 
 

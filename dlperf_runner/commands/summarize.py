@@ -17,6 +17,7 @@ from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
 from ..core.identity import GROUP, label, value_text
+from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
@@ -97,7 +98,7 @@ def summarize(
         results.frame,
         table,
         files["summary.json"],
-        {str(file.path): file.reason for file in results.skipped},
+        {printable(str(file.path)): file.reason for file in results.skipped},
     )
 
 

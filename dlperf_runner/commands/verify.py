@@ -188,7 +188,11 @@ def _measurements(path: Path) -> list[dict[str, str]]:
 
 def _as_text(run: Record) -> dict[str, str]:
     """A row as in measurements.csv."""
-    return {name: "" if value is None else str(value) for name, value in run.items()}
+    from ..report.data import unlike_a_formula
+
+    return {
+        name: "" if value is None else str(unlike_a_formula(value)) for name, value in run.items()
+    }
 
 
 def _compared(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .printable import printable, printable_lines
+
 
 class UserError(Exception):
     """Invalid input. The command line prints it without a traceback and exits with status 2.
@@ -39,7 +41,8 @@ class UserError(Exception):
         ]
         if details:
             text += f" ({', '.join(details)})"
-        return f"{text}\n  {self.hint}" if self.hint else text
+        # Only a hint has lines of its own.
+        return printable(text) + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
 
 
 class Stopped(Exception):  # noqa: N818  this is not an error

@@ -11,15 +11,25 @@ from ..core.files import json_text
 from ..core.identity import GROUP, CaseKey, case_key
 from ..stats.groups import records
 from .numbers import decimals, rate_decimals
+from .tables import FORMULA
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """The frame with a header; what is absent is an empty field."""
-    text: str = frame.to_csv(index=False, lineterminator="\n")
+    """The frame with a header; what is absent is an empty field. A text that a spreadsheet would
+    read as a formula gets a leading apostrophe."""
+    texts = [name for name in frame if frame[name].dtype.kind == "O"]
+    quoted = frame.assign(**{str(name): frame[name].map(unlike_a_formula) for name in texts})
+    text: str = quoted.to_csv(index=False, lineterminator="\n")
     return text
+
+
+def unlike_a_formula(value: object) -> object:
+    """The value, with a leading apostrophe if it is a text that a spreadsheet would take for a
+    formula, which may run or send something."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:

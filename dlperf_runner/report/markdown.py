@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from .layout import groups
 if TYPE_CHECKING:
     import pandas as pd
 
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
+_ENTITIES = re.compile(r"&(?=#?\w+;)")
+_LEADS = re.compile(r"^(\s*)([-+=]|\d+[.)])(?=\s|$|[-+=])")
 _HOW = """\
 samples/s is the median of the n runs, each run computed by the published rule of its workload, and
 interval the distribution-free confidence interval of that median. speedup is that median divided by
@@ -26,11 +30,12 @@ def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -
     parts = ["# Results\n"]
     for title, (columns, rows) in groups(table):
         grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
-        parts.append(f"## {title}\n\n" + "\n".join(table_lines(grid)) + "\n")
+        parts.append(f"## {text(title)}\n\n" + "\n".join(table_lines(grid)) + "\n")
     parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")
     for heading, texts in (("Notes", notes), ("Not counted", problems)):
         if texts:
-            items = "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
+            lines = ("\n  ".join(map(text, item.split("\n"))) for item in texts)
+            items = "\n".join(f"- {line}" for line in lines)
             parts.append(f"## {heading}\n\n{items}\n")
     return "\n".join(parts)
 
@@ -43,3 +48,22 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
         for row in (rows[0], rule, *rows[1:])
     ]
+
+
+def text(value: str) -> str:
+    """One line in which no letter has a meaning to Markdown or HTML. An underscore inside a word
+    has none anyway, and stays as it is."""
+    words = _ENTITIES.sub("&amp;", " ".join(value.split()))
+    words = _SPECIAL.sub(lambda found: _escaped(found, words), words)
+    return _LEADS.sub(r"\1\\\2", words)
+
+
+def _escaped(found: re.Match[str], words: str) -> str:
+    sign, place = found.group(), found.start()
+    if (
+        sign == "_"
+        and words[place - 1 : place].isalnum()
+        and words[place + 1 : place + 2].isalnum()
+    ):
+        return sign
+    return {"<": "&lt;", ">": "&gt;"}.get(sign, "\\" + sign)

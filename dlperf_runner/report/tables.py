@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+# A spreadsheet takes a text that begins so for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 Value = str | int | float | None
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from .tables import Cell, Column, Table, Value
+from .tables import FORMULA, Cell, Column, Table, Value
 
 if TYPE_CHECKING:
     from xlsxwriter.format import Format
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from .document import Document
 
-# A spreadsheet takes a text that begins so for a formula, which may run or send something.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _LONGEST = 32_767  # letters of a cell
 _HEAD, _QUOTED = "head", "quoted"  # formats beside those of numbers
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")

@@ -18,6 +18,7 @@ from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.identity import CASE
+from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
@@ -123,6 +124,7 @@ def load_results(
     results.notes += [
         f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
     ]
+    results.notes = [printable(note) for note in results.notes]
     return results
 
 
@@ -270,5 +272,5 @@ def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
         estimator=None,
         log_sha256=digest,
         valid=why is None,
-        why_invalid=why,
+        why_invalid=why and printable_lines(why),
     )

@@ -14,6 +14,7 @@ from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
+from ..core.printable import printable
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
@@ -131,7 +132,8 @@ class FoundRun:
         topology = self.topology
         places = (topology.nodes, topology.gpus_per_node, topology.world_size)
         values = dict(zip(TOPOLOGY, places, strict=True))
-        return tuple(values[name] if name in values else getattr(self, name) for name in CASE)
+        key = (values[name] if name in values else getattr(self, name) for name in CASE)
+        return tuple(printable(value) if isinstance(value, str) else value for value in key)
 
     @property
     def settings(self) -> tuple[object, ...]:

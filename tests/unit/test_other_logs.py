@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import re
@@ -703,3 +704,40 @@ def test_a_restart_with_another_image_size_is_refused(tmp_path: Path) -> None:
     problem = only(load(tmp_path))
     assert problem.problem == "the image size contradicts line 1"
     assert (problem.expected, problem.found) == ("64", "224")
+
+
+# ---- names that a terminal, a spreadsheet or a page would obey
+
+
+HOSTILE = ("=1+1", "@SUM(1)", "<script>alert(1)", "a|b", "new\nline", "\x1b[31mred", "\udcff")
+
+
+def test_no_name_is_obeyed_or_breaks_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Directories of others may have any name, even one that is not UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    for number, name in enumerate(HOSTILE, start=50):
+        write(tmp_path / "logs" / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(float(number)))
+    out = call("summarize", "logs").out
+    assert "\x1b" not in out
+    assert "directory \\x1b[31mred" in out
+    with Path("results/logs/summary.csv").open(encoding="utf-8", newline="") as file:
+        told = {row["directory"] for row in csv.DictReader(file)}
+    assert {"'=1+1", "'@SUM(1)", r"new\nline", r"\x1b[31mred", r"\udcff"} <= told
+    markdown = Path("results/logs/summary.md").read_text()
+    assert "<script" not in markdown
+    assert r"a\|b" in markdown
+    call("summarize", "logs", "--verify")
+    call("report", "logs")
+    assert "<script>alert" not in Path("results/logs/report/report.html").read_text()
+    alone = call("summarize", Path("logs") / HOSTILE[-1]).out
+    assert r"results/\udcff/summary.csv" in alone
+
+
+def test_messages_show_what_a_terminal_would_obey(tmp_path: Path) -> None:
+    lines = [line.replace("float32", "\x1b[2J") for line in gluoncv(50.0)]
+    path = write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", lines)
+    result = call("summarize", path, status=2)
+    assert r"\x1b[2J" in result.err
+    assert "\x1b" not in result.err + result.out
