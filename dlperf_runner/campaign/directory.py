@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
-from .manifest import PLAN, seal
+from .manifest import FILE, PLAN, seal
 
 if TYPE_CHECKING:
     from ..core.case import Run
@@ -84,6 +84,7 @@ def create_campaign(
         "choice": document["choice"],
         "inventory": document["inventory"],
         "runs": len(runs),
+        "manifest": FILE,  # so that its absence shows
         # Stored before the runs, so that nobody can adjust the rules to the results.
         "validity": catalogued_rules().model_dump(mode="json"),
     }

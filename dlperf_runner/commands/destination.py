@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..campaign.directory import LATEST, RESULTS
+from ..campaign.manifest import FILE
 from ..core.files import json_text
 from ..core.printable import printable
 from ..results.discovery import is_campaign
@@ -36,7 +37,7 @@ def source_document(sources: Sequence[Path]) -> dict[str, str]:
     """The file that makes results/<name> the directory of these logs. Empty for a campaign."""
     if is_campaign(sources[0]):
         return {}
-    return {SOURCE: json_text({"logs": _paths(sources)})}
+    return {SOURCE: json_text({"logs": _paths(sources), "manifest": FILE})}
 
 
 def _name(sources: Sequence[Path]) -> str:

@@ -12,13 +12,14 @@ from ..campaign.signature import check
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..results.run_record import Known
+from .destination import SOURCE
 
 
 def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[bool, str]]:
     """Sentences about a directory's manifest; True before those that are differences."""
     manifest = read(place)
     if manifest is None:
-        if allowed_signers is not None or (place / SIGNATURE).exists():
+        if allowed_signers is not None or (place / SIGNATURE).exists() or _had_manifest(place):
             yield True, f"{FILE}: missing"
         else:
             yield False, "no manifest: only logs, results, runs and plan were compared"
@@ -26,8 +27,17 @@ def check_manifest(place: Path, allowed_signers: Path | None) -> Iterator[tuple[
     yield from ((True, sentence) for sentence in changes(place, manifest))
     yield from ((False, note) for note in manifest.notes)
     if manifest.began == FOUND:
-        yield False, f"{FILE}: began when there were files already; it shows only later changes"
+        yield (
+            _had_manifest(place),
+            f"{FILE}: began when there were files already; it shows only later changes",
+        )
     yield from check(place, manifest, allowed_signers)
+
+
+def _had_manifest(place: Path) -> bool:
+    """Whether a file of the directory says so. Earlier versions wrote no manifest."""
+    paths = [place / name for name in ("campaign.json", SOURCE)]
+    return any("manifest" in read_json(path) for path in paths if path.is_file())
 
 
 def against_plan(directory: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..core.identity import GROUP
+from ..core.identity import GROUP, TOPOLOGY
 from ..stats.groups import by_group, records, title
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
@@ -75,7 +75,9 @@ def render_campaigns(
     if not rows:
         return "No run could be counted.\n"
     lines = [*wrapped(f"a: {names[0]}", screen.prose), *wrapped(f"b: {names[1]}", screen.prose), ""]
-    setting = ("workload", "model", "source", "precision", "batch_size_per_device")
+    setting: tuple[str, ...] = ("workload", "model", "source", "precision", "batch_size_per_device")
+    if len(_grouped(rows, (*setting, *TOPOLOGY))) < len(rows):
+        setting += ("parameters", "directory")
     for key, group in _grouped(rows, setting).items():
         lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), screen.prose), ""]
         lines += [_campaign_table(group, screen, limit)]

@@ -34,10 +34,14 @@ def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -
     parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")
     for heading, texts in (("Notes", notes), ("Not counted", problems)):
         if texts:
-            lines = ("\n  ".join(map(text, item.split("\n"))) for item in texts)
+            lines = ("\n  ".join(map(_line, item.split("\n"))) for item in texts)
             items = "\n".join(f"- {line}" for line in lines)
             parts.append(f"## {heading}\n\n{items}\n")
     return "\n".join(parts)
+
+
+def _line(value: str) -> str:
+    return " " * (len(value) - len(value.lstrip(" "))) + text(value)
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

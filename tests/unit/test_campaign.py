@@ -48,6 +48,7 @@ def test_a_new_campaign(tmp_path: Path) -> None:
         "choice": json.loads(json.dumps(document["choice"])),
         "inventory": json.loads(json.dumps(document["inventory"])),
         "runs": 6,
+        "manifest": "manifest.jsonl",
         "validity": catalogued_rules().model_dump(mode="json"),
     }
     assert campaign.read_plan(directory) == json.loads(json.dumps(document))

@@ -395,3 +395,22 @@ def test_history_of_trees_says_that_it_does_not_know_the_gpu(
         assert call("summarize", f"t{number}", "--history", "h.sqlite").exit_code == 0
     out = " ".join(call("history", "--file", "h.sqlite").stdout.split())
     assert "not recorded: framework version, accelerator, GPUs in a node, driver" in out
+
+
+def test_each_table_of_a_comparison_names_what_it_is_of(tmp_path: Path) -> None:
+    """Two image sizes in both campaigns are two tables, not two rows with the same name."""
+    for place, factor in (("a", 1.0), ("b", 0.9)):
+        for repeat, rate in enumerate(scaled(factor), start=1):
+            for size in (64, 224):
+                lines = [*gluoncv(rate), f"{size} {place}"]
+                case = f"{size}/r{repeat}"
+                changes = {**on(V100), "parameters": {"image_size": size}, "id": case}
+                folder = campaign_run(
+                    tmp_path / place / str(size), "1n1g", repeat, lines, **changes
+                )
+                target = tmp_path / place / "runs" / case
+                target.parent.mkdir(parents=True, exist_ok=True)
+                folder.rename(target)
+    printed = words(call("compare", tmp_path / "a", tmp_path / "b"))
+    assert "per device, data=synthetic image_size=224 | topology" in printed
+    assert "per device, data=synthetic image_size=64 | topology" in printed

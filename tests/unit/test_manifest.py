@@ -191,7 +191,28 @@ def test_what_was_not_altered_is_not_reported(campaign: Path) -> None:
     assert (campaign / FILE).read_bytes() == before[campaign / FILE]
 
 
+def test_a_deleted_manifest_is_reported(campaign: Path) -> None:
+    (campaign / FILE).unlink()
+    assert "manifest.jsonl: missing\n" in call("summarize", "--verify", campaign, status=1)
+    call("summarize", campaign, "--no-history")  # a new one cannot replace it
+    printed = call("summarize", "--verify", campaign, status=1)
+    assert "manifest.jsonl: began when there were files already" in printed
+
+
+def test_a_deleted_manifest_of_other_logs_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "logs/1n1g/rn50_b128_fp32_1.log", gluoncv(50.0))
+    call("summarize", "logs")
+    call("summarize", "--verify", "logs")
+    (tmp_path / "results/logs" / FILE).unlink()
+    assert "manifest.jsonl: missing\n" in call("summarize", "--verify", "logs", status=1)
+
+
 def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
+    """As in campaigns of earlier versions, which do not say that they have one."""
+    in_json(campaign / "campaign.json", lambda d: d.pop("manifest"))
     (campaign / FILE).unlink()
     in_json(campaign / "report/results.json", lambda d: d.pop("made_with"))
     printed = call("summarize", "--verify", campaign)
