@@ -11,7 +11,16 @@ import typer
 
 from ..core.errors import UserError
 from ..core.files import write_result
-from .options import AsJson, Conditions, MappingFile, option, print_errors, print_json, screen
+from .options import (
+    AsJson,
+    Conditions,
+    MappingFile,
+    option,
+    print_errors,
+    print_json,
+    print_note,
+    screen,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +126,12 @@ def compare(
         return
     loaded = [_load(directory, mapping) for directory in given or [Path("results/latest")]]
     problems = [problem for results in loaded for problem in results.problems]
+    for results in loaded:
+        if results.is_incomplete:
+            print_note(
+                f"{results.directory}: a run failed, is missing or is invalid, and is not compared;"
+                " `dlperf summarize` names it"
+            )
     if save_baseline:
         _tell(problems)
         _save(loaded[0], save_baseline, replace)

@@ -21,6 +21,7 @@ _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$", re.ASCII)
 _BATCH = re.compile(r"bs?(\d{1,9})", re.ASCII)
 _DEVICES = re.compile(r"gpus?(\d{1,9})", re.ASCII)
 _REPEAT = re.compile(r"\d{1,9}", re.ASCII)
+_OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 
 
@@ -98,11 +99,10 @@ def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
 
 
 def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The directories that name one accelerator, such as V100_LOG, and its name."""
+    """The directories named after an accelerator, such as V100_LOG, and its name."""
     for directory in directories:
-        words = {*re.split(r"[^a-z0-9]+", directory.lower())} & {*names().accelerators}
-        if len(words) == 1:
-            (word,) = words
+        word = _OF_LOGS.sub("", directory.lower())
+        if word in names().accelerators:
             yield directory, word if word == "cpu" else word.upper()
 
 

@@ -327,6 +327,15 @@ def test_a_campaign_is_not_compared_with_its_copy(tmp_path: Path) -> None:
         assert "two campaigns have the same log, so one is a copy" in result.stderr
 
 
+def test_runs_that_a_gate_does_not_see_are_told(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b", scaled(1.001))
+    campaign_run(b, "1n1g", 6, None, **{**on(V100), "outcome": {"status": "failed"}})
+    result = call("compare", a, b, "--fail-if-slower", "3%")
+    assert result.exit_code == 0
+    assert f"{b}: a run failed, is missing or is invalid, and is not compared" in result.stderr
+    assert str(a) not in result.stderr
+
+
 def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
     for place, rates in (("a", RATES), ("b", scaled(1.001))):
         for repeat, rate in enumerate(rates, start=1):

@@ -549,7 +549,10 @@ def test_nothing_is_written_into_a_tree_of_logs(
         *("summary.csv", "summary.json", "summary.md", "measurements.csv", "bz128_result.json"),
         *("source.json", "report", "manifest.jsonl"),
     }
-    assert json.loads(Path("results/logs/source.json").read_text()) == {"logs": [str(logs)]}
+    assert json.loads(Path("results/logs/source.json").read_text()) == {
+        "logs": [str(logs)],
+        "manifest": "manifest.jsonl",
+    }
 
 
 def test_logs_of_the_same_name_have_directories_of_their_own(
