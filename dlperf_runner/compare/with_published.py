@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from ..core.identity import CASE, CaseKey, case_key, label
+from ..stats.groups import case_values
 from ..stats.intervals import Interval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
@@ -236,15 +237,6 @@ def _catalogued(
     from ..catalog.published_numbers import load_published, load_rule
 
     return load_published() if numbers is None else numbers, rule or load_rule()
-
-
-def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs of a tidy frame, by case."""
-    valid = frame[frame["valid"] & (frame["metric"] == METRIC) & frame["value"].notna()]
-    values: dict[CaseKey, list[float]] = {}
-    for row in valid[[*CASE, "value"]].to_dict(orient="records"):
-        values.setdefault(case_key(row), []).append(float(row["value"]))
-    return values
 
 
 def _group(number: PublishedNumber) -> tuple[Any, ...]:

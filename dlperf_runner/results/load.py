@@ -164,9 +164,9 @@ def _about_validity(results: Results) -> Iterator[str]:
 
 def catalogued() -> Iterator[Known]:
     """The entries of the catalogue, one per model."""
-    from ..catalog.reader import load_catalog
+    from ..catalog.reader import own_workloads
 
-    for workload in load_catalog().workloads.values():
+    for workload in own_workloads().values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
         for model, short_name in (names or {workload.model: workload.short_name}).items():
             yield Known(
