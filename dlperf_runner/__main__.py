@@ -1,5 +1,6 @@
 """`python -m dlperf_runner`, and the command `dlperf`."""
 
+import gc
 import sys
 
 
@@ -8,6 +9,8 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  before anything is imported that needs it
         found = sys.version.split()[0]
         sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {found}")
+    # Imports and tables make many objects and few cycles, for which Python would look too often.
+    gc.set_threshold(100_000)
     try:
         from .cli.main import main as command_line
     except ModuleNotFoundError as error:
