@@ -17,7 +17,7 @@ _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as dictionaries; missing values are None."""
-    names = list(table)
+    names = [str(name) for name in table]
     columns = [map(plain, table[name].tolist()) for name in names]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
