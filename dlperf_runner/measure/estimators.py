@@ -18,7 +18,7 @@ from ..logs import Columns
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected settings of the run. `by` names who states a setting: the plan, the file name."""
+    """The expected settings of the run. `by` names who states a setting, such as the plan."""
 
     by: Callable[[str], str]
     topology: Topology

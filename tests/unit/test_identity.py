@@ -27,6 +27,13 @@ from dlperf_runner.core.identity import (
 )
 from dlperf_runner.history.store import Point
 
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of logs go to the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 # ---- the lists
 
 
@@ -134,7 +141,7 @@ def ngc_tree(directory: Path) -> Path:
 
 
 def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> None:
-    result = summarize(ngc_tree(tmp_path), tmp_path / "all")
+    result = summarize(ngc_tree(tmp_path))
     assert result.problems == []
     columns = ["directory", "precision", "world_size", "samples_per_second_median", "repeats"]
     assert sorted(result.table[columns].itertuples(index=False, name=None)) == [
@@ -149,7 +156,7 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
     assert "directory V100_LOG" in words(result)
     assert "not pooled, because the runs differ in directory (A100_LOG, V100_LOG)" in words(result)
     # Alone, each is a tree as any other.
-    alone = summarize(tmp_path / "V100_LOG", tmp_path / "alone")
+    alone = summarize(tmp_path / "V100_LOG")
     assert alone.table["directory"].isna().all()
 
 
