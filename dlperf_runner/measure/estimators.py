@@ -16,7 +16,7 @@ from ..core.frame import SAMPLES_PER_SECOND
 from ..logs import Columns
 
 MEAN_OF_LINES = "mean_of_lines"
-WARMUP_LINES = "warmup_lines"  # the lines of a published estimator that cover steps of the warm-up
+WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in the warm-up
 
 
 @dataclass(frozen=True)

@@ -151,14 +151,14 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
 
 def _about_warmup_lines(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
     found = [
-        f"{_topology(case)} ({most:g})"
+        f"{_topology(case)} {most:g}"
         for case, runs in mine
         if (most := max(run.get(WARMUP_LINES) or 0 for run in runs))
     ]
     if found:
         yield (
-            f"{MEAN_OF_LINES}, the published estimator, counts lines that cover steps of the"
-            f" warm-up: {_shortened(found)}"
+            f"{MEAN_OF_LINES}, the published estimator, counts lines that begin in the warm-up;"
+            f" lines per run: {_shortened(found)}"
         )
 
 

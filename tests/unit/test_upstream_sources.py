@@ -143,7 +143,8 @@ def test_arcface_of_paddle(catalog: Catalog) -> None:
         "--node_ip=10.11.0.5",
         "--selected_gpus=0,1,2,3,4,5,6,7",
         f"{SRC}/paddle-arcface-upstream/demo/plsc_train.py",
-        *("--batch-size", "128", "--last-batch", "150", "--image-size", "112"),
+        *("--batch-size", "128", "--last-batch", "150", "--log-period", "10"),
+        *("--image-size", "112"),
         *("--classes", "85742", "--parallel", "model", "--lr", "auto"),
     )
     with pytest.raises(UserError, match="has no collective operations on the CPU"):
