@@ -70,11 +70,11 @@ def steady(random: Random, trials: int) -> Iterator[Row]:
         ("15 steps that are 15 % slow", 0.0, slow),
         ("a drift of 10 %", 0.0, rising),
     ):
-        flags = []
-        for _ in range(trials):
-            rates = (1 + 0.03 * correlated(random, 120, correlation)) * factor
-            found = steadiness(range(1, 121), rates.tolist(), 20, 120)
-            flags.append(found is not None and (found.began_early or found.drifts))
+        runs = [(1 + 0.03 * correlated(random, 120, correlation)) * factor for _ in range(trials)]
+        flags = [
+            found is not None and (found.began_early or found.drifts)
+            for found in steadiness(range(1, 121), runs, 20, 120)
+        ]
         yield label, [share(flags)]
 
 

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import resource
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +15,6 @@ import pytest
 from make_logs import (
     KNOWN,
     RESNET,
-    ROOT,
     campaign_run,
     dllogger,
     gluoncv,
@@ -25,6 +22,7 @@ from make_logs import (
     published_tree,
     write,
 )
+from peak_memory import peak_of
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import Known, SummaryResult, catalogued
@@ -621,7 +619,7 @@ def test_large_log_in_little_memory(tmp_path: Path, kind: str) -> None:
         gap(file, kind)
         file.write(("\n".join(GOOD[5:]) + "\n").encode())
     allowed = 12 * resource.getpagesize() / 4096
-    assert peak_of(big, problems=0) < peak_of(small, problems=0) + allowed
+    assert peak_of_reading(big, problems=0) < peak_of_reading(small, problems=0) + allowed
 
 
 def test_log_of_endless_steps_is_refused_in_little_memory(tmp_path: Path) -> None:
@@ -634,23 +632,17 @@ def test_log_of_endless_steps_is_refused_in_little_memory(tmp_path: Path) -> Non
         for _ in range(100):
             file.write(lines)
     small = write(log_of(tmp_path / "small"), GOOD)
-    assert peak_of(path, problems=1) < peak_of(small, problems=0) + 40
+    assert peak_of_reading(path, problems=1) < peak_of_reading(small, problems=0) + 40
 
 
-def peak_of(log: Path, problems: int) -> float:
-    """The memory that it takes to summarise a log, in MB."""
-    program = (
-        "import sys, resource; from pathlib import Path; sys.path.insert(0, sys.argv[2]);"
-        "from dlperf_runner.results.load import load_results;"
-        "found = load_results([Path(sys.argv[1])]);"
-        f"assert len(found.problems) == {problems}, found.problems;"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", program, str(log.parent), str(ROOT)],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-    )
-    return int(finished.stdout) / 1024
+def peak_of_reading(log: Path, problems: int) -> float:
+    """The memory that it takes to read a directory of logs, in MB."""
+    program = """
+import sys
+from pathlib import Path
+from dlperf_runner.results.load import load_results
+print(len(load_results(Path(sys.argv[1])).problems))
+"""
+    printed, peak = peak_of(program, log.parent)
+    assert printed == str(problems)
+    return peak

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
+from read_logs import read
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.catalog.workload import Preparation, UpstreamSource
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
-from dlperf_runner.logs.dllogger import parse
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.sources import prepare_source
@@ -290,8 +290,8 @@ def test_the_stand_in_for_dllogger_prints_what_is_read(
     dllogger["log"](data={"total_ips": 1.0}, step=(0, 8))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    found = list(parse(enumerate(lines, start=1)))
-    assert any(getattr(item, "samples_per_second", None) == 4.25 for item in found)
+    _, steps = read("dllogger", "".join(f"{line}\n" for line in lines))
+    assert [(step.step, step.samples_per_second) for step in steps] == [(8, 4.25)]  # the first is 0
 
 
 def test_the_stand_in_for_easydict_is_a_dictionary_with_attributes(catalog: Catalog) -> None:
