@@ -80,7 +80,7 @@ def test_eight_trainers_of_a_node_are_counted_from_the_first_batches(tmp_path: P
         re.sub(r"batch:(\d+)(.*) qps:.*", r"batch:\1\2 qps:\g<1>.50", line)
         for line in node_log("1n8g", 1.0)
     ]
-    # Lines 5 to 14: three of batch 0 (0.5) and seven of batch 10 (10.5).
+    # Lines 6 to 15: three of batch 0 (0.5) and seven of batch 10 (10.5).
     found = metrics(load(tmp_path, "1n8g", lines))
     assert found[f"{METRIC}_mean_of_lines"] == pytest.approx((3 * 0.5 + 7 * 10.5) / 10)
     assert found["warmup_lines"] == 10
@@ -92,7 +92,7 @@ def test_no_published_estimator_of_a_log_with_another_interval(tmp_path: Path) -
 
 
 def test_no_published_estimator_where_the_script_averages_nothing(tmp_path: Path) -> None:
-    """One trainer on each of four nodes prints 16 lines; the script takes those from 20 to 59."""
+    """One trainer on each of four nodes prints 16 lines; the script takes 21 to 60."""
     found = metrics(load(tmp_path, "4n1g", node_log("4n1g", 400.0, other=300.0)))
     assert found[METRIC] == 300.0
     assert f"{METRIC}_mean_of_lines" not in found
@@ -103,7 +103,7 @@ def test_a_note_counts_the_lines_of_the_warmup(tmp_path: Path) -> None:
         results = load(tmp_path, topology, node_log(topology, 400.0, other=300.0))
     notes = " ".join(remarks(results.frame, summarize(results.frame)))
     # Of one trainer, the line of batch 50, which covers the batches 41 to 50. Of 4 nodes with 8
-    # trainers each, the lines 20 to 59: 4 of batch 20, 8 each of 30, 40 and 50, and 12 later ones.
+    # trainers each, lines 21 to 60: 4 of batch 20, 8 each of 30, 40 and 50, and 12 later ones.
     assert "mean_of_lines, the published estimator, counts lines that begin in the warm-up" in notes
     assert "1n1g 1, 1n4g 10, 1n8g 10, 2n8g 20, 4n8g 28" in notes
 
