@@ -272,7 +272,7 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-_BELOW = range(9, 13)  # columns of a comparison that are long: conditions, the publication
+_BELOW = range(9, 14)  # columns of a comparison: estimator, conditions, the publication
 
 
 def _said_below(
@@ -297,12 +297,12 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
         Column(t("mine"), True, "#,##0.00"),
-        Column(t("factor_estimator")),
         Column("n", True, "0", hint=t("n_hint")),
         Column(t("published"), True, "#,##0.00"),
         Column(t("ratio"), True, "0.000"),
         Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
         Column(t("verdict")),
+        Column(t("factor_estimator")),
         Column(t("factors")),
         Column(t("noted")),
         Column(t("not_stated")),
@@ -320,12 +320,12 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["nodes"]),
         cell(row["world_size"]),
         cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
-        cell(row["estimator"]),
         cell(row["repeats"]),
         cell(row["published"], _as_published),
         cell(row["ratio"], ratio),
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
+        cell(row["estimator"]),
         *(cell(t.conditions(row.get(name))) for name in ("factors", "noted", "unknown")),
         cell(publication or None),
     )
