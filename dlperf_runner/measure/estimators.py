@@ -4,7 +4,7 @@ with every other estimator for which the log has data."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -21,9 +21,9 @@ WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in th
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected settings of the run. `by` names their source: the plan, or the file name."""
+    """The expected settings of the run. `by` names who states a setting, such as the plan."""
 
-    by: str
+    by: Callable[[str], str]
     topology: Topology
     precision: str
     batch_size_per_device: int

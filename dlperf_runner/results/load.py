@@ -243,7 +243,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if reading.series is not None:
         results.series.append(reading.series)
     for what in {"batch size", "world size"} - measured.confirmed:
-        key = (what, run.expected_by)
+        key = (what, run.source_of(what))
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     row = _row(run, reading.log_sha256, why)
     # Not _replace(): it processes every name again for each of many rows.

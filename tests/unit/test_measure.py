@@ -51,7 +51,7 @@ def run(
 ) -> Measured:
     text = "\n".join(lines) + "\n" if isinstance(lines, list) else lines
     data = text.encode() if isinstance(text, str) else text
-    expected = Expected("the plan", Topology.parse(topology), precision, batch)
+    expected = Expected(lambda _: "the plan", Topology.parse(topology), precision, batch)
     entry = logs.formats()[form]
     line_of = partial(logs.line_of, entry, [data])
     try:

@@ -375,8 +375,10 @@ def test_options_say_what_neither_log_nor_name_says(
     given = [text for pair in options.items() for text in pair]
     assert "--precision" in call("summarize", "logs", *given, status=2).err
     more = ("--precision", "FP32", "--accelerator", "V100-SXM2-16GB", "--framework", "mx")
-    (case,) = json.loads(call("summarize", "logs", *given, *more, "--json").out)["cases"]
+    document = json.loads(call("summarize", "logs", *given, *more, "--json").out)
+    (case,) = document["cases"]
     assert case["world_size"] == 8
+    assert "the world size is from --topology, not from the log: 1 of 1 runs" in document["notes"]
     assert case["batch_size_per_device"] == 96
     assert case["accelerator"] == "V100-SXM2-16GB"
     call("summarize", "logs", *given, *more, "--verify")
@@ -415,6 +417,11 @@ def test_a_statement_that_contradicts_log_or_name_is_refused_with_both(
             problem = error
         told = f"{problem.problem} {problem.expected} {problem.found}"
         assert all(value in told for value in both), problem
+
+
+def test_a_contradiction_names_who_stated_that_setting(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_b64_fp32_1n1g.log", GOOD)
+    assert only(load(path, topology="1n1g")).problem == "the batch size contradicts the file name"
 
 
 def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> None:
