@@ -641,7 +641,8 @@ def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
         write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", lines)
     assert not any("loss" in note for note in load(tmp_path).notes)
     write(tmp_path / "tf_gpu8_amp_bs256.txt", dllogger(9400.0, 8, amp=True, final=9400.0))
-    assert "loss not checked: 1 of 3 logs print none" in load(tmp_path).notes
+    write(tmp_path / "r100_b2_fp32_1n1g_1.log", speedometer("r100", parallel=True))
+    assert "loss not checked: 2 of 4 logs print none" in load(tmp_path).notes
 
 
 @pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
@@ -651,6 +652,11 @@ def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
         ("rn50_b128_fp32_1n1g.log", GOOD, r"(?<=Loss\[)[\d.]+"),
         ("r50_b128_fp32_1n1g.log", plsc(397.0), r"(?<=loss:)[\d.]+"),
         ("rn50_b128_fp32_1n1g.log", oneflow(384.0), r"(?<=loss: )[\d.]+"),
+        (
+            "tf_gpu8_amp_bs256.txt",
+            dllogger(9400.0, 8, amp=True, final=9400.0, mode="train"),
+            r"(?<=cross_entropy : )[\d.]+",
+        ),
     ],
 )
 def test_a_loss_that_is_never_another_is_invalid_in_every_format(
