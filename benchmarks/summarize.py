@@ -238,6 +238,9 @@ def main() -> None:
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="dlperf-benchmark-"))
     try:
+        # As for a user, a module is compiled once and not in each run.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(directory / "bytecode")
         (of_many if options.logs > 1 else of_one)(directory, options)
     finally:
         shutil.rmtree(directory)

@@ -67,9 +67,15 @@ def _own_catalog() -> Catalog:
     return _load_catalog(CATALOG)
 
 
+@cache
+def own_workloads() -> Mapping[str, Workload]:
+    """This project's workloads, without the rest of the catalogue."""
+    return _load_all(CATALOG / "workloads", Workload)
+
+
 def _load_catalog(root: Path) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
-    workloads = _load_all(root / "workloads", Workload)
+    workloads = own_workloads() if root == CATALOG else _load_all(root / "workloads", Workload)
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
         path = root / "workloads" / f"{workload.name}.yml"

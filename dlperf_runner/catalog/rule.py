@@ -19,6 +19,7 @@ class Rule(Entry):
     `round_rates_to`: the digits to which each rate is rounded before use.
     `final_value_from_world_size`: with at least this many devices, the rate that the program
     prints at its end is the result.
+    `published_estimator`: the estimator of the published numbers, if the workload's own is another.
     `surplus_steps`: lines that a program prints beyond `total_steps` before it stops.
     `round_value_to`: the decimals of the published result. Statistics use all digits.
     """
@@ -31,6 +32,7 @@ class Rule(Entry):
     drop_first_values: CountOrNone = 0
     round_rates_to: CountOrNone | None = None
     final_value_from_world_size: Count | None = None
+    published_estimator: Literal["mean_of_lines"] | None = None
     surplus_steps: CountOrNone = 0
     round_value_to: CountOrNone = 2
 

@@ -127,9 +127,11 @@ def summarize(
 
 def history_of(directory: Path) -> Path | None:
     """The default history file of a directory."""
+    if not (directory / "campaign.json").is_file():
+        return None
     from ..history import store as history
 
-    return history.history_of(directory) if (directory / "campaign.json").is_file() else None
+    return history.history_of(directory)
 
 
 def print_summary(

@@ -166,7 +166,7 @@ def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
     yield from _repeat_notes(results)
     yield from _not_pooled([cases[0] for cases in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
-        yield f"{number} of {len(results.counted)} logs do not state their {what}: {by} does"
+        yield f"the {what} is from {by}, not from the log: {number} of {len(results.counted)} runs"
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:

@@ -56,6 +56,9 @@ def verify(
     Raises UserError if there is nothing to compare.
     """
     sources = [sources] if isinstance(sources, Path) else sources
+    for path in sources:
+        if not path.exists():
+            raise UserError("there is no such file or directory", where=str(path))
     directory = sources[0]
     known = list(catalogued()) if known is None else known
     place = output_dir or destination(sources)

@@ -11,13 +11,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.identity import IDENTITY, CaseKey, label
+from ..stats.groups import case_values
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
 from .pairing import check_names, pairs, refuse_unlike, unrecorded
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
-from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,9 +27,9 @@ from ..stats.between_campaigns import (
     difference_half_width,
     estimate,
 )
+from ..stats.groups import case_values
 from ..stats.intervals import LEVEL, Interval
 from ..stats.ratios import RelativeDifference, finite_exp
-from .with_published import case_values
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,18 +3,20 @@ this module reads are those of the catalogue.
 
 catalog/published/rule.yml and docs/comparing.md define the verdicts. If a case has several
 publications, the nearest one is used. In order of preference, it is comparable, it is the report
-that the workload reproduces, and it differs in the fewest conditions.
+that the workload reproduces, and it differs in the fewest conditions. The speed of a case is that
+of the estimator that produced the published number, if the log of every run has it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from ..core.identity import CASE, CaseKey, case_key, label
+from ..stats.groups import case_values
 from ..stats.intervals import Interval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
@@ -43,6 +45,7 @@ METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,
     "estimator",
+    "by",
     "repeats",
     "mine",
     "mine_low",
@@ -93,6 +96,8 @@ def compare_published(
     - `assumed`: conditions that are unknown for the user's own runs and were taken from the
       publication, only with `assume`.
 
+    `estimator` is that of `mine`; `by` names it if it is not the case's own.
+
     `publication` is the report, with the settings of the number if the report has several numbers
     for the case.
 
@@ -104,7 +109,7 @@ def compare_published(
     from ..stats.summary import summarize
 
     numbers, rule = _catalogued(numbers, rule)
-    values = case_values(frame)
+    values, others = case_values(frame), _by_estimator(frame)
     rows: list[dict[str, Any]] = []
     table = summarize(frame) if table is None else table
     for case in table.to_dict(orient="records"):
@@ -112,21 +117,20 @@ def compare_published(
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
-            "estimator": case["estimator"],
             **dict((conditions or {}).get(key, {})),
         }
-        own |= {
-            "estimator": case["estimator"],
-            "repeats": len(values[key]),
-            "mine": case[f"{METRIC}_median"],
-            **_bounds("mine", median_interval(values[key])),
-        }
-        nearest = list(_nearest(own, mine, numbers, rule, assume))
+        usual, runs = case["estimator"], values[key]
+        estimates = {by: of for by, of in others[key].items() if len(of) == len(runs)}
+        estimates[usual] = runs
+        nearest = list(_nearest(own, mine, usual, estimates, numbers, rule, assume))
         if not nearest:
-            rows.append({**own, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
+            row = {**own, **_mine(runs, usual, usual)}
+            rows.append({**row, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
         of_case = [number for number, _ in nearest]
         for number, found in nearest if every else nearest[:1]:
-            row = {**own, **_comparison(values[key], number, found, rule, assume)}
+            by = _estimator(number, usual, estimates)
+            row = {**own, **_mine(estimates[by], by, usual)}
+            row |= _comparison(estimates[by], number, found, rule, assume)
             row["publication"] = _name(number, of_case)
             if row["verdict"] == UNDECIDED:
                 row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
@@ -238,13 +242,32 @@ def _catalogued(
     return load_published() if numbers is None else numbers, rule or load_rule()
 
 
-def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
-    """The throughput of the valid runs of a tidy frame, by case."""
-    valid = frame[frame["valid"] & (frame["metric"] == METRIC) & frame["value"].notna()]
-    values: dict[CaseKey, list[float]] = {}
-    for row in valid[[*CASE, "value"]].to_dict(orient="records"):
-        values.setdefault(case_key(row), []).append(float(row["value"]))
+def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
+    """The throughput of the valid runs of a tidy frame, by case and estimator."""
+    own = frame["metric"] == METRIC
+    other = frame["metric"] == METRIC + "_" + frame["estimator"].astype(str)
+    valid = frame[frame["valid"] & (own | other) & frame["value"].notna()]
+    values: dict[CaseKey, dict[str, list[float]]] = {}
+    for row in valid[[*CASE, "estimator", "value"]].to_dict(orient="records"):
+        of_case = values.setdefault(case_key(row), {})
+        of_case.setdefault(row["estimator"], []).append(float(row["value"]))
     return values
+
+
+def _estimator(number: PublishedNumber, usual: str, estimates: Collection[str]) -> str:
+    """The estimator of a case to compare with the number: that of the number, if every run has
+    it."""
+    return next((name for name in estimates if name == number.conditions.estimator), usual)
+
+
+def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:
+    return {
+        "estimator": by,
+        "by": f"{by}, as published, not by {usual}" if by != usual else None,
+        "repeats": len(values),
+        "mine": median(values),
+        **_bounds("mine", median_interval(values)),
+    }
 
 
 def _group(number: PublishedNumber) -> tuple[Any, ...]:
@@ -260,6 +283,8 @@ def _of_model(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> li
 def _nearest(
     case: Mapping[str, Any],
     mine: Values,
+    usual: str,
+    estimates: Collection[str],
     numbers: Sequence[PublishedNumber],
     rule: ComparisonRule,
     assume: bool,
@@ -270,7 +295,8 @@ def _nearest(
     for number in _of_model(case, numbers):
         if number.topology == topology:
             of_number = published_conditions(number)
-            differing = differences(mine, of_number, nodes=topology.nodes)
+            by = {"estimator": _estimator(number, usual, estimates), **mine}
+            differing = differences(by, of_number, nodes=topology.nodes)
             needed = _needed(differing, rule)
             if assume:
                 needed = [item for item in needed if item.mine is not None]

@@ -2,11 +2,13 @@
 
     DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882
     DLL 2026-11-20 13:58:37.925081 - () train_throughput : 4.104384208700401 images/s
+    DLL 2026-11-20 13:58:34.784710 - (0, 20) imgs_per_sec : 383.9  cross_entropy : 6.98  ...
 
-`total_ips` is the rate of the last step. It is printed every `display_every` steps, counted from 0,
-but not during warm-up. `train_throughput` is the mean over all measured steps; some versions print
-no unit. Both are printed as Python prints a float. Only rank 0 prints. mpirun's tag can be before,
-inside or after the text.
+`total_ips` is the rate of the last step in the mode training_benchmark, which prints no loss. The
+mode train prints `imgs_per_sec` instead, with the loss. Both are printed every `display_every`
+steps, counted from 0, but not during warm-up. `train_throughput` is the mean over all measured
+steps; some versions print no unit. All are printed as Python prints a float. Only rank 0 prints.
+mpirun's tag can be before, inside or after the text.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ _OPTION = re.compile(r"(\w+) : (\S+)", re.ASCII)
 FORMAT = Format(
     name="dllogger",
     sample="DLL 2026-11-20 13:58:34.784710 - (0, 2) total_ips : 3.375044106150882",
-    marker=b"total_ips",
+    marker=b"DLL ",
     entry=re.compile(
         rb"DLL (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}) - "
-        rb"\(\d*,? ?(?P<step>\d{1,12})\) total_ips : (?P<rate>%s)(?: images/s)?%s"
-        % (text.REST, text.END)
+        rb"\(\d*,? ?(?P<step>\d{1,12})\) (?:total_ips|imgs_per_sec) : (?P<rate>%s)(?: images/s)?"
+        rb"(?: +cross_entropy : (?P<loss>\S+)[^\r\n]*)?%s" % (text.REST, text.END)
     ),
     rate=rb"\d+\.\d+|\d(?:\.\d+)?e-\d\d",
     statements=(

@@ -5,8 +5,9 @@ train.py, data parallel (mx.callback.Speedometer), and train_parall.py, model pa
     INFO:root:Epoch[0] Batch [0-20]<TAB>Speed: 1.32 samples/sec<TAB>acc=0.000000<TAB>lossvalue=41.5
     INFO:root:Iter[0] Batch [20]<TAB>Speed: 5.97 samples/sec
 
-A process drives all devices of its node (`ctx_num`). Batches effectively count from 1: the line
-with 20 covers the batches up to the 20th. Epochs after the first are ignored.
+train_parall.py prints no loss. A process drives all devices of its node (`ctx_num`). Batches
+effectively count from 1: the line with 20 covers the batches up to the 20th. Epochs after the
+first are ignored.
 """
 
 from __future__ import annotations

@@ -28,18 +28,23 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
     """The headers in a block, in the order of the log. The rate over the whole run is taken from
     `of_rank`, the lines of the rank whose steps count."""
     found: dict[int, dict[str, str]] = {}
+    of_marker: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for statement in form.statements:
-        for line, stated in _stated(statement, of_rank if statement.is_final else block):
-            found[line] = stated | found.get(line, {})
+        key = (statement.marker, statement.is_final)
+        if key not in of_marker:
+            of_marker[key] = list(_lines(*key, of_rank if statement.is_final else block))
+        for line, text_of_line in of_marker[key]:
+            if stated := _fields(statement, text_of_line):
+                found[line] = stated | found.get(line, {})
     try:
         return [_header(form, line := at, found[at]) for at in sorted(found)]
     except LineError as error:
         raise error.at(line) from None
 
 
-def _stated(statement: Statement, block: Block) -> Iterator[tuple[int, dict[str, str]]]:
-    """The lines with a statement, and what they state, by field."""
-    data, marker = block.data, statement.marker.encode()
+def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
+    """The lines with a marker, each with its number."""
+    data, marker = block.data, text_of.encode()
     at = data.find(marker)
     while at >= 0:
         start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))
@@ -47,11 +52,9 @@ def _stated(statement: Statement, block: Block) -> Iterator[tuple[int, dict[str,
             start = data.rfind(newline, start, at) + 1 or start
             after = data.find(newline, at, end)
             end = after if after >= 0 else end
-        if statement.is_final and (wrapped := _WRAPPED.match(data, end)):
+        if is_final and (wrapped := _WRAPPED.match(data, end)):
             end = wrapped.end()
-        stated = _fields(statement, data[start:end].decode("utf-8", "replace"))
-        if stated:
-            yield block.line(at), stated
+        yield block.line(at), data[start:end].decode("utf-8", "replace")
         at = data.find(marker, end)
 
 

@@ -4,7 +4,7 @@ with every other estimator for which the log has data."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -15,12 +15,15 @@ from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..logs import Columns
 
+MEAN_OF_LINES = "mean_of_lines"
+WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in the warm-up
+
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected settings of the run. `by` names their source: the plan, or the file name."""
+    """The expected settings of the run. `by` names who states a setting, such as the plan."""
 
-    by: str
+    by: Callable[[str], str]
     topology: Topology
     precision: str
     batch_size_per_device: int
@@ -44,6 +47,14 @@ class Measured:
     notes: tuple[str, ...] = ()
 
 
+class PublishedLines(NamedTuple):
+    """The rates that a published estimator averages, as printed, and how many of them cover a step
+    of the warm-up."""
+
+    rates: Sequence[float]
+    in_warmup: int
+
+
 def measured(
     found: Columns,
     rates: Sequence[float],
@@ -52,14 +63,22 @@ def measured(
     rule: Rule,
     expected: Expected,
     name: str,
+    published: PublishedLines | None = None,
 ) -> Measured:
     """The measurements of a log. `found` has the steps that count, in order; `rates` are the rates
     of all lines in the measured window; `final` is the rate that the program prints at its end;
-    `name` is the name of the log in errors."""
+    `published` are the lines of the published estimator; `name` is the name of the log in
+    errors."""
     values = _estimates(found, rates, final, rule, expected)
+    if published is not None:
+        values[MEAN_OF_LINES] = fmean(_of_world(published.rates, rule, expected))
     losses = _losses(found)
     return Measured(
-        measurements=(*_named(values, rule, expected, name), *_first_and_last(losses)),
+        measurements=(
+            *_named(values, rule, expected, name),
+            *_warmup_lines(published),
+            *_first_and_last(losses),
+        ),
         confirmed=frozenset(confirmed),
         notes=_loss_notes(losses, name),
     )
@@ -81,10 +100,7 @@ def _estimates(
 ) -> dict[str, float]:
     """The rate of all devices, by every estimator for which the log has data."""
     values: dict[str, float] = {}
-    if (digits := rule.round_rates_to) is not None:
-        rates = [round(rate, digits) for rate in rates]
-    if (scale := world_scale(rule, expected.topology)) != 1:
-        rates = [rate * scale for rate in rates]
+    rates = _of_world(rates, rule, expected)
     if rates:
         values["mean_of_rates"] = fmean(rates)
         # Samples over time, if every rate covers the same number of samples.
@@ -101,6 +117,40 @@ def _estimates(
     if final is not None:
         values["final_value"] = final
     return values
+
+
+def _of_world(rates: Sequence[float], rule: Rule, expected: Expected) -> Sequence[float]:
+    """The rates of all devices from printed ones, rounded first if the rule rounds them."""
+    if (digits := rule.round_rates_to) is not None:
+        rates = [round(rate, digits) for rate in rates]
+    if (scale := world_scale(rule, expected.topology)) != 1:
+        rates = [rate * scale for rate in rates]
+    return rates
+
+
+def published_lines(
+    lines: Columns, every: int, rule: Rule, topology: Topology
+) -> PublishedLines | None:
+    """The lines of the estimator mean_of_lines: those at the indices from warmup_steps // log_every
+    * nodes up to total_steps // log_every * nodes, among the lines of all processes in the log of a
+    node. `every` is the number of steps from one line to the next. None if that is not the
+    interval of the rule, if the rule has no such estimator, or if the log has no such line.
+
+    Source: Oneflow-Inc/DLPerf 7e236cf, PaddlePaddle/PLSC/extract_paddle_logs.py.
+    """
+    if rule.published_estimator != MEAN_OF_LINES or every != rule.log_every:
+        return None
+    first, end = (
+        steps // every * topology.nodes for steps in (rule.warmup_steps, rule.total_steps)
+    )
+    rates, steps = lines.samples_per_second[first:end], lines.steps[first:end]
+    in_warmup = sum(step - every < rule.warmup_steps for step in steps)
+    return PublishedLines(rates, in_warmup) if rates else None
+
+
+def _warmup_lines(published: PublishedLines | None) -> Iterator[Measurement]:
+    if published is not None:
+        yield Measurement(WARMUP_LINES, published.in_warmup, "lines", MEAN_OF_LINES)
 
 
 def _named(

@@ -14,7 +14,7 @@ from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import sequence, settings
-from .estimators import Expected, Measured, measured
+from .estimators import Expected, Measured, measured, published_lines
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
 # share of it. Both average the same steps, of which a log prints at least one in ten; in real logs
@@ -59,7 +59,8 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
     _check_final(final, rates, name)
-    result = measured(found, rates, final, confirmed, rule, expected, name)
+    published = published_lines(lines, every, rule, expected.topology)
+    result = measured(found, rates, final, confirmed, rule, expected, name, published)
     return result, found, left_out
 
 

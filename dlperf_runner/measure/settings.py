@@ -24,10 +24,10 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
     """The names of the settings that the log confirms. Raises UserError if it contradicts one, or
     itself."""
     wanted = {
-        "batch_size_per_device": (expected.batch_size_per_device, expected.by),
-        "world_size": (expected.topology.world_size, expected.by),
-        "nodes": (expected.topology.nodes, expected.by),
-        "precision": (expected.precision, expected.by),
+        "batch_size_per_device": (expected.batch_size_per_device, None),
+        "world_size": (expected.topology.world_size, None),
+        "nodes": (expected.topology.nodes, None),
+        "precision": (expected.precision, None),
         "total_steps": (rule.total_steps, "the calculation rule"),
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
     }
@@ -45,7 +45,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
             # Some programs call training in fp16 automatic mixed precision.
             if value != value_wanted and {value, value_wanted} != {"amp", "fp16"}:
                 raise UserError(
-                    f"the {what} contradicts {by}",
+                    f"the {what} contradicts {by or expected.by(what)}",
                     where=f"{name}:{line}",
                     expected=str(value_wanted),
                     found=str(value),

@@ -272,7 +272,7 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
         yield Table(f"published-{number}", group_title(own[0], t), columns, shown, notes)
 
 
-_BELOW = range(9, 13)  # columns of a comparison that are long: conditions, the publication
+_BELOW = range(9, 14)  # columns of a comparison: estimator, conditions, the publication
 
 
 def _said_below(
@@ -302,6 +302,7 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("ratio"), True, "0.000"),
         Column(t("interval_of_ratio"), True, hint=t("ratio_hint")),
         Column(t("verdict")),
+        Column(t("factor_estimator")),
         Column(t("factors")),
         Column(t("noted")),
         Column(t("not_stated")),
@@ -324,6 +325,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["ratio"], ratio),
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
+        cell(row["estimator"]),
         *(cell(t.conditions(row.get(name))) for name in ("factors", "noted", "unknown")),
         cell(publication or None),
     )

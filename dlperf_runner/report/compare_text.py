@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 _NOTES = {
     "factors": "not comparable because of ",
+    "by": "samples/s by ",
     "noted": "also differs or is not known: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",

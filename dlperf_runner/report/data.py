@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from ..compare.with_published import case_values
 from ..core.files import json_text
 from ..core.identity import GROUP, CaseKey, case_key
-from ..stats.groups import records
+from ..stats.groups import case_values, records
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
 

@@ -55,7 +55,6 @@ def percent(value: float) -> str:
 
 @cache
 def _published() -> dict[str, int]:
-    from ..catalog.reader import load_catalog
+    from ..catalog.reader import own_workloads
 
-    workloads = load_catalog().workloads
-    return {name: workload.rule.round_value_to for name, workload in workloads.items()}
+    return {name: workload.rule.round_value_to for name, workload in own_workloads().items()}

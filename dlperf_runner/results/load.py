@@ -167,9 +167,9 @@ def _about_validity(results: Results) -> Iterator[str]:
 
 def catalogued() -> Iterator[Known]:
     """The entries of the catalogue, one per model."""
-    from ..catalog.reader import load_catalog
+    from ..catalog.reader import own_workloads
 
-    for workload in load_catalog().workloads.values():
+    for workload in own_workloads().values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
         for model, short_name in (names or {workload.model: workload.short_name}).items():
             yield Known(
@@ -246,7 +246,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if reading.series is not None:
         results.series.append(reading.series)
     for what in {"batch size", "world size"} - measured.confirmed:
-        key = (what, run.expected_by)
+        key = (what, run.source_of(what))
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
     row = _row(run, reading.log_sha256, why)
     # Not _replace(): it processes every name again for each of many rows.

@@ -43,7 +43,7 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -
     for header in headers:
         if header.network is not None and _plain(header.network) not in names:
             raise UserError(
-                f"the network contradicts {run.expected_by}",
+                f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",
                 expected=entry.model,
                 found=header.network,

@@ -7,6 +7,7 @@ tf_rn50_b256_amp_1n8g_v100_2022-11.log  the same words in another order, and oth
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield directory, word if word == "cpu" else word.upper()
 
 
+@functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
 def topology_of(text: str) -> Topology | None:
     """The topology that a word like 4n8g names."""
     try:

@@ -25,6 +25,8 @@ ASSUMED_NODES = (
     f" {FLAT_DEVICES_PER_NODE} devices per node"
 )
 _BY_NAME = "the file name"
+# What messages call the fields of a statement.
+_SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
 
 
 def named_run(
@@ -70,7 +72,6 @@ class _Identification:
         precision = self._precision()
         accelerator = self._accelerator()
         repeat = self._agreed("repeat", self._said("repeat"))
-        stated = [by for field in self.statement if (by := self.statement[field].by)]
         steps, warmup = (self.statement.get(f) for f in ("total_steps", "warmup_steps"))
         rule = self.entry.rule
         if steps or warmup:
@@ -89,7 +90,8 @@ class _Identification:
             repeat=repeat or 1,
             rule=rule,
             log_format=self.log.form.name,
-            expected_by=stated[0] if stated else _BY_NAME,
+            expected_by=_BY_NAME,
+            stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
             is_window_stated=bool(steps or warmup),

@@ -7,6 +7,7 @@ A100_LOG beside each other do, are separate groups. Two logs in one directory ca
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -112,7 +113,7 @@ def _splits(readings: Sequence[Reading], root: Path) -> set[Parts]:
     places: dict[tuple[object, ...], set[Parts]] = {}
     for reading in readings:
         if _counts(reading) and reading.run and reading.run.expected_by != "the plan":
-            places.setdefault(_claim(reading.run), set()).add(_place(reading.run, root))
+            places.setdefault(_claim(reading.run), set()).add(_place(reading.run.path.parent, root))
     # Neighbours in sorted order share every prefix at which two of them part.
     return {a[: _common(a, b)] for several in places.values() for a, b in pairwise(sorted(several))}
 
@@ -121,9 +122,10 @@ def _common(a: Parts, b: Parts) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(a))
 
 
-def _place(run: FoundRun, root: Path) -> Parts:
-    """The directories of a log below the root, without those named after its topology."""
-    parent = run.path.parent
+@functools.lru_cache(maxsize=1024)
+def _place(parent: Path, root: Path) -> Parts:
+    """The directories of a log in `parent` below the root, without those named after its
+    topology."""
     parts = parent.relative_to(root).parts if parent.is_relative_to(root) else parent.parts
     return tuple(part for part in parts if not topology_of(part))
 
@@ -133,7 +135,7 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
     run = reading.run
     if run is None or not splits or run.expected_by == "the plan":
         return reading
-    place = _place(run, root)
+    place = _place(run.path.parent, root)
     depths = [len(split) for split in splits if place[: len(split)] == split]
     if not depths:
         return reading

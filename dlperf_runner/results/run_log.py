@@ -99,7 +99,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         )
     if rule is None:
         raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
-    expected = Expected(run.expected_by, run.topology, run.precision, run.batch_size_per_device)
+    expected = Expected(run.source_of, run.topology, run.precision, run.batch_size_per_device)
     content, digest = _content(log, run, rule)
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:

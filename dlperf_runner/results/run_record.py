@@ -107,6 +107,7 @@ class FoundRun:
     container: str | None = None
     gpu_memory_mib: float | None = None  # peak of the device with the highest use
     why_not: str | None = None
+    stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
     is_window_stated: bool = False  # the user states the steps; the log must confirm them
@@ -117,6 +118,10 @@ class FoundRun:
     beside: tuple[OtherProcess, ...] = ()
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
+
+    def source_of(self, setting: str) -> str:
+        """Who states a setting: the plan, the file name, an option or a mapping."""
+        return dict(self.stated_by).get(setting, self.expected_by)
 
     @property
     def total_steps(self) -> int | None:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import GROUP, label, plain, value_text
+from ..core.frame import SAMPLES_PER_SECOND
+from ..core.identity import CASE, GROUP, CaseKey, case_key, label, plain, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,10 +17,18 @@ _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows as dictionaries; missing values are None."""
-    return [
-        {str(key): plain(value) for key, value in row.items()}
-        for row in table.to_dict(orient="records")
-    ]
+    names = [str(name) for name in table]
+    columns = [map(plain, table[name].tolist()) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
+    """The throughput of the valid runs of a tidy frame, by case."""
+    valid = frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND) & frame["value"].notna()
+    values: dict[CaseKey, list[float]] = {}
+    for row in records(frame.loc[valid, [*CASE, "value"]]):
+        values.setdefault(case_key(row), []).append(float(row["value"]))
+    return values
 
 
 def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

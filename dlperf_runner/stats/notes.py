@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CASE, case_key
+from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
 from .intervals import FEW, median_rank, outliers
 
@@ -38,6 +39,7 @@ def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
         yield from (f"{name}: {text}" for text in _about_outliers(mine))
         yield from (f"{name}: {text}" for text in _about_estimators(mine))
         yield from (f"{name}: {text}" for text in _about_steadiness(mine))
+        yield from (f"{name}: {text}" for text in _about_warmup_lines(mine))
     yield from _about_intervals(table)
     yield from _about_short_windows([run for of in runs.values() for run in of])
 
@@ -144,6 +146,19 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
             f"the estimators disagree by more than {100 * DISAGREEMENT:.0f} % in {len(found)} of"
             f" {number} runs; the largest difference is {100 * apart:.1f} %, in"
             f" {_topology(case)} r{run['repeat']}: {shown}"
+        )
+
+
+def _about_warmup_lines(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+    found = [
+        f"{_topology(case)} {most:g}"
+        for case, runs in mine
+        if (most := max(run.get(WARMUP_LINES) or 0 for run in runs))
+    ]
+    if found:
+        yield (
+            f"{MEAN_OF_LINES}, the published estimator, counts lines that begin in the warm-up;"
+            f" lines per run: {_shortened(found)}"
         )
 
 

@@ -28,13 +28,22 @@ def main() -> None:
         logs = Path(folder) / "mxnet-resnet50v1b"
         published_tree(logs, "mxnet-resnet50v1b.md")
         stated = [word for value in CONDITIONS for word in ("--condition", value)]
-        command = [sys.executable, "-m", "dlperf_runner", "report", str(logs), *stated]
+        command = [
+            sys.executable,
+            "-m",
+            "dlperf_runner",
+            "report",
+            str(logs),
+            *stated,
+            "--output-dir",
+            folder,
+        ]
         subprocess.run(command, check=True, cwd=ROOT)
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
-        page.goto((logs / "report" / "report.html").as_uri())
+        page.goto((Path(folder) / "report.html").as_uri())
         results = page.get_by_role("heading", name="Results", exact=True).bounding_box()
         assert results
         clip = {"x": 0, "y": 0, "width": SIZE["width"], "height": results["y"] - 20}

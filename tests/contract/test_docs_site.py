@@ -11,6 +11,8 @@ from urllib.parse import unquote
 
 import pytest
 import typer
+from make_logs import gluoncv, published, published_tree, write
+from typer.testing import CliRunner
 
 from dlperf_runner.cli.main import app
 
@@ -137,3 +139,39 @@ def test_the_readmes_stay_short_and_say_the_same() -> None:
     assert tables[0] == tables[1]
     linked = [set(re.findall(r"\]\((?!README)([^)]+)\)", text)) for text in (english, chinese)]
     assert linked[0] == linked[1]
+
+
+def test_the_tables_of_the_published_campaign_are_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "mxnet-resnet50v1b.md"
+    published_tree(Path("published"), source)
+    for run in published("published_runs"):
+        if run["source"] == source:
+            factor = 1 if "4n8g" in run["log_path"] else 0.93
+            rate = round(float(run["samples_per_second"]) * factor, 2)
+            write(Path("slower") / run["log_path"], gluoncv(rate))
+    names = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
+    stated = [word for name in names for word in ("--condition", name)]
+    printed = ""
+    for arguments, status in (
+        (["summarize", "published"], 0),
+        (["report", "published", *stated], 0),
+        (["compare", "published", *stated], 0),
+        (["compare", "--save-baseline", "main", "published"], 0),
+        (["compare", "--baseline", "main", "slower", "--fail-if-slower", "3%"], 1),
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == status, result.output
+        printed += result.output
+    printed += Path("results/published/report/report.md").read_text(encoding="utf-8")
+    shown = {
+        name: re.findall(
+            r"^ *(\| +\d[\dng]* +\| .*)$", (ROOT / name).read_text("utf-8"), re.MULTILINE
+        )
+        for name in ("README.md", "docs/start-logs.md", "docs/comparing.md", "docs/reports.md")
+    }
+    assert [len(rows) for rows in shown.values()] == [6, 3, 12, 6]
+    absent = [(name, row) for name, rows in shown.items() for row in rows if row not in printed]
+    assert absent == []

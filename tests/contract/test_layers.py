@@ -7,6 +7,7 @@ later layer fails.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,13 @@ def test_no_circle_within_a_layer() -> None:
         for name in free:
             del arrows[name]
     assert not arrows, f"a circle among {sorted(arrows)}"
+
+
+def test_the_architecture_lists_the_layers_and_files_that_exist() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/` \| .* \| (.*) \|$", page, re.MULTILINE)
+    assert tuple(layer for layer, _ in rows) == LAYERS
+    files = [
+        PACKAGE / layer / name for layer, names in rows for name in re.findall(r"`(.*?)`", names)
+    ]
+    assert [path for path in files if not path.is_file()] == []

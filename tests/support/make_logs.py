@@ -156,17 +156,27 @@ def oneflow(speed: float, *, times: bool = False) -> list[str]:
 
 
 def dllogger(
-    speed: float, devices: int, *, amp: bool, final: float, batch: int = 256, tag: str = ""
+    speed: float,
+    devices: int,
+    *,
+    amp: bool,
+    final: float,
+    batch: int = 256,
+    tag: str = "",
+    mode: str = "training_benchmark",
 ) -> list[str]:
     """A log of DLLogger: five rates that are far off, then `speed`; `final` is the program's own
-    mean."""
+    mean. Only the mode train prints losses."""
+    rate, rest = "total_ips", ""
+    if mode == "train":
+        rate, rest = "imgs_per_sec", " cross_entropy : {}  l2_loss : 0.98  total_loss : 7.5 "
     stamp = f"{tag}DLL 2022-06-14 15:40:21.026182 -"
     return [
         f"{stamp} PARAMETER batch_size : {batch}  num_iter : 500  iter_unit : batch"
         f"  warmup_steps : 200  display_every : 10  amp : {amp} ",
         f"{tag}Num GPUs {devices}",
         *(
-            f"{stamp} (0, {n}) total_ips : {1.0 if n < 250 else speed} "
+            f"{stamp} (0, {n}) {rate} : {1.0 if n < 250 else speed} {rest.format(7 - n / 1000)}"
             for n in range(200, 500, 10)
         ),
         f"{stamp} () train_throughput : {final} images/s",

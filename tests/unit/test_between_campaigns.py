@@ -23,7 +23,6 @@ from dlperf_runner.cli.main import app
 from dlperf_runner.compare.campaigns import compare_campaigns
 from dlperf_runner.compare.spread import measure, read_spreads, save_spreads, widened
 from dlperf_runner.compare.verdicts import together
-from dlperf_runner.compare.with_published import case_values
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame
 from dlperf_runner.plan import inventory
@@ -35,7 +34,7 @@ from dlperf_runner.stats.between_campaigns import (
     difference_half_width,
     estimate,
 )
-from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.groups import case_values, records
 from dlperf_runner.stats.ratios import relative_difference
 
 BETWEEN, WITHIN = 0.005, 0.003

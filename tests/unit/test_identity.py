@@ -27,6 +27,13 @@ from dlperf_runner.core.identity import (
 )
 from dlperf_runner.history.store import Point
 
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of logs go to the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
 # ---- the lists
 
 

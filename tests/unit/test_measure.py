@@ -14,6 +14,7 @@ from make_logs import (
     RULES,
     SHARED_LOGS,
     TENSORFLOW,
+    dllogger,
     gluoncv,
     oneflow,
     plsc,
@@ -50,7 +51,7 @@ def run(
 ) -> Measured:
     text = "\n".join(lines) + "\n" if isinstance(lines, list) else lines
     data = text.encode() if isinstance(text, str) else text
-    expected = Expected("the plan", Topology.parse(topology), precision, batch)
+    expected = Expected(lambda _: "the plan", Topology.parse(topology), precision, batch)
     entry = logs.formats()[form]
     line_of = partial(logs.line_of, entry, [data])
     try:
@@ -217,6 +218,16 @@ def test_tensorflow_takes_the_final_value_of_32_devices(every: int) -> None:
     found = values(run("dllogger", lines, TENSORFLOW, "4n8g", "amp", 256))
     assert found["samples_per_second final_value"] == 33317.669883074355
     assert found["samples_per_second_mean_of_rates mean_of_rates"] == 33000.0
+
+
+@pytest.mark.parametrize("tag", ["", "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"])
+def test_tensorflow_prints_its_loss_in_the_mode_train(tag: str) -> None:
+    """As TrainingLoggingHook of utils/hooks/training_hooks.py prints it: rate, then losses."""
+    lines = dllogger(400.0, 1, amp=False, final=400.0, tag=tag, mode="train")
+    found = values(run("dllogger", lines, TENSORFLOW, batch=256))
+    assert found["samples_per_second mean_of_rates"] == 400.0
+    assert found["loss_first as_printed"] == 6.8
+    assert found["loss_last as_printed"] == 6.51
 
 
 def test_tensorflow_without_the_final_value() -> None:

@@ -104,7 +104,7 @@ def number(made: Made, content: str) -> float:
     """The throughput that is reported. Raises UserError or LineError if the log is refused."""
     form, pieces = logs.formats()[made.form], [content.encode()]
     topology = Topology(4, 8) if made.world == 32 else Topology(1, made.world)
-    expected = Expected("the plan", topology, "fp32", 128)
+    expected = Expected(lambda _: "the plan", topology, "fp32", 128)
     line_of = partial(logs.line_of, form, pieces)
     found, _, _ = measure(form, logs.parse(form, pieces), made.rule, expected, line_of, "log")
     return found.measurements[0].value

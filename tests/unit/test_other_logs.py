@@ -376,8 +376,10 @@ def test_options_say_what_neither_log_nor_name_says(
     given = [text for pair in options.items() for text in pair]
     assert "--precision" in call("summarize", "logs", *given, status=2).err
     more = ("--precision", "FP32", "--accelerator", "V100-SXM2-16GB", "--framework", "mx")
-    (case,) = json.loads(call("summarize", "logs", *given, *more, "--json").out)["cases"]
+    document = json.loads(call("summarize", "logs", *given, *more, "--json").out)
+    (case,) = document["cases"]
     assert case["world_size"] == 8
+    assert "the world size is from --topology, not from the log: 1 of 1 runs" in document["notes"]
     assert case["batch_size_per_device"] == 96
     assert case["accelerator"] == "V100-SXM2-16GB"
     call("summarize", "logs", *given, *more, "--verify")
@@ -416,6 +418,11 @@ def test_a_statement_that_contradicts_log_or_name_is_refused_with_both(
             problem = error
         told = f"{problem.problem} {problem.expected} {problem.found}"
         assert all(value in told for value in both), problem
+
+
+def test_a_contradiction_names_who_stated_that_setting(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_b64_fp32_1n1g.log", GOOD)
+    assert only(load(path, topology="1n1g")).problem == "the batch size contradicts the file name"
 
 
 def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> None:
@@ -638,7 +645,8 @@ def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
         write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", lines)
     assert not any("loss" in note for note in load(tmp_path).notes)
     write(tmp_path / "tf_gpu8_amp_bs256.txt", dllogger(9400.0, 8, amp=True, final=9400.0))
-    assert "loss not checked: 1 of 3 logs print none" in load(tmp_path).notes
+    write(tmp_path / "r100_b2_fp32_1n1g_1.log", speedometer("r100", parallel=True))
+    assert "loss not checked: 2 of 4 logs print none" in load(tmp_path).notes
 
 
 @pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
@@ -648,6 +656,11 @@ def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
         ("rn50_b128_fp32_1n1g.log", GOOD, r"(?<=Loss\[)[\d.]+"),
         ("r50_b128_fp32_1n1g.log", plsc(397.0), r"(?<=loss:)[\d.]+"),
         ("rn50_b128_fp32_1n1g.log", oneflow(384.0), r"(?<=loss: )[\d.]+"),
+        (
+            "tf_gpu8_amp_bs256.txt",
+            dllogger(9400.0, 8, amp=True, final=9400.0, mode="train"),
+            r"(?<=cross_entropy : )[\d.]+",
+        ),
     ],
 )
 def test_a_loss_that_is_never_another_is_invalid_in_every_format(

@@ -143,7 +143,8 @@ def test_arcface_of_paddle(catalog: Catalog) -> None:
         "--node_ip=10.11.0.5",
         "--selected_gpus=0,1,2,3,4,5,6,7",
         f"{SRC}/paddle-arcface-upstream/demo/plsc_train.py",
-        *("--batch-size", "128", "--last-batch", "150", "--image-size", "112"),
+        *("--batch-size", "128", "--last-batch", "150", "--log-period", "10"),
+        *("--image-size", "112"),
         *("--classes", "85742", "--parallel", "model", "--lr", "auto"),
     )
     with pytest.raises(UserError, match="has no collective operations on the CPU"):
@@ -284,13 +285,18 @@ def test_the_stand_in_for_dllogger_prints_what_is_read(
         ]
     )
     dllogger["log"](data={"total_ips": 4.25}, step=(0, 7))
+    # utils/hooks/training_hooks.py, which the mode train uses.
+    losses = {"cross_entropy": 6.5, "l2_loss": 0.9, "total_loss": 7.4}
+    dllogger["log"](data={"imgs_per_sec": 4.75, **losses, "learning_rate": 0.1}, step=(0, 8))
+    dllogger["log"](data={**losses, "learning_rate": 0.1}, step=(0,))
     dllogger["log"](data={"train_throughput": 4.5}, step=())
     dllogger["init"](backends=[])
     dllogger["log"](data={"total_ips": 1.0}, step=(0, 8))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 4
     _, steps = read("dllogger", "".join(f"{line}\n" for line in lines))
-    assert [(step.step, step.samples_per_second) for step in steps] == [(8, 4.25)]  # the first is 0
+    found = [(step.step, step.samples_per_second, step.loss) for step in steps]
+    assert found == [(8, 4.25, None), (9, 4.75, 6.5)]  # the first is 0
 
 
 def test_the_stand_in_for_easydict_is_a_dictionary_with_attributes(catalog: Catalog) -> None:

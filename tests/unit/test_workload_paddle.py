@@ -2,10 +2,14 @@
 
 import argparse
 import re
+import sys
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from read_logs import read
 
+from dlperf_runner.workloads import builtin_common
 from dlperf_runner.workloads import paddle_arcface as program
 
 
@@ -110,3 +114,22 @@ def test_the_projects_parser_reads_the_lines() -> None:
         ("log_every", 1),
     ):
         assert value in [getattr(header, key) for header in headers]
+
+
+@pytest.mark.parametrize(
+    ("last", "period", "stops"), [("150", "10", 150), ("25", "10", 20), ("25", "1", 25)]
+)
+def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
+    monkeypatch: pytest.MonkeyPatch, last: str, period: str, stops: int
+) -> None:
+    """The patch stands behind the line, which PLSC prints every `log period` batches."""
+    entry = Mock(num_trainers=1, trainer_id=0)
+    monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: entry))
+    monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    from dlperf_runner.workloads import plsc_train
+
+    options = ["--last-batch", last, "--log-period", period, "--image-size", "1"]
+    plsc_train.main(options)
+    entry.set_log_period.assert_called_once_with(int(period))
+    assert entry.last_batch == stops

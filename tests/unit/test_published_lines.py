@@ -1,0 +1,149 @@
+"""The estimator of PLSC's published numbers, which averages lines, and comparisons by it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from make_logs import published, write
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.compare.with_published import compare_published
+from dlperf_runner.core.case import Topology
+from dlperf_runner.report.compare_text import render_published
+from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.summary import summarize
+
+TOPOLOGIES = ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
+RUNS = [run for run in published("published_runs") if run["source"] == "paddle-plsc-arcface.md"]
+METRIC = "samples_per_second"
+
+
+def node_log(topology: str, speed: float, *, every: int = 10, other: float = 1.5) -> list[str]:
+    """The log of the first node: `speed`, a little more or less from line to line, in the lines
+    that the published script averages, and `other` in the rest."""
+    of = Topology.parse(topology)
+    counted = range(50 // 10 * of.nodes, 150 // 10 * of.nodes)
+    stamp = "INFO 2021-03-12 10:00:00,000 entry.py:203]"
+    head = [
+        f"{stamp} trainer_id: {k}, num_trainers: {of.world_size}" for k in range(of.gpus_per_node)
+    ]
+    head.append(f"{stamp} Set log period to {every}.")
+    lines = []
+    for batch in range(0, 151, every):
+        for _ in range(of.gpus_per_node):
+            near = speed + (0.25 if len(lines) % 2 else -0.25)
+            rate = near if len(lines) in counted else other
+            lines.append(f"{stamp} Pass:0 batch:{batch} lr:0.1 loss:40.{batch:03d} qps:{rate:.2f}")
+    return head + lines
+
+
+def by_script(lines: list[str], nodes: int) -> float:
+    """What extract_paddle_logs.py of Oneflow-Inc/DLPerf 7e236cf computes from a log, unrounded."""
+    rates = [float(re.findall(r" qps:([0-9]+\.[0-9]+)", li)[0]) for li in lines if "Pass:0 b" in li]
+    return fmean(rates[50 // 10 * nodes : 150 // 10 * nodes])
+
+
+def load(directory: Path, topology: str, lines: list[str], repeat: int = 1) -> Results:
+    write(directory / "bz128" / topology / f"r50_b128_fp32_{repeat}.log", lines)
+    return load_results([directory], jobs=1)
+
+
+def metrics(results: Results) -> dict[str, float]:
+    assert results.problems == []
+    return {row["metric"]: row["value"] for row in records(results.frame)}
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_published_script_and_own_estimator_are_both_reported(
+    tmp_path: Path, topology: str
+) -> None:
+    lines = node_log(topology, 400.0, other=300.0)
+    found = metrics(load(tmp_path, topology, lines))
+    nodes = Topology.parse(topology).nodes
+    assert found[f"{METRIC}_mean_of_lines"] == by_script(lines, nodes) == 400.0
+    # The workload's own estimator: all lines whose ten batches begin after batch 50.
+    own = [
+        float(line.rpartition(":")[2])
+        for line in lines
+        if (batch := re.search(r"batch:(\d+)", line)) and 60 <= int(batch[1]) <= 149
+    ]
+    assert found[METRIC] == pytest.approx(fmean(own), rel=1e-12)
+
+
+def test_eight_trainers_of_a_node_are_counted_from_the_first_batches(tmp_path: Path) -> None:
+    lines = [
+        re.sub(r"batch:(\d+)(.*) qps:.*", r"batch:\1\2 qps:\g<1>.50", line)
+        for line in node_log("1n8g", 1.0)
+    ]
+    # Lines 6 to 15: three of batch 0 (0.5) and seven of batch 10 (10.5).
+    found = metrics(load(tmp_path, "1n8g", lines))
+    assert found[f"{METRIC}_mean_of_lines"] == pytest.approx((3 * 0.5 + 7 * 10.5) / 10)
+    assert found["warmup_lines"] == 10
+
+
+def test_no_published_estimator_of_a_log_with_another_interval(tmp_path: Path) -> None:
+    found = metrics(load(tmp_path, "1n4g", node_log("1n4g", 400.0, every=1, other=300.0)))
+    assert not {f"{METRIC}_mean_of_lines", "warmup_lines"} & found.keys()
+
+
+def test_no_published_estimator_where_the_script_averages_nothing(tmp_path: Path) -> None:
+    """One trainer on each of four nodes prints 16 lines; the script takes 21 to 60."""
+    found = metrics(load(tmp_path, "4n1g", node_log("4n1g", 400.0, other=300.0)))
+    assert found[METRIC] == 300.0
+    assert f"{METRIC}_mean_of_lines" not in found
+
+
+def test_a_note_counts_the_lines_of_the_warmup(tmp_path: Path) -> None:
+    for topology in TOPOLOGIES:
+        results = load(tmp_path, topology, node_log(topology, 400.0, other=300.0))
+    notes = " ".join(remarks(results.frame, summarize(results.frame)))
+    # Of one trainer, the line of batch 50, which covers the batches 41 to 50. Of 4 nodes with 8
+    # trainers each, lines 21 to 60: 4 of batch 20, 8 each of 30, 40 and 50, and 12 later ones.
+    assert "mean_of_lines, the published estimator, counts lines that begin in the warm-up" in notes
+    assert "1n1g 1, 1n4g 10, 1n8g 10, 2n8g 20, 4n8g 28" in notes
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Logs from which the published script computes the published runs. Their other lines are 10 %
+    faster."""
+    directory = tmp_path_factory.mktemp("logs")
+    for run in RUNS:
+        value = float(run["samples_per_second"])
+        lines = node_log(run["topology"], value, other=1.1 * value)
+        found = load(directory, run["topology"], lines, int(run["repeat"]))
+    return found
+
+
+def test_publication_is_compared_by_its_own_estimator(results: Results) -> None:
+    table = compare_published(results.frame, assume=True)
+    cases = {f"{row['nodes']}n{row['gpus_per_node']}g": row for row in records(table)}
+    assert list(cases) == list(TOPOLOGIES)
+    for case in cases.values():
+        assert case["estimator"] == "mean_of_lines"
+        assert round(case["mine"], 2) == case["published"]
+        assert (case["repeats"], case["verdict"]) == (5, "reproduced")
+        assert "estimator" not in (case["noted"] or "")
+    text = " ".join(render_published(table, 0.05).split())
+    assert "samples/s by mean_of_lines, as published, not by mean_of_rates" in text
+
+
+def test_a_run_without_the_published_estimator_is_compared_by_its_own(results: Results) -> None:
+    frame = results.frame
+    lost = (frame["metric"] == f"{METRIC}_mean_of_lines") & (frame["repeat"] == 5)
+    for case in records(compare_published(frame[~lost], assume=True)):
+        assert (case["estimator"], case["by"], case["repeats"]) == ("mean_of_rates", None, 5)
+        assert "estimator (mean_of_rates, mean_of_lines)" in case["noted"]
+
+
+def test_campaigns_print_at_the_published_interval() -> None:
+    workload = load_catalog().workloads["paddle-arcface"]
+    assert workload.rule.log_every == workload.parameters["log_period"] == 10
+    for source in (workload.sources.builtin, workload.sources.upstream):
+        assert source is not None
+        assert source.argv[source.argv.index("--log-period") + 1] == "{log_period}"
