@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import logs
 from ..core.errors import UserError
-from ..core.identity import parameters_text
+from ..core.identity import parameters_text, read_parameters
 from .log_file import Log
 from .run_record import FoundRun, Known
 from .statement import Stated
@@ -21,6 +21,8 @@ _FIELDS = {
     "world_size": "world_size",
     "precision": "precision",
 }
+# Parameters that programs print as the plan has them.
+_PLANNED = ("classes", "image_size", "parallel")
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:
@@ -55,6 +57,20 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_ ]", "", name.lower())
 
 
+def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:
+    """Raise UserError if the log states another parameter than that of its planned run."""
+    planned = read_parameters(run.parameters)
+    for header in headers:
+        for name, value in header.parameters:
+            if name in _PLANNED and planned.get(name, value) != value:
+                raise UserError(
+                    f"the parameter {name} contradicts {run.source_of('parameters')}",
+                    where=f"{run.path}:{header.line}",
+                    expected=planned[name],
+                    found=value,
+                )
+
+
 def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) -> FoundRun:
     """A run that is no part of a campaign, with what its log states: the parameters, the device,
     and the number of steps and warm-up steps."""
@@ -85,7 +101,7 @@ def _first(headers: Iterable[logs.Header], field: str) -> int | None:
 
 def _parameters(printed: Mapping[str, str], entry: Known) -> Iterator[tuple[str, str]]:
     """The parameters by the names of the catalogue, as far as the log states them."""
-    for name in ("classes", "image_size", "parallel"):
+    for name in _PLANNED:
         if name in printed:
             yield name, printed[name]
     if "data" in printed:

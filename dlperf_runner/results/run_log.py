@@ -18,7 +18,7 @@ from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from .discovery import Place, Skipped, run_at
 from .log_file import Log
-from .log_head import check_network, with_options
+from .log_head import check_network, check_parameters, with_options
 from .run_record import FoundRun, Known
 from .validity import VALID, Verdict, judge
 
@@ -104,7 +104,9 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:
         check_network(content.headers, run, entry)
-        if run.expected_by != "the plan":
+        if run.expected_by == "the plan":
+            check_parameters(content.headers, run)
+        else:
             run = with_options(run, content.headers, entry)
             if run.rule is not None and run.rule != rule:
                 rule = run.rule

@@ -719,6 +719,18 @@ def test_a_restart_with_another_image_size_is_refused(tmp_path: Path) -> None:
     assert (problem.expected, problem.found) == ("64", "224")
 
 
+def test_a_campaign_whose_log_states_another_image_size_is_refused(tmp_path: Path) -> None:
+    head = "INFO:root:Namespace(batch_size=128, dtype='float32', input_size=64)"
+    for topology, size in (("1n1g", 64), ("1n2g", 224)):
+        parameters = {"image_size": size, "classes": 1000}
+        campaign_run(tmp_path, topology, 1, [head, *GOOD[1:]], parameters=parameters)
+    results = load(tmp_path)
+    assert [str(run.topology) for run in results.counted] == ["1n1g"]
+    problem = only(results)
+    assert problem.problem == "the parameter image_size contradicts the plan"
+    assert (problem.expected, problem.found) == ("224", "64")
+
+
 # ---- names that a terminal, a spreadsheet or a page would obey
 
 
