@@ -33,16 +33,17 @@ class UserError(Exception):
         return (_again, (self.problem, self.where, self.expected, self.found, self.hint))
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.problem}" if self.where else self.problem
+        where = f"{printable(self.where)}: " if self.where else ""
         details = [
-            f"{label} {value}"
+            f"{label} {printable(value)}"
             for label, value in (("expected", self.expected), ("found", self.found))
             if value is not None
         ]
+        text = where + printable_lines(self.problem)
         if details:
             text += f" ({', '.join(details)})"
-        # Only a hint has lines of its own.
-        return printable(text) + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
+        # Only a problem and a hint have lines of their own.
+        return text + (f"\n  {printable_lines(self.hint)}" if self.hint else "")
 
 
 class Stopped(Exception):  # noqa: N818  this is not an error
