@@ -140,7 +140,9 @@ def test_what_a_system_does_not_take_is_refused_before_anything_changes(
 
 def test_a_hold_of_somebody_else_is_not_overridden(cluster: UsedCluster, before: list[str]) -> None:
     cluster.refused(
-        "nccl", "nccl: another version of libnccl2:amd64 is held on the node", "apt-mark unhold libnccl2"
+        "nccl",
+        "nccl: another version of libnccl2:amd64 is held on the node",
+        "apt-mark unhold libnccl2",
     )
     # The archive lies there unpacked; nothing else has changed.
     assert [line for line in cluster.state("node2") if "/var/lib/dlperf" not in line] == before
