@@ -120,7 +120,7 @@ def test_a_case_trains_across_the_containers_of_two_nodes(contained: Lab, tmp_pa
     assert "world_size=4" in (campaign / f"runs/{CASE}/r1/rn50_b2_fp32_1.log").read_text()
     done = contained.command(sys.executable, "-m", "dlperf_runner", "summarize", str(campaign))
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^\| 2 +\| 4 +\| [\d.]+ ", done.stdout, re.MULTILINE)
+    assert re.search(r"^\| +2 \| +4 \| +[\d.]+ ", done.stdout, re.MULTILINE)
     assert containers(contained) == {"node1": "", "node2": ""}
 
 

@@ -46,7 +46,7 @@ def test_provision_benchmark_summarize_decommission(lab: Lab, tmp_path: Path) ->
     python = str(lab.bin / "python")
     done = lab.command(python, "-m", "dlperf_runner", "summarize", str(campaign))
     assert done.returncode == 0, done.stdout
-    assert re.search(r"^\| 2 +\| 4 +\| [\d.]+ ", done.stdout, re.MULTILINE)
+    assert re.search(r"^\| +2 \| +4 \| +[\d.]+ ", done.stdout, re.MULTILINE)
     doctor = lab.command(python, "-m", "dlperf_runner", "doctor", "--json")
     assert doctor.returncode in (0, 1), doctor.stdout
     assert '"status": "ok"' in doctor.stdout
