@@ -202,7 +202,13 @@ def test_tensorflow_drops_five_values(
     (path,) = (SHARED_LOGS / "dllogger").glob(f"{name}_v100_*.log")
     found = run("dllogger", path.read_bytes(), TENSORFLOW, topology, precision, 256)
     assert values(found)["samples_per_second mean_of_rates"] == approx(value, abs=0.005)
-    assert found.confirmed == {"batch size", "world size", "precision", "number of steps"}
+    assert found.confirmed == {
+        "batch size",
+        "world size",
+        "precision",
+        "number of steps",
+        "number of warm-up steps",
+    }
 
 
 def dll(first: int, every: int, final: str | None, rate: float = 33000.0) -> list[str]:
