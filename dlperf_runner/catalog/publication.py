@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from .reproduction import Reproduction
 from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
@@ -109,7 +110,7 @@ class PublishedReport(Entry):
 
     `workload`: the workload in the catalogue that its numbers belong to, if any.
     `workload_models`: the workload's model for each model that has another name there.
-    `rows_of`: its name in published.csv.
+    `rows_of`: its name in published.csv. `logs`: addresses of its logs.
     """
 
     name: Name
@@ -124,6 +125,8 @@ class PublishedReport(Entry):
     conditions: Conditions
     cases: dict[TopologyText, Conditions] = {}
     tables: tuple[PublishedTable, ...] = ()
+    logs: tuple[str, ...] = ()
+    reproduction: Reproduction | None = None
 
     @model_validator(mode="after")
     def _something_is_published(self) -> PublishedReport:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from .. import launchers
 from ..core import template
+from ..core.case import Topology
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
@@ -41,6 +42,7 @@ RUN_KEYS = (
     "nodes",
     "gpus_per_node",
     "world_size",
+    "devices",
     "total_steps",
     "total_samples",
     "warmup_steps",
@@ -111,11 +113,25 @@ class DataParameter(Entry):
     synthetic: tuple[str, ...] = ()
 
 
+class LauncherOptions(Entry):
+    """Options of mpirun, by the size of a run. None: that run starts without the launcher."""
+
+    one_device: tuple[str, ...] | None = ()
+    one_node: tuple[str, ...] = ()
+    several_nodes: tuple[str, ...] = ()
+
+    def of(self, topology: Topology) -> tuple[str, ...] | None:
+        if topology.world_size == 1:
+            return self.one_device
+        return self.one_node if topology.nodes == 1 else self.several_nodes
+
+
 class _Source(Entry):
     """The keys that both kinds of source share.
 
     `data`: the kind of training data, or the parameter that decides it.
     `launcher` and `flavor` (of the framework's environments) override the workload's defaults.
+    `on_several_nodes`: further arguments there, by precision.
     `stacks`: the stacks that can run this source (empty: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
     source, but can write to that of the run.
@@ -123,6 +139,7 @@ class _Source(Entry):
 
     data: Literal["real", "synthetic"] | DataParameter | None = None
     launcher: Name | None = None
+    launcher_options: LauncherOptions = LauncherOptions()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
     started_in: Literal["source", "run"] = "source"
@@ -132,6 +149,7 @@ class _Source(Entry):
     on_cpu: tuple[str, ...] = ()
     on_gpu: tuple[str, ...] = ()
     on_precision: dict[str, tuple[str, ...]] = {}
+    on_several_nodes: dict[str, tuple[str, ...]] = {}
 
     @property
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -139,8 +157,14 @@ class _Source(Entry):
         for key in ("argv", "on_cpu", "on_gpu"):
             yield from (((key, number), text) for number, text in enumerate(getattr(self, key)))
         yield from ((("environment", key), text) for key, text in self.environment.items())
-        for name, several in self.on_precision.items():
-            yield from ((("on_precision", name, n), text) for n, text in enumerate(several))
+        groups = {
+            "on_precision": self.on_precision,
+            "on_several_nodes": self.on_several_nodes,
+            "launcher_options": dict(self.launcher_options),
+        }
+        for key, group in groups.items():
+            for name, several in group.items():
+                yield from (((key, name, n), text) for n, text in enumerate(several or ()))
 
 
 class BuiltinSource(_Source):
@@ -188,6 +212,7 @@ class Workload(Entry):
     """A model trained with a framework: its source, its launcher and its log format.
 
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
+    `if_changed`: the parameters that identify a run only if they differ from their default.
     """
 
     name: Name
@@ -202,6 +227,7 @@ class Workload(Entry):
     rule: Rule
     parameters: Parameters = {}
     unmeasured: tuple[str, ...] = ()
+    if_changed: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources
@@ -230,7 +256,9 @@ class Workload(Entry):
             if name in (*RUN_KEYS, "dtype"):
                 raise wrong("the parameter has a reserved name", "another name", name, "parameters")
         named: list[tuple[str, tuple[str | int, ...]]] = [
-            (name, ("unmeasured", number)) for number, name in enumerate(self.unmeasured)
+            (name, (key, number))
+            for key in ("unmeasured", "if_changed")
+            for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
             if isinstance(source.data, DataParameter):
@@ -324,7 +352,8 @@ class Workload(Entry):
         if entry is None:
             return dict(values)
         used = {name for _, text in entry.texts for name in template.placeholders(text)}
-        left_out = {*self.unmeasured}
+        usual = {n for n in self.if_changed if str(values.get(n)) == str(self.parameters[n])}
+        left_out = {*self.unmeasured, *usual}
         data: object = entry.data
         if isinstance(data, DataParameter):
             left_out.add(data.parameter)

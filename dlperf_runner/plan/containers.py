@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
 DATA = "/opt/dlperf/data"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+# mpirun's options for daemons in containers: they must not detach, or their container would end.
+_DAEMONS = (
+    *("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1"),
+    "--leave-session-attached",
+)
+_OWN_VARIABLES = ("DLPERF_REMOTE_", "OMPI_ALLOW_RUN_AS_ROOT")
 
 # The shell on the node expands the values that only the node knows (user ID, home directory). All
 # other values are arguments and are passed on unchanged. In Docker, root is the root of the
@@ -140,11 +146,8 @@ def _where_from(engine: str, has_registry: bool, host: Node) -> str:
 
 def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
     """The hosts with the settings that mpirun needs inside a container: its path there, and how it
-    reaches the containers on other nodes. A daemon must not detach, or its container would end."""
-    options: tuple[str, ...] = ()
-    if len(hosts) > 1:
-        options = ("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1")
-        options += ("--leave-session-attached",)
+    reaches the containers on other nodes."""
+    options = _DAEMONS if len(hosts) > 1 else ()
     return tuple(
         replace(
             host,
@@ -207,6 +210,18 @@ def enclose(
     )
 
 
+def inner(command: Command, container: str) -> Command:
+    """The command inside its container, as it would be without one. `container` is the run's."""
+    if not container:
+        return command
+    argv = command.argv[command.argv.index(container.partition(" ")[2]) + 1 :]
+    start = next((n for n in range(len(argv)) if argv[n : n + len(_DAEMONS)] == _DAEMONS), None)
+    if start is not None:
+        argv = (*argv[:start], *argv[start + len(_DAEMONS) :])
+    environment = {k: v for k, v in command.env.items() if not k.startswith(_OWN_VARIABLES)}
+    return replace(command, argv=argv, env=environment)
+
+
 def container_name(run: str) -> str:
     """`dlperf-<run>`, with only the characters that container engines allow."""
     return "dlperf-" + re.sub(r"[^A-Za-z0-9_.-]", "-", run)
@@ -247,7 +262,11 @@ def proof_command(
     )
     image = Image("podman", reference, argv[0])
     program = launchers.Program(
-        argv=tuple(argv), gpus_per_node=len(hosts) // len(nodes), on_gpu=False, cwd="/"
+        argv=tuple(argv),
+        gpus_per_node=len(hosts) // len(nodes),
+        on_gpu=False,
+        cwd="/",
+        launcher_options=("--bind-to", "none"),
     )
     launcher = "mpirun" if mpirun else "single_process"
     (command,) = launchers.launch(launcher, program, inside(nodes, image))

@@ -161,6 +161,7 @@ def _runs(
             "nodes": topology.nodes,
             "gpus_per_node": topology.gpus_per_node,
             "world_size": topology.world_size,
+            "devices": ",".join(map(str, range(topology.gpus_per_node))),
             "total_steps": window.total_steps,
             "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
             "warmup_steps": window.warmup_steps,
@@ -168,7 +169,10 @@ def _runs(
         }
         program = _program(workload, source, case, values, on_gpu)
         launched = containers.inside(hosts, image) if image else hosts
-        commands = launchers.launch(source.launcher or workload.launcher, program, launched)
+        launcher = source.launcher or workload.launcher
+        if source.launcher_options.of(topology) is None:
+            launcher = "direct"
+        commands = launchers.launch(launcher, program, launched)
         if image:
             commands = tuple(
                 containers.enclose(
@@ -235,6 +239,7 @@ def _program(
     argv = (
         *source.argv,
         *source.on_precision.get(case.batch.precision, ()),
+        *(source.on_several_nodes.get(case.batch.precision, ()) if case.topology.nodes > 1 else ()),
         *(source.on_gpu if on_gpu else source.on_cpu),
     )
     directory = getattr(source, "directory", "")
@@ -248,6 +253,7 @@ def _program(
         on_gpu=on_gpu,
         environment=environment,
         cwd=cwd,
+        launcher_options=fill(source.launcher_options.of(case.topology) or (), values),
     )
     return launchers.in_run_directory(program) if source.started_in == "run" else program
 

@@ -105,6 +105,9 @@ def test_a_run_in_full(catalog: Catalog) -> None:
             "classes": 1000,
             "rec_train": "/opt/dlperf/data/noise/train.rec",
             "data_nthreads": 1,
+            "omp_num_threads": 1,
+            "bind_to": "none",
+            "map_by": "slot",
         },
         "commands": (),
     }
