@@ -36,7 +36,8 @@ class DeclaredDifference(Entry):
     """A flag, a variable or an edit in which our command differs. None: the command lacks it.
 
     `kind`: a `site` has its own value; the value is the program's `default`; it is another `form`
-    of the same; or something is `changed`. `compare` names the last ones.
+    of the same; or something is `changed`. `compare` names the last ones. `between_nodes`: only
+    runs on several nodes differ in it.
     """
 
     part: Literal["launcher", "interpreter", "program", "environment"]
@@ -44,6 +45,7 @@ class DeclaredDifference(Entry):
     published: str | None = None
     ours: str | None = None
     kind: Literal["site", "default", "form", "changed"]
+    between_nodes: bool = False
     reason: Text
 
     @model_validator(mode="after")

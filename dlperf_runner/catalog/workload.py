@@ -53,9 +53,12 @@ PREPARE_KEYS = ("python", "directory")
 
 
 class BatchEntry(Entry):
+    """`published_gpu_memory_gb`: that of the report's GPUs, if the batch needs it."""
+
     precision: Name
     batch_size_per_device: Count
     variant: str = ""
+    published_gpu_memory_gb: Count | None = None
 
 
 class Matrix(Entry):

@@ -165,7 +165,7 @@ def plan(
     if variables:
         choice = campaigns.choice_of_playbook(variables)
         campaigns.refuse_rounds(choice, inventory or (), limit)
-    document = campaigns.plan(choice, inventory or (), limit, campaign, resume, wait)
+    document = campaigns.plan(choice, inventory or (), limit, campaign, resume, wait, print_note)
     if as_json:
         print_json(document)
     else:

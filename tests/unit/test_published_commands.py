@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from make_logs import ROOT
 from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog.published_numbers import reproduced_reports
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.reproduction import Reproduction
+from dlperf_runner.cli.reproducing import pages
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
@@ -64,9 +66,42 @@ def test_the_plan_is_the_published_command_but_for_the_declared_differences(name
                 if is_declared(found, declared, workload, run, NODES)
             ]
             assert len(fitting) == 1, f"{run.case}: {found}"
+            assert run.nodes > 1 or not reproduction.differences[fitting[0]].between_nodes
             seen |= set(fitting)
     stale = [d for n, d in enumerate(reproduction.differences) if n not in seen]
     assert stale == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_pages_are_what_the_catalogue_and_the_plan_say(name: str) -> None:
+    page = ROOT / "docs/reproducing" / f"{name}.md"
+    again = "python -m dlperf_runner.cli.reproducing docs/reproducing"
+    assert page.read_text("utf-8") == pages()[page.name], f"{page.name} is old; {again}"
+    assert f"reproducing/{page.name}" in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_software_is_what_the_catalogue_installs(name: str) -> None:
+    """Every version of a package among ours is the one in the requirements of the environment."""
+    report, catalog = REPORTS[name], load_catalog()
+    stack, framework = catalog.stacks["v100-cuda10.2"], catalog.framework(report.framework)
+    assert stack.openmpi
+    assert stack.python
+    versions = {"openmpi": stack.openmpi.version, "python": stack.python.version}
+    source = catalog.workload(report.workload or "").sources.upstream
+    assert source
+    own = framework.environment_name(stack.name, source.flavor)
+    for environment in [framework.environments_on(stack.name)[own or ""]]:
+        for lock in (environment.requirements, getattr(environment.horovod, "requirements", None)):
+            text = (ROOT / lock).read_text("utf-8") if lock else ""
+            versions |= dict(re.findall(r"^([\w.-]+)==([\w.+!-]+)", text, re.MULTILINE))
+    checked = 0
+    for software in reproduction_of(name).software:
+        version = versions.get(software.item.lower())
+        if version is not None and software.ours != "none":
+            assert software.ours == version, software.item
+            checked += 1
+    assert checked > 0 or framework.name in ("tensorflow", "oneflow")
 
 
 def test_flags_are_compared_whatever_their_spelling() -> None:
