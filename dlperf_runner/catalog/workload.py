@@ -9,11 +9,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from .. import launchers
 from ..core import template
-from ..core.case import Topology
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
+from .launcher_options import LauncherOptions as LauncherOptions
 from .rule import Rule as Rule
 from .rule import RuleChange
 from .stack import Stack as Stack
@@ -114,19 +114,6 @@ class DataParameter(Entry):
 
     parameter: str
     synthetic: tuple[str, ...] = ()
-
-
-class LauncherOptions(Entry):
-    """Options of mpirun, by the size of a run. None: that run starts without the launcher."""
-
-    one_device: tuple[str, ...] | None = ()
-    one_node: tuple[str, ...] = ()
-    several_nodes: tuple[str, ...] = ()
-
-    def of(self, topology: Topology) -> tuple[str, ...] | None:
-        if topology.world_size == 1:
-            return self.one_device
-        return self.one_node if topology.nodes == 1 else self.several_nodes
 
 
 class _Source(Entry):

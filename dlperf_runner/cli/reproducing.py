@@ -5,7 +5,6 @@ python -m dlperf_runner.cli.reproducing docs/reproducing
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -30,7 +29,7 @@ from ..plan.published_command import (
     differences,
     flags_of,
     is_declared,
-    published_argv,
+    on_first_node,
     published_command,
 )
 from ..report.plan_text import shell_line
@@ -128,8 +127,7 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
     for pick in (min, max):
         run = pick(runs, key=lambda run: run.world_size)
         command = published_command(reproduction, run)
-        theirs = shlex.join(published_argv(command, workload, run, NODES))
-        variables = "".join(f"{name}=... " for name in command.environment)
+        theirs = on_first_node(command, workload, run, NODES)
         where = f"{command.script} of {command.repository} at {command.commit[:12]}"
         first = inner(run.commands[0], run.container)
         within = f", inside a container of `{run.container.split()[1]}`" if run.container else ""
@@ -139,7 +137,7 @@ def _commands(reproduction: Reproduction, workload: Workload, runs: Sequence[Run
             "",
             f"Published ({where}):",
             "",
-            f"    {f'env {variables}' if variables else ''}{theirs}",
+            f"    {shell_line(asdict(theirs))}",
             "",
             f"Ours, on {first.host}{within}:",
             "",

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.case import Topology
+from ..core.case import Command, Topology
 from ..core.template import fill
 from .containers import inner
 
 if TYPE_CHECKING:
     from ..catalog.reproduction import DeclaredDifference, PublishedCommand, Reproduction
     from ..catalog.workload import Workload
-    from ..core.case import Command, Run
+    from ..core.case import Run
     from ..core.node import Node
 
 _MPIRUN = {"mpirun", "mpiexec", "orterun"}
@@ -82,9 +82,9 @@ def differences(
     found: dict[FoundDifference, None] = {}
     for command in run.commands:
         values = _values(workload, run, command, nodes)
-        published = _filled(published_command(reproduction, run), run, values)
+        theirs = _filled(published_command(reproduction, run), run, values)
         own = inner(command, run.container)
-        ours = flags_of(own.argv, own.env)
+        published, ours = flags_of(theirs.argv, theirs.env), flags_of(own.argv, own.env)
         for key in (*published, *(key for key in ours if key not in published)):
             if published.get(key) != ours.get(key):
                 found[FoundDifference(*key, published.get(key), ours.get(key))] = None
@@ -98,11 +98,11 @@ def published_command(reproduction: Reproduction, run: Run) -> PublishedCommand:
     return (*fitting, reproduction.commands[0])[0]
 
 
-def published_argv(
+def on_first_node(
     command: PublishedCommand, workload: Workload, run: Run, nodes: Sequence[Node]
-) -> tuple[str, ...]:
-    """The command of the report, for the first node of the run."""
-    return fill(_argv(command, run), _values(workload, run, run.commands[0], nodes))
+) -> Command:
+    """The report's command with the values of the run, for its first node."""
+    return _filled(command, run, _values(workload, run, run.commands[0], nodes))
 
 
 def is_declared(
@@ -125,15 +125,10 @@ def _text(template: str | None, values: Mapping[str, object]) -> str | None:
     return None if template is None else fill([template], values)[0]
 
 
-def _argv(command: PublishedCommand, run: Run) -> tuple[str, ...]:
-    return (*command.argv, *command.on_precision.get(run.precision, ()))
-
-
-def _filled(command: PublishedCommand, run: Run, values: Mapping[str, object]) -> Flags:
-    environment = dict(
-        zip(command.environment, fill(command.environment.values(), values), strict=True)
-    )
-    return flags_of(fill(_argv(command, run), values), environment)
+def _filled(command: PublishedCommand, run: Run, values: Mapping[str, object]) -> Command:
+    argv = fill((*command.argv, *command.on_precision.get(run.precision, ())), values)
+    variables = fill(command.environment.values(), values)
+    return Command(run.hosts[0], argv, dict(zip(command.environment, variables, strict=True)))
 
 
 def _values(
