@@ -11,11 +11,10 @@ import pytest
 from make_logs import KNOWN, campaign_run, gluoncv
 
 from dlperf_runner.catalog.validity import catalogued_rules
-from dlperf_runner.core.case import Topology
+from dlperf_runner.measure.validity import Evidence, Verdict, is_selected, judge
 from dlperf_runner.results.discovery import Skipped, find, run_at
+from dlperf_runner.results.evidence import evidence_of
 from dlperf_runner.results.load import Results, load_results
-from dlperf_runner.results.run_record import FoundRun
-from dlperf_runner.results.validity import Verdict, is_selected, judge
 from dlperf_runner.stats.summary import summarize
 
 START = 1795243315
@@ -79,7 +78,7 @@ def verdict(campaign: Path) -> Verdict:
     at = run_at(place, KNOWN)
     assert not isinstance(at, Skipped)
     run, _ = at
-    return judge(run, [], [], run.rules or catalogued_rules())
+    return judge(evidence_of(run), [], [], run.rules or catalogued_rules())
 
 
 def load(campaign: Path) -> Results:
@@ -223,11 +222,7 @@ def test_selection_of_interfaces(name: str, asked: str, selected: bool) -> None:
 
 def losses(*values: float | None) -> tuple[str, ...]:
     """What the losses of a run come to, of which nothing else is known."""
-    run = FoundRun(
-        *(Path("x.log"), "w", "mxnet", "m", "fp32", 1, Topology(1, 1), 1, None, "f"),
-        expected_by="the file name",
-    )
-    return judge(run, range(1, len(values) + 1), values, catalogued_rules()).reasons
+    return judge(Evidence(), range(1, len(values) + 1), values, catalogued_rules()).reasons
 
 
 def test_loss_that_is_no_number() -> None:
