@@ -42,6 +42,14 @@ def test_every_heavy_test_has_one_area() -> None:
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
 
 
+def test_every_test_of_a_lab_is_where_make_test_looks_for_it() -> None:
+    marked = re.compile(r"\bmark\.lab\b")
+    files = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if marked.search(path.read_text())
+    ]
+    assert {path.parent for path in files} == {ROOT / "tests/lab"}
+
+
 @pytest.mark.parametrize("name", SUITES)
 def test_suite_is_a_marker_a_make_target_and_at_most_an_hour(name: str) -> None:
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
