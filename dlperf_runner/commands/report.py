@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import name_of
 from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
@@ -109,15 +110,18 @@ def _campaigns(
     known: Sequence[Known] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
+    from ..results.discovery import of_each
     from ..results.load import load_results
+    from ..results.statement import NOTHING
     from ..stats.notes import remarks
     from ..stats.summary import summarize
     from .summarize import notes_on
 
-    names = [directory.resolve().name for directory in directories]
-    for directory, name in zip(directories, names, strict=True):
+    names = [name_of(directory) for directory in directories]
+    stated = of_each(directories, statements or NOTHING)
+    for (directory, own), name in zip(stated, names, strict=True):
         results = load_results(
-            directory, known, statements=statements, with_series=True, progress=reading_logs
+            directory, known, statements=own, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)

@@ -106,7 +106,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
-        "data": parameters.get("data"),
+        "data": _kind_of(parameters.get("data")),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
@@ -157,6 +157,11 @@ def _record(log: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _kind_of(data: str | None) -> str | None:
+    """What publications say about data: synthetic or real, but not where the files are."""
+    return data if data in (None, "synthetic") else "real"
 
 
 def _argv(record: Values) -> list[str]:

@@ -274,7 +274,7 @@ def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
     wrapped = [(2, repr("3.37\n5044")), (5, repr("3.4\n61"))]
     content = "".join(f"{tag}{line}\n" for line in lines).encode()
     for cut in range(len(content) + 1):
-        with pytest.raises(LineError, match="is not printed as dllogger prints it") as caught:
+        with pytest.raises(LineError, match="the rate is not a number") as caught:
             logs.parse(logs.formats()["dllogger"], [content[:cut], content[cut:]])
         assert (caught.value.line, caught.value.found) in wrapped
 
