@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
-from .options import AboutLogs, AsJson, option, print_errors, print_json, screen, states
+from .options import AboutLogs, AsJson, option, print_errors, print_json, print_note, screen, states
 
 if TYPE_CHECKING:
     from ..results.statement import Statements
@@ -144,7 +144,8 @@ def print_summary(
     if file := history or (None if result.unwritten else default):
         from ..commands.summarize import record
 
-        record(file, sources[0], result)
+        for note in record(file, sources[0], result):
+            print_note(note)
     return 2 if result.problems else int(result.is_incomplete)
 
 

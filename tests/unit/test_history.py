@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import sqlite3
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -59,6 +60,18 @@ def call(*arguments: object, status: int = 0) -> str:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == status, result.output
     return result.output
+
+
+def test_logs_of_another_campaign_of_the_history_are_noted(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    one, two = campaign(tmp_path / "one"), campaign(tmp_path / "two", factor=1.01)
+    copy = tmp_path / "copy"
+    shutil.copytree(one / "runs", copy / "runs")
+    assert "twice" not in call("summarize", one, "--history", history)
+    assert "twice" not in call("summarize", two, "--history", history)
+    told = f"{history}: one has some of these logs, too, so they are in the history twice\n"
+    assert told in call("summarize", copy, "--history", history)
+    assert "twice" not in call("summarize", two, "--history", history)
 
 
 def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
