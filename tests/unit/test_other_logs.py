@@ -242,6 +242,27 @@ def test_what_the_log_states_is_used_in_comparisons(
         assert text not in call("compare", "logs").text
 
 
+def test_a_condition_that_the_log_contradicts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaced what the log states, and a run with XLA was compared with one without."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "logs" / "tf_gpu8_amp_bs256_v100.txt", stating())
+    told = call("compare", "logs", "--condition", "xla=false", status=2).err
+    assert "--condition xla: the stated condition contradicts the log or its record" in told
+    assert "expected yes (logs/tf_gpu8_amp_bs256_v100.txt), found no" in told
+    call("compare", "logs", "--condition", "data=synthetic", status=2)
+    # More than the log says is no contradiction.
+    agrees = ("xla=true", "data=real", "accelerator=V100-SXM2-32GB")
+    options = [word for text in agrees for word in ("--condition", text)]
+    call("compare", "logs", *options)
+    # Less is no reason to forget what is known.
+    write(tmp_path / "pcie" / "tf_gpu8_amp_bs256.txt", stating())
+    known = ("--accelerator", "V100-PCIE-32GB")
+    for less in ((), ("--condition", "accelerator=V100")):
+        assert "(V100-PCIE-32GB, V100-SXM2" in call("compare", "pcie", *known, *less).text
+
+
 def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> None:
     for repeat, xla in ((1, True), (2, False)):
         write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(xla=xla))
