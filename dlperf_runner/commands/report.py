@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..compare.conditions import Values
+    from ..results.load import Results
     from ..results.run_record import Known
     from ..results.statement import Statements
 
@@ -119,6 +120,7 @@ def _campaigns(
 
     names = [name_of(directory) for directory in directories]
     stated = of_each(directories, statements or NOTHING)
+    of_others: dict[str, str] = {}  # the names of campaigns by their logs
     for (directory, own), name in zip(stated, names, strict=True):
         results = load_results(
             directory, known, statements=own, with_series=True, progress=reading_logs
@@ -127,8 +129,15 @@ def _campaigns(
         table = summarize(results.frame)
         # The report has a separate table of runs that were not counted.
         said = [note for note in results.notes if not note.startswith("not counted: ")]
+        said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
+        of_others |= dict.fromkeys(results.logs, shown)
         notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
         yield Campaign(shown, results, table, read_recorded(directory), notes)
+
+
+def _names(of_others: Mapping[str, str], results: Results) -> Iterable[str]:
+    """The names of other campaigns that have a log of these results."""
+    return dict.fromkeys(of_others[content] for content in results.logs if content in of_others)
 
 
 def _place(directories: Sequence[Path]) -> Path:

@@ -298,6 +298,14 @@ def test_a_campaign_is_not_compared_with_a_copy_of_its_logs(
     )
 
 
+def test_a_report_notes_copies(tmp_path: Path) -> None:
+    a = uneven(campaign(tmp_path / "a", runs=1))
+    b, out = copied(a, tmp_path / "b", b"\r\n"), tmp_path / "out"
+    result = CliRunner().invoke(app, ["report", str(a), str(b), f"--output-dir={out}"])
+    assert result.exit_code == 0
+    assert "some logs are copies of those of a" in (out / "report.md").read_text(encoding="utf-8")
+
+
 def test_an_allowed_difference_that_does_not_exist_is_noted(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a", **V100), campaign(tmp_path / "b", 1.001, **V100)
     allowed = ("--fail-if-slower", "3%", "--allow-different", "accelerator")
