@@ -22,9 +22,11 @@ class Horovod(Entry):
 
 class OperatorWheel(Entry):
     """A wheel that no package index provides. The operator sets its path and sha256 in the
-    inventory: `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`."""
+    inventory: `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`. `names`: other
+    distribution names that the wheel may have."""
 
     distribution: Name
+    names: tuple[Name, ...] = ()
     version: str
     reason: str
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 PATHS = ("requirements", "build_requirements")
 ROOT = Path(__file__).parents[2]
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+METADATA = r"[^/]+\.dist-info/METADATA"
 
 
 def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
@@ -252,27 +257,50 @@ def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _operator_wheel(
-    environment: str, wheel: Mapping[str, str], given: Mapping[str, Any]
+    environment: str, wheel: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The wheel with the operator's path and sha256; errors name the inventory's variable."""
-    name, version = wheel["distribution"], wheel["version"]
-    said = given.get(name)
-    variable = f"dlperf_operator_wheels: {{{name}: {{path: ..., sha256: ...}}}}"
+    """The operator's wheel under the name and version of its own metadata, with its sha256.
+
+    Errors name the inventory's variable.
+    """
+    key, version = wheel["distribution"], wheel["version"]
+    names = [key, *wheel.get("names", [])]
+    said = given.get(key)
+    variable = f"dlperf_operator_wheels: {{{key}: {{path: ..., sha256: ...}}}}"
     if said is None:
         raise ValueError(
-            f"{environment} needs the wheel of {name} {version}, which you must provide"
+            f"{environment} needs the wheel of {key} {version}, which you must provide"
             f" ({wheel['reason']}). Add it to the inventory: {variable}"
         )
-    path, sha256 = str(said.get("path", "")), str(said.get("sha256", ""))
-    if not re.match(rf"{re.escape(name)}-{re.escape(version)}[-.+]\S*\.whl$", Path(path).name):
-        raise ValueError(
-            f"{path!r} is not a wheel of {name} {version}. Correct the inventory's {variable}"
-        )
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+    path, sha256 = Path(said.get("path") or ""), str(said.get("sha256", ""))
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise ValueError(f"the sha256 must have 64 hexadecimal digits in {variable}")
-    if not Path(path).is_file():
+    if not path.is_file():
         raise ValueError(f"the controller has no file {path}. Correct {variable}")
-    return {"distribution": name, "version": version, "path": path, "sha256": sha256}
+    name, built = _wheel_metadata(path)
+    if (
+        canonicalize_name(name) not in map(canonicalize_name, names)
+        or built not in SpecifierSet(f"=={version}.*", prereleases=True)
+        or canonicalize_name(path.name.partition("-")[0]) != canonicalize_name(name)
+    ):
+        raise ValueError(
+            f"{str(path)!r} is not a wheel of {' or '.join(names)} {version}: its metadata"
+            f" say {name or 'no name'} {built}. The file must have the name that it was built"
+            f" with. Correct the inventory's {variable}"
+        )
+    # uv and pip refuse a wheel of another name than the requirement's.
+    return {"distribution": name, "version": built, "path": str(path), "sha256": sha256.lower()}
+
+
+def _wheel_metadata(path: Path) -> tuple[str, str]:
+    """Name and version as the wheel itself states them; empty and 0 if it is no wheel."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (member,) = (n for n in archive.namelist() if re.fullmatch(METADATA, n))
+            metadata = message_from_bytes(archive.read(member))
+    except (zipfile.BadZipFile, ValueError):
+        return "", "0"
+    return str(metadata["Name"]), str(metadata["Version"])
 
 
 def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filters import provision
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
+from standins import wheel
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -36,7 +38,7 @@ ROLES = {
 }
 # What the roles want to know of an environment, as provision.yml tells them.
 ENVIRONMENT = {
-    "framework": ["name", "path", "requirements", "import_name", "tensor"],
+    "framework": ["name", "path", "requirements", "import_name", "tensor", "operator_wheels"],
     "horovod": ["name", "path", "distribution", "tensor", "requirements", "horovod"],
     "container": ["name", "path", "import_name", "tensor", "horovod"],
 }
@@ -55,12 +57,14 @@ def before(lab: Lab) -> list[str]:
     return node_state(lab, "node2")
 
 
-def play(lab: Lab, role: str, part: str = "main") -> list[str]:
+def play(
+    lab: Lab, role: str, part: str = "main", environments: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
     """Run a part of the role alone; how many tasks changed something on each node."""
     variables: dict[str, object] = {"role": role, "part": part}
     if role in ENVIRONMENT:
-        environments = provision.environments(["mxnet"], "cpu", str(PROJECT))
-        variables[f"{role}_environments"] = provision.only(environments, *ENVIRONMENT[role])
+        chosen = environments or provision.environments(["mxnet"], "cpu", str(PROJECT))
+        variables[f"{role}_environments"] = provision.only(chosen, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
         r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE
@@ -76,6 +80,23 @@ def test_a_role_alone_brings_what_it_says_and_then_nothing(
     command, shown = ROLES[role]
     assert lab.said("node2", command).startswith(shown)
     assert play(lab, role) == ["0", "0"]
+
+
+def test_a_wheel_of_the_operator_is_installed_under_its_own_name(lab: Lab, tmp_path: Path) -> None:
+    """OneFlow 0.1.8 as it was released for CUDA 10.2; a stand-in for it, which computes nothing."""
+    path, sha256 = wheel(tmp_path, "oneflow_cu102", "0.1.8")
+    given = {"oneflow": {"path": str(path), "sha256": sha256}}
+    stack, root = "v100-cuda10.2", str(PROJECT)
+    (environment,) = provision.environments(["oneflow"], stack, root, given)
+    locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text().replace("\\\n", "")
+    pins = tmp_path / "numpy.txt"
+    pins.write_text("".join(line for line in locked.splitlines(True) if line.startswith("numpy==")))
+    chosen = [{**environment, "requirements": str(pins)}]
+    assert "0" not in play(lab, "framework", environments=chosen)
+    shown = "import oneflow; print(oneflow.__version__, oneflow.__file__)"
+    said = lab.said("node2", f"/opt/dlperf/envs/oneflow/bin/python -c '{shown}'")
+    assert said.startswith("0.1.8 /opt/dlperf/envs/oneflow/lib/")
+    assert play(lab, "framework", environments=chosen) == ["0", "0"]
 
 
 def test_each_goes_alone_too(lab: Lab, before: list[str]) -> None:
