@@ -265,8 +265,24 @@ def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: 
         path.read_text().replace("  cpu:", f"  big: {{container: {{image: '{image}'}}}}\n  cpu:")
     )
     assert provision.environments(["net"], "big", root) == []
-    assert provision.images(["net"], "big", root) == [image]
-    assert provision.images(["net"], "cpu", root) == []
+    assert provision.images(["net"], "big", root, {}) == [image]
+    assert provision.images(["net"], "cpu", root, {}) == []
+
+
+def test_an_environment_that_is_an_image_too_is_pulled_where_there_is_a_digest(root: str) -> None:
+    image = "registry.example:5000/net:1"
+    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path.write_text(
+        path.read_text().replace("  gpu: {", f"  gpu: {{container: {{image: '{image}'}}, ")
+    )
+    for digests in ({}, {"other:1": "sha256:0"}):
+        (environment,) = provision.environments(["net"], "gpu", root, images=digests)
+        assert environment["distribution"] == "net-cu102"
+        assert provision.images(["net"], "gpu", root, digests) == []
+    # Of another tag too: the role container then asks for the digest of this one.
+    for digests in ({image: "sha256:0"}, {"registry.example:5000/net:2": "sha256:0"}):
+        assert provision.environments(["net"], "gpu", root, images=digests) == []
+        assert provision.images(["net"], "gpu", root, digests) == [image]
 
 
 def test_the_mesh_stands_where_every_node_has_proven_the_same() -> None:
