@@ -49,6 +49,7 @@ class VendorFile:
     sha256_variable: str
     has_login: bool = False
     packages: str = ""
+    is_optional: bool = False  # wanted only if the operator gives it
 
     @property
     def item(self) -> VendorItem:
@@ -159,7 +160,7 @@ def _sources(stack: Stack) -> Iterator[VendorFile]:
         )
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
         names = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
-        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names)
+        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True)
 
 
 def _built(stack: Stack) -> dict[str, str]:
