@@ -316,7 +316,7 @@ def _wheel_metadata(path: Path) -> tuple[str, str]:
             metadata = message_from_bytes(archive.read(member))
     except (zipfile.BadZipFile, ValueError):
         return "", "0"
-    return str(metadata["Name"]), str(metadata["Version"])
+    return metadata["Name"] or "", metadata["Version"] or "0"
 
 
 def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:

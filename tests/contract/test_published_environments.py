@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,27 +54,26 @@ for name in sys.argv[1:]:
 TENSORFLOW = ("CudaRuntime", "Cublas", "Cufft", "Curand", "Cusolver", "Cusparse", "Cudnn", "Cupti")
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """An environment of the stack, as a node gets it, in a folder of the test's own."""
-    folder = tmp_path_factory.mktemp("environments")
-    made: dict[str, dict[str, Any]] = {}
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """An environment of the stack, as a node gets it, in a folder that goes: it has gigabytes."""
+    folder = tmp_path / "environments"
 
     def install(name: str) -> dict[str, Any]:
-        if name not in made:
-            (chosen,) = provision.environments([name], STACK, str(PROJECT), directory=str(folder))
-            result = call(
-                "python_environment",
-                path=chosen["path"],
-                interpreter=os.environ.get("DLPERF_PYTHON37") or interpreter("3.7"),
-                requirements=Path(chosen["requirements"]).read_text(),
-                uv=UV,
-            )
-            assert result.get("changed"), result
-            made[name] = chosen
-        return made[name]
+        (chosen,) = provision.environments([name], STACK, str(PROJECT), directory=str(folder))
+        result = call(
+            "python_environment",
+            within=1800,
+            path=chosen["path"],
+            interpreter=os.environ.get("DLPERF_PYTHON37") or interpreter("3.7"),
+            requirements=Path(chosen["requirements"]).read_text(),
+            uv=UV,
+        )
+        assert result.get("changed"), result
+        return chosen
 
-    return install
+    yield install
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def python(
