@@ -75,8 +75,14 @@ class Image:
 
 
 def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
-    """The container engine for the environment. Empty if it runs without a container."""
-    if chosen or environment.requirements is not None:
+    """The container engine for the environment. Empty if it runs without a container.
+
+    An environment that also exists as an image runs in it if the inventory has a digest for it,
+    with whatever tag: a wrong tag is an error, not a run without the image.
+    """
+    declared = environment.container
+    has_image = declared and without_tag(declared.image) in map(without_tag, node.container_images)
+    if chosen or (environment.requirements is not None and not has_image):
         return chosen or ""
     if node.container_engine:
         return node.container_engine
@@ -125,7 +131,7 @@ def image_for(
             found=", ".join(host.registry or "none" for host in hosts),
         )
     # The digest makes the tag redundant, and not every engine accepts both.
-    bare = re.sub(r":[^:/]*$", "", image)
+    bare = without_tag(image)
     if declared and hosts[0].registry:
         bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
     return Image(
@@ -134,6 +140,11 @@ def image_for(
         python=declared.python if declared else python,
         mpirun=declared.mpirun if declared else None,
     )
+
+
+def without_tag(image: str) -> str:
+    """nvcr.io/nvidia/tensorflow for nvcr.io/nvidia/tensorflow:20.12-tf1-py3."""
+    return re.sub(r":[^:/]*$", "", image)
 
 
 def _where_from(engine: str, has_registry: bool, host: Node) -> str:

@@ -22,6 +22,7 @@ from .choice import Choice, check_choice
 from .order import ordered
 
 if TYPE_CHECKING:
+    from ..catalog.framework import Environment
     from ..catalog.reader import Catalog
     from ..catalog.workload import Matrix, Source, Workload
     from ..core.node import Node
@@ -139,7 +140,8 @@ def _runs(
     on_gpu = _on_gpu(catalog, first)
     environment = _environment(catalog, workload, source, first)
     python = f"{ENVIRONMENTS}/{environment}/bin/python"
-    image = _image(choice, catalog, workload, environment, python, hosts)
+    entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
+    image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
     parameters = _merged_parameters(choice, workload, matrix, case.variant)
     variant = workload.variants.get(case.variant)
@@ -168,6 +170,8 @@ def _runs(
             "repeat": repeat,
         }
         program = _program(workload, source, case, values, on_gpu)
+        if not image:
+            program = replace(program, environment={**entry.variables, **program.environment})
         launched = containers.inside(hosts, image) if image else hosts
         launcher = source.launcher or workload.launcher
         if source.launcher_options.of(topology) is None:
@@ -296,15 +300,14 @@ def _environment(catalog: Catalog, workload: Workload, source: Source, node: Nod
 def _image(
     choice: Choice,
     catalog: Catalog,
-    workload: Workload,
+    environment: Environment,
     name: str,
     python: str,
     hosts: tuple[Node, ...],
 ) -> containers.Image | None:
     """The image for the runs. None if they run without containers."""
-    stack = hosts[0].stack
-    environment = catalog.framework(workload.framework).environments_on(stack)[name]
-    engine = containers.engine_for(choice.container, environment, catalog.stacks[stack], hosts[0])
+    stack = catalog.stacks[hosts[0].stack]
+    engine = containers.engine_for(choice.container, environment, stack, hosts[0])
     return containers.image_for(engine, name, python, environment, hosts) if engine else None
 
 

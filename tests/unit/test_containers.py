@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -179,9 +180,32 @@ def test_an_image_without_a_digest_is_not_run(
     images: dict[str, str], said: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
-        planned(v100_nodes(container_images=images))
+        planned(v100_nodes(container_images=images), container="docker")
     for text in said:
         assert text in str(caught.value)
+
+
+def test_without_a_digest_the_nodes_own_environment_runs_with_its_libraries() -> None:
+    """On bare nodes: no engine, and CUDA 10.0 where TensorFlow looks for it."""
+    (command,) = planned(v100_nodes(container_images={}), precision=("fp32",), nodes=(4,))
+    assert command.argv[0] == "/usr/bin/mpirun"
+    assert "/opt/dlperf/envs/tensorflow/bin/python" in command.argv
+    cuda = "/opt/dlperf/cuda-10.0"
+    variables = {
+        "LD_LIBRARY_PATH": f"{cuda}/lib",
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={cuda}/usr/local/cuda-10.0",
+    }
+    assert variables.items() <= command.env.items()
+    exported = {b for a, b in pairwise(command.argv) if a == "-x"}
+    assert variables.keys() <= exported
+    (inside,) = planned(v100_nodes(), precision=("fp32",), nodes=(4,))
+    assert not variables.keys() & inside.env.keys()
+
+
+def test_a_digest_under_another_tag_is_refused_and_does_not_run_without_the_image() -> None:
+    images = {NGC.replace("20.12", "20.11"): DIGEST}
+    with pytest.raises(UserError, match=r"found nvcr\.io/nvidia/tensorflow:20\.11-tf1-py3"):
+        planned(v100_nodes(container_images=images))
 
 
 def test_nodes_with_different_images_are_refused() -> None:
