@@ -32,7 +32,7 @@ def parse_arguments(argv=None):
         "--noise",
         choices=["fresh", "repeated"],
         default="fresh",
-        help="fresh: made for each sample, as published; repeated: the same %d images" % IMAGES,
+        help=f"fresh: made for each sample, as published; repeated: the same {IMAGES} images",
     )
     parser.add_argument("--lr", default="auto", help="auto: PLSC's own, 0.1 per 1024 images")
     return parser.parse_args(argv)
