@@ -23,7 +23,6 @@ from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.sources import prepare_source
-from dlperf_runner.workloads.whole_pass import whole_pass
 
 # As the reports name them.
 COMMITS = {
@@ -150,34 +149,6 @@ def test_arcface_of_paddle(catalog: Catalog) -> None:
     )
     with pytest.raises(UserError, match="has no collective operations on the CPU"):
         plan(catalog, published_versions("paddle"), workload="paddle-arcface")
-
-
-IMAGENET = 1_281_167
-
-
-def test_every_published_run_of_mxnet_resnet_is_within_one_pass(catalog: Catalog) -> None:
-    """Of 1,024 images of noise too. A pass that ends starts the loader anew."""
-    runs = plan(catalog, cluster("mxnet"), workload="mxnet-resnet50v1b", matrix="published")
-    assert len(runs) == 60
-    for run in runs:
-        argv = run.commands[0].argv
-        batches, batch_size, workers = (
-            int(argv[argv.index(option) + 1])
-            for option in ("--iterations", "--batch-size", "--data-nthreads")
-        )
-        assert (batches, workers) == (120, 8)
-        for images in (1024, IMAGENET):
-            data_set = whole_pass(range(images), batches, batch_size, run.world_size, workers)
-            share = range(len(data_set) // run.world_size)  # of a rank, by upstream's SplitSampler
-            # Two batches a worker are under way at the end of the run, as at its beginning.
-            assert len(share) // batch_size >= batches + 2 * workers, run.id
-            assert data_set[share[-1]] == share[-1] % images
-        assert data_set == range(IMAGENET)  # what was published, as it is
-
-
-def test_an_empty_data_set_is_no_pass() -> None:
-    with pytest.raises(ValueError, match="the data set has no samples"):
-        whole_pass([], 120, 128, 1, 8)
 
 
 def test_resnet_of_oneflow(catalog: Catalog) -> None:
