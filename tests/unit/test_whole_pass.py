@@ -25,7 +25,6 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.sources import prepare_source
-from dlperf_runner.workloads import whole_pass as module
 from dlperf_runner.workloads.whole_pass import whole_pass
 
 IMAGENET = 1_281_167
@@ -86,7 +85,6 @@ def test_the_loader_of_gluon_cv_has_one_pass_for_the_run(
     world_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = patched("mxnet-resnet50v1b", "train_horovod.py", tmp_path)
-    monkeypatch.setitem(sys.modules, "whole_pass", module)
     monkeypatch.setitem(sys.modules, "gluoncv.utils.transforms", MagicMock())
     mx, gluon = MagicMock(), MagicMock()
     mx.gluon.data.sampler.Sampler = object
