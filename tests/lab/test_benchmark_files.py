@@ -1,4 +1,7 @@
-"""A run's program puts what only root may read where root's connection finds the run's files."""
+"""A run's program puts what only root may read where root's connection finds the run's files.
+
+tests/library/test_benchmark_fetch.py, which is in `make test`, has the module's own tests of it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 from lab_under_test import Lab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
 
 SECRET = "planted-0c7b1e5fa9"  # noqa: S105
 INSTEAD_OF_LOG = "echo trained; rm {log}; ln -s /root/secret {log}"
