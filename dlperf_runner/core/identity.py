@@ -7,9 +7,10 @@ are equal in both are repeats of each other. None means unknown; an empty text m
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
@@ -73,6 +74,12 @@ def short_product(name: str) -> str:
     """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB. Newer drivers
     report the same GPU with the brand."""
     return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
+
+
+def data_of(data_set: object, synthetic: Collection[str]) -> str:
+    """The parameter `data` of a run on this data set: its path, or `synthetic`. The same data set
+    may have another path elsewhere, but only a person can say so."""
+    return "synthetic" if data_set in synthetic else posixpath.normpath(str(data_set))
 
 
 def parameters_text(parameters: Mapping[str, object]) -> str:

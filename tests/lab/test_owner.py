@@ -54,7 +54,9 @@ def started(lab: Lab, *argv: str) -> Iterator[subprocess.Popen[str]]:
     finally:
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 def runner(*arguments: object) -> list[str]:
