@@ -18,6 +18,7 @@ class Conditions(Entry):
 
     `accelerator`: the product (V100-SXM2-16GB). `data`: the kind of training data.
     `input_pipeline`: the software that reads the data (framework: the framework's own).
+    `noise`: how synthetic data are made (fresh: each sample when it is read).
     `statistic`: how the `repeats` were combined into one number.
     """
 
@@ -35,6 +36,7 @@ class Conditions(Entry):
     image_size: Count | None = None
     classes: Count | None = None
     input_pipeline: str | None = None
+    noise: str | None = None
     xla: bool | None = None
     parallelism: str | None = None
     loss_scaling: str | None = None
@@ -139,6 +141,7 @@ class RecordedConditions(Entry):
     """Conditions of a workload's source that the record of a run does not contain."""
 
     input_pipeline: str | None = None
+    noise: str | None = None
     xla: bool | None = None
 
 

@@ -35,6 +35,7 @@ FACTORS = (
     "image_size",
     "classes",
     "input_pipeline",
+    "noise",
     "xla",
     "parallelism",
     "steps",
@@ -120,7 +121,8 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
     known = sources.get(run.source or "", RecordedConditions())
     # Of a run outside a campaign, these are what its log states.
-    parameters = {**read_parameters(run.parameters), **_mapping(record.get("parameters"))}
+    measured = read_parameters(run.parameters)
+    parameters = {**measured, **_mapping(record.get("parameters"))}
     xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
@@ -130,6 +132,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
+        "noise": measured.get("noise", known.noise),
         "xla": xla,
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,

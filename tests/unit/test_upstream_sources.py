@@ -142,7 +142,7 @@ def test_arcface_of_paddle(catalog: Catalog) -> None:
         "--selected_gpus=0,1,2,3,4,5,6,7",
         f"{SRC}/paddle-arcface-upstream/demo/plsc_train.py",
         *("--batch-size", "128", "--last-batch", "150", "--log-period", "10"),
-        *("--image-size", "112"),
+        *("--noise", "fresh", "--image-size", "112"),
         *("--classes", "85742", "--parallel", "model", "--lr", "auto"),
     )
     with pytest.raises(UserError, match="has no collective operations on the CPU"):
