@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from .. import launchers
 from ..core import template
+from .datasets import data_kind, datasets
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
@@ -105,10 +106,17 @@ class Preparation(Entry):
 
 class DataParameter(Entry):
     """The parameter that names the data set. With one of the values `synthetic`, the data are
-    synthetic."""
+    synthetic.
+
+    `dataset` is the data set of the published run. Inside it, the parameter names the path `below`,
+    or its folder. `parts` is the parameter with the number of its files.
+    """
 
     parameter: str
     synthetic: tuple[str, ...] = ()
+    dataset: Name | None = None
+    below: str = ""
+    parts: str | None = None
 
 
 class _Source(Entry):
@@ -233,8 +241,14 @@ class Workload(Entry):
             (name, ("unmeasured", number)) for number, name in enumerate(self.unmeasured)
         ]
         for key, source in self.sources.items():
-            if isinstance(source.data, DataParameter):
-                named.append((source.data.parameter, ("sources", key, "data", "parameter")))
+            if not isinstance(data := source.data, DataParameter):
+                continue
+            at = ("sources", key, "data")
+            named += [(data.parameter, (*at, "parameter"))]
+            named += [(data.parts, (*at, "parts"))] if data.parts else []
+            if data.dataset is not None and data.dataset not in datasets():
+                known = f"one of {listed(datasets())}"
+                raise wrong("unknown data set", known, data.dataset, *at, "dataset")
         for name, where in named:
             if name not in self.parameters:
                 raise wrong("unknown parameter", f"one of {listed(self.parameters)}", name, *where)
@@ -329,8 +343,7 @@ class Workload(Entry):
         if isinstance(data, DataParameter):
             left_out.add(data.parameter)
             known = data.parameter in values
-            real = values.get(data.parameter) not in data.synthetic
-            data = ("real" if real else "synthetic") if known else None
+            data = data_kind(values[data.parameter], data.synthetic) if known else None
         kept = {name: values[name] for name in values if name in used - left_out}
         return kept if data is None else {"data": data, **kept}
 

@@ -162,11 +162,13 @@ def enclose(
     name: str,
     *,
     source: str = "",
+    data: Sequence[str] = (),
     on_gpu: bool = False,
     has_fabric: bool = False,
 ) -> Command:
     """Wrap the command to run in a container of `image`. Its cleanup always removes the container.
 
+    `data` are directories to mount read-only, besides the usual ones and those of the inventory.
     `source` is the directory of the workload's source. If the command has a working directory, it
     is inside `source`. Otherwise the command runs in the directory where it is started.
     """
@@ -177,7 +179,9 @@ def enclose(
     options += ["--network", "host", "--uts", "host", "--ipc", "host"]
     options += _GPUS[image.engine] if on_gpu else ()
     options += _FABRIC if has_fabric else ()
-    for directory in ([source] if source else []) + [DATA, *host.container_data]:
+    usual = [DATA, *host.container_data]
+    missing = [path for path in data if not any(is_below(path, place) for place in usual)]
+    for directory in ([source] if source else []) + usual + missing:
         options += ["--volume", f"{directory}:{directory}:ro"]
     if command.cwd:
         options += ["--workdir", command.cwd]
@@ -205,6 +209,10 @@ def enclose(
         env=environment,
         cleanup=(*_REMOVE[image.engine], container),
     )
+
+
+def is_below(path: str, directory: str) -> bool:
+    return PurePosixPath(path).is_relative_to(directory)
 
 
 def container_name(run: str) -> str:

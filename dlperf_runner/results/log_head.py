@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from .. import logs
+from ..catalog.datasets import data_kind
 from ..core.errors import UserError
 from ..core.identity import parameters_text, read_parameters
 from .log_file import Log
@@ -105,7 +106,7 @@ def _parameters(printed: Mapping[str, str], entry: Known) -> Iterator[tuple[str,
         if name in printed:
             yield name, printed[name]
     if "data" in printed:
-        data = "synthetic" if printed["data"] in entry.synthetic_data else "real"
+        data = data_kind(printed["data"], entry.synthetic_data)
         yield "data", data
         if data == "real" and "dali" in printed:
             yield "input_pipeline", "DALI" if printed["dali"] == "True" else "framework"

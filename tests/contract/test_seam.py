@@ -85,7 +85,7 @@ def test_each_choice_is_declared_once() -> None:
     names = [item.name for item in OPTIONS]
     assert set(names) <= set(plan.callback.__annotations__)
     samples = {"source": "builtin", "container": "podman", "precision": "fp32", "order": "random"}
-    samples["until_ci"] = "1%"
+    samples |= {"until_ci": "1%", "data": "synthetic"}
     for name in names:
         text = samples.get(name, "1")
         assert getattr(choice_of_variables({name: text}, ()), name)

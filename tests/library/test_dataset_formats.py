@@ -141,11 +141,9 @@ def test_old_interpreters_write_the_same_bytes(version: str) -> None:
         "packed = [PACK[form](9, Sample(4, image, ())) for form in sorted(PACK)]\n"
         "print(hashlib.sha256(b''.join(packed)).hexdigest())\n"
     )
+    given = {"PYTHONPATH": str(MODULE_UTILS), "PYTHONDONTWRITEBYTECODE": "1"}
     told = {
-        subprocess.run(
-            [each, "-c", code], env={"PYTHONPATH": str(MODULE_UTILS), "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
-            text=True, check=True,
-        ).stdout
+        subprocess.run([each, "-c", code], env=given, capture_output=True, check=True).stdout
         for each in (sys.executable, python)
-    }  # fmt: skip
+    }
     assert len(told) == 1
