@@ -65,6 +65,7 @@ def for_node(
         "framework": True,
         "horovod": True,
         "container": bool(chosen.has_containers or pulled),
+        "dataset": bool(choice["datasets"]),
     }
     refusing = {
         "python_env": True,
