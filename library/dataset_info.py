@@ -101,7 +101,7 @@ def file_problems(given, manifest):
             yield "%d files would be read, too, that do not belong to it: %s" % (len(surplus), some(surplus))
     recorded = (manifest or {}).get("files", {})
     now = sizes(folder) if recorded else {}
-    changed = sorted(name for name in recorded if now.get(name) != recorded[name])
+    changed = sorted(name for name in recorded if now.get(name) != recorded[name] and name not in missing + empty)
     if changed:
         yield "%d files have another size than when they were made: %s" % (len(changed), some(changed))
 

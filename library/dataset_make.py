@@ -100,6 +100,13 @@ def unpack(archive, sha256, folder):
         raise ValueError("the archive has the SHA-256 %s, not the given one" % stream.sum.hexdigest())
 
 
+def check_room(folder, need):
+    stat = os.statvfs(folder)
+    free = stat.f_bavail * stat.f_frsize
+    if need > free:
+        raise ValueError("it needs %d GB, but %s has only %d GB free: choose fewer records" % (need / 1e9, folder, free / 1e9))
+
+
 def fill(folder, given, kind):
     """Write the data set; what the manifest says of it."""
     if kind == "archive":
@@ -111,6 +118,7 @@ def fill(folder, given, kind):
         if not source.count:
             raise ValueError("%s has no folders with JPEGs, one folder for each class" % given["images"])
     else:
+        check_room(os.path.dirname(folder), given["records"] * given["mean_bytes"])
         shape = [given[name] for name in ("classes", "width", "height", "mean_bytes", "seed")]
         source = Noise(given["records"], *shape, by_class=given["faces"])
     write_set(folder, given["format"], given["files"], source, processors, given["faces"])
