@@ -155,7 +155,10 @@ def main():
     if given["state"] == "absent":
         changed = manifest is not None
         if changed and not module.check_mode:
-            shutil.rmtree(path)
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                module.fail_json(msg="cannot remove the data set %s: %s" % (path, error))
         module.exit_json(changed=changed)
     kind = next((name for name in KINDS if given[name] is not None), None)
     if kind is None:
