@@ -55,9 +55,16 @@ _REMOVE = {
 }
 
 
+_SAVE = (
+    "images that are built twice differ:"
+    " build on one node, then `{engine} save` and `{engine} load`"
+)
+
+
 @dataclass(frozen=True)
 class Image:
-    """An image by digest (`name@sha256:...`), its engine, and the paths of its programs."""
+    """An image by digest (`name@sha256:...`) or by its ID (`sha256:...`), its engine, and the paths
+    of its programs."""
 
     engine: str
     reference: str
@@ -80,7 +87,8 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
 def image_for(
     engine: str, name: str, python: str, environment: Environment, hosts: Sequence[Node]
 ) -> Image:
-    """The image of an environment, with the digest from the inventory.
+    """The image of an environment, with the digest from the inventory. `id:sha256:...` is the ID of
+    an image that was built locally, and has no digest, in its place.
 
     `name` is the environment; `python` is its interpreter if the image is built from a node.
     Raises UserError unless all hosts have the same digest and registry.
@@ -98,11 +106,11 @@ def image_for(
                 found=", ".join(host.container_images) or "none",
                 hint=_where_from(engine, bool(declared), host),
             )
-        if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        if not re.fullmatch(r"(id:)?sha256:[0-9a-f]{64}", digest):
             raise UserError(
                 f"invalid digest of {image}",
                 where=where,
-                expected="sha256: and 64 hexadecimal digits",
+                expected="sha256: and 64 hexadecimal digits, after id: if it is an image's ID",
                 found=repr(digest),
             )
         if digest != digests[0]:
@@ -111,6 +119,7 @@ def image_for(
                 where=where,
                 expected=f"{digests[0]}, as on {hosts[0].name}",
                 found=digest,
+                hint=_SAVE.format(engine=engine) if digest.startswith("id:") else None,
             )
     if len({host.registry for host in hosts}) > 1:
         raise UserError(
@@ -122,9 +131,12 @@ def image_for(
     bare = re.sub(r":[^:/]*$", "", image)
     if declared and hosts[0].registry:
         bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
+    reference = f"{bare}@{digests[0]}"
+    if (digests[0] or "").startswith("id:"):
+        reference = reference.rpartition("@id:")[2]
     return Image(
         engine=engine,
-        reference=f"{bare}@{digests[0]}",
+        reference=reference,
         python=declared.python if declared else python,
         mpirun=declared.mpirun if declared else None,
     )
@@ -132,7 +144,10 @@ def image_for(
 
 def _where_from(engine: str, has_registry: bool, host: Node) -> str:
     if has_registry:
-        return f"`{engine} image inspect` shows the digest of a pulled image"
+        return (
+            f"`{engine} image inspect` shows the digest of a pulled image, and the ID of one that"
+            " was built locally (write id:sha256:...)"
+        )
     if host.accelerator == "cpu":
         return "provision.yml -e dlperf_container_engine=podman builds the image and shows it"
     return "this project builds its own images only on nodes without GPUs"
