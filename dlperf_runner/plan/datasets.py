@@ -65,7 +65,7 @@ def fill_data(
     """The data set's name in the inventory (empty: none), and the parameters with its path.
 
     Raises UserError if the choice asks for data that the source or the inventory does not have, if
-    the hosts differ, or if the data set has fewer images than the run reads (`samples`).
+    the hosts differ, or if the run reads more images (`samples`) than the data set has.
     """
     data = source.data
     if data is None or isinstance(data, str) or data.dataset is None:
@@ -82,11 +82,13 @@ def fill_data(
         return "", dict(parameters)
     path = str(PurePosixPath(place["path"], data.below))
     _confirm(choice.data, data_kind(path, data.synthetic), workload)
-    if place.get("records", samples) < samples:
+    # As with the published data set, no program shall begin a second pass earlier.
+    needed = min(samples, datasets()[data.dataset].records)
+    if place.get("records", needed) < needed:
         raise UserError(
-            f"the data set {data.dataset} has fewer images than a run of {workload} reads",
+            f"the data set {data.dataset} has too few images for a run of {workload}",
             where=f"host {hosts[0].name}: dlperf_datasets",
-            expected=f"at least {samples}, so that the run does not begin a second pass",
+            expected=f"at least {needed}, so that no pass over the data ends too early",
             found=str(place["records"]),
             hint="raise `records` and provision again, or choose fewer --iterations",
         )

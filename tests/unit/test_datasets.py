@@ -130,6 +130,10 @@ def test_too_few_images_for_one_pass_are_refused() -> None:
     assert kind(run) == "synthetic-dataset"
     with pytest.raises(UserError, match=r"expected at least 30720, .* found 20000"):
         planned("mxnet-resnet50v1b", few, gpus_per_node=(2,), precision=("fp32",))
+    # TensorFlow's 500 steps on 32 devices read ImageNet more than once: nobody needs more images.
+    whole = v100_nodes({"imagenet-tfrecord": {"synthetic": True, "records": 1_281_167}})
+    choice = Choice(workload=("tensorflow-resnet50v1.5",), source=("upstream",), nodes=(4,))
+    assert make_plan(choice, load_catalog(), whole)
 
 
 @pytest.mark.parametrize(

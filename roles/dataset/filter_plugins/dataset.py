@@ -21,9 +21,7 @@ def dataset_sets(
     `given` is dlperf_datasets. `dlperf plan` checks its keys more strictly.
     """
     known = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))["datasets"]
-    return [
-        _one(name, entry, known) for name, entry in given.items() if not names or name in names
-    ]
+    return [_one(name, entry, known) for name, entry in given.items() if not names or name in names]
 
 
 def _one(name: str, entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
