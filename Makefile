@@ -77,14 +77,15 @@ lint: .venv/.dev ## Run linters and type checks
 	yamllint --strict .
 	wait $$!
 
-# All tests of a file share a lab, so one process runs them. Files run in order, so that the longest is not the last.
-LAB_TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# The tests of a file share a lab or what else they start from, so one process runs them, and makes it once. Files run in
+# order, so that the longest is not the last.
+TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 unit: test-system .venv/.dev ## Run the tests that need no lab
-	pytest -q -n 2 -m 'not lab and not heavy'
+	$(TESTS) -m 'not lab and not heavy'
 
 test: lint unit ## Run the linters and all tests that fit into 20 minutes
-	$(LAB_TESTS) -m 'lab and not heavy'
+	$(TESTS) tests/lab -m 'lab and not heavy'
 
 # Longer tests by area, each with pytest's marker of the same name. .ci/suites.toml lists their durations.
 test-gpu-roles: ## Test the roles for GPUs and network fabrics
@@ -93,7 +94,7 @@ test-containers: ## Test benchmarks in containers
 test-nodes: ## Test reboots, removal, secrets, single roles and 64 nodes
 test-versions: ## Test with other releases of Ansible, Debian and Python
 $(SUITES): test-%: test-system .venv/.dev
-	$(LAB_TESTS) -m $(subst -,_,$*)
+	$(TESTS) -m $(subst -,_,$*)
 
 test-all: test $(SUITES) ## Run every test
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -107,16 +107,16 @@ for path in Path(sys.argv[1]).rglob("*.log"):
 """
 
 
-def many(directory: Path, logs: int, size: int) -> float:
+def many(directory: Path, logs: int, size: int, repeats: int | None = None) -> float:
     """So many logs of together so many bytes, of cases of 50 batch sizes, two precisions and five
-    topologies, or fewer; returns the bytes in MB."""
+    topologies, or fewer; returns the bytes in MB. By default, a case has at least 5 repeats."""
     cases = [
         (topology, batch, precision, dtype)
         for batch in range(16, 66)
         for precision, dtype in (("fp32", "float32"), ("fp16", "float16"))
         for topology in ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
     ]
-    repeats = max(5, logs // len(cases))
+    repeats = repeats or max(5, logs // len(cases))
     written = 0
     for topology, batch, precision, dtype in cases[: max(1, logs // repeats)]:
         folder = directory / topology
@@ -188,6 +188,16 @@ def compare(title: str, ways: dict[str, list[str]], size: float, repeats: int) -
         print(f"{name:28}{cpu:8.2f}{ratio:8.2f}{size / cpu:10.0f}{wall:8.1f}{memory:9.0f}")
 
 
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory for logs and results. As for a user, a module is compiled once and not in each
+    run."""
+    with tempfile.TemporaryDirectory(prefix="dlperf-benchmark-") as directory:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{directory}/bytecode"
+        yield Path(directory)
+
+
 def of_many(directory: Path, options: argparse.Namespace) -> None:
     logs = directory / "logs"
     size = many(logs, options.logs, options.megabytes * 10**6)
@@ -236,14 +246,8 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=1)
     parser.add_argument("--extractor", type=Path)
     options = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="dlperf-benchmark-"))
-    try:
-        # As for a user, a module is compiled once and not in each run.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = str(directory / "bytecode")
+    with temporary_directory() as directory:
         (of_many if options.logs > 1 else of_one)(directory, options)
-    finally:
-        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

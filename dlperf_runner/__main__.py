@@ -12,7 +12,7 @@ def main() -> None:
         sys.exit(f"error: dlperf_runner needs Python 3.11 or newer, this is {found}")
     # Imports and tables make many objects and few cycles. Python would look for these too often,
     # and among all objects once more at the end: a fifth of the time of a short command.
-    gc.set_threshold(100_000)
+    gc.set_threshold(500_000)
     atexit.register(gc.freeze)
     try:
         from .cli.main import main as command_line

@@ -56,28 +56,14 @@ installed_key:
 
 import glob
 import hashlib
-import io
 import json
 import os
 import platform
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.python_distributions import distributions, normalised, url_of
 from ansible.module_utils.trusted_path import root_distrusts
-
-
-def normalised(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def distributions(environment):
-    """{name: (version, metadata folder)} of an environment's distributions."""
-    versions = {}
-    pattern = os.path.join(environment, "lib", "python3*", "site-packages", "*.dist-info")
-    for folder in glob.glob(pattern):
-        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
-        versions[normalised(name)] = (version, folder)
-    return versions
 
 
 def python_of(environment):
@@ -102,11 +88,8 @@ def key_of(have):
     """Key of the installed wheel, which is the name of the folder that it was installed from."""
     if "horovod" not in have:
         return None
-    direct = os.path.join(have["horovod"][1], "direct_url.json")
-    if not os.path.exists(direct):
-        return None
-    with io.open(direct, encoding="utf-8") as stream:
-        return os.path.basename(os.path.dirname(json.load(stream).get("url", "")))
+    url = url_of(have["horovod"][1])
+    return None if url is None else os.path.basename(os.path.dirname(url))
 
 
 def files_of(given, have):

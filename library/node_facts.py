@@ -62,12 +62,11 @@ ansible_facts:
 
 import glob
 import io
-import json
 import os
 import pwd
-import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.python_distributions import distributions, python_version, url_of
 from ansible.module_utils.stamps import standing
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
@@ -102,24 +101,11 @@ def user_of(name):
 
 def environment_of(path):
     """Python and distributions of a virtual environment, without starting it; None if it does not exist."""
-    try:
-        with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
-            match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]*\d)", stream.read())
-    except (IOError, OSError):
+    version = python_version(path)
+    if not version:
         return None
-    unfinished = os.path.exists(os.path.join(path, "dlperf-unfinished"))
-    if unfinished or not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
-        return None
-    distributions = {}
-    for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
-        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
-        url = None
-        direct = os.path.join(folder, "direct_url.json")
-        if os.path.exists(direct):
-            with io.open(direct, encoding="utf-8") as stream:
-                url = json.load(stream).get("url")
-        distributions[re.sub(r"[-_.]+", "-", name).lower()] = {"version": version, "url": url}
-    return {"python": match.group(1), "distributions": distributions}
+    found = distributions(path).items()
+    return {"python": version, "distributions": dict((name, {"version": v, "url": url_of(folder)}) for name, (v, folder) in found)}
 
 
 def build_of(path):

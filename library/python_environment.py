@@ -51,7 +51,6 @@ packages:
   type: dict
 """
 
-import glob
 import io
 import json
 import os
@@ -60,6 +59,7 @@ import shutil
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.python_distributions import UNFINISHED, distributions, normalised, python_version, url_of
 from ansible.module_utils.trusted_path import root_distrusts
 
 PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(?:==\s*(?P<version>[^\s;\\]+)|@\s*(?P<url>[^\s;\\]+))")
@@ -78,10 +78,6 @@ print(json.dumps({
     "implementation_name": sys.implementation.name if hasattr(sys, "implementation") else "cpython",
 }))
 """
-
-
-def normalised(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 class Marker(object):
@@ -169,16 +165,7 @@ def pins(requirements, facts):
 
 def installed(path):
     """{name: (version, URL it was installed from or None)} of an environment, without starting it."""
-    versions = {}
-    for folder in glob.glob(os.path.join(path, "lib", "python3*", "site-packages", "*.dist-info")):
-        name, _dash, version = os.path.basename(folder)[: -len(".dist-info")].rpartition("-")
-        url = None
-        direct = os.path.join(folder, "direct_url.json")
-        if os.path.exists(direct):
-            with io.open(direct, encoding="utf-8") as stream:
-                url = json.load(stream).get("url")
-        versions[normalised(name)] = (version, url)
-    return versions
+    return dict((name, (version, url_of(folder))) for name, (version, folder) in distributions(path).items())
 
 
 def lacks(wanted, have):
@@ -192,22 +179,10 @@ def lacks(wanted, have):
     )
 
 
-# Marker file in an environment during the installation.
-UNFINISHED = "dlperf-unfinished"
-
-
 def made_with(path):
     """Version of Python (tuple) that an environment was made with; None if it is missing or incomplete."""
-    if os.path.exists(os.path.join(path, UNFINISHED)):
-        return None
-    try:
-        with io.open(os.path.join(path, "pyvenv.cfg"), encoding="utf-8") as stream:
-            match = re.search(r"(?m)^version(?:_info)?\s*=\s*([\d.]+)", stream.read())
-    except (IOError, OSError):
-        return None
-    if not match or not os.access(os.path.join(path, "bin", "python"), os.X_OK):
-        return None
-    return numbers(match.group(1).strip("."))[:2]
+    version = python_version(path)
+    return numbers(version)[:2] if version else None
 
 
 def listing(packages):

@@ -8,19 +8,16 @@ published.csv and published_runs.csv. A condition that a report does not state i
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.case import Topology
 from ..core.errors import UserError
 from .publication import Citation, ComparisonRule, Conditions, PublishedReport, PublishedTable
 from .reader import CATALOG, load_entry
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PUBLISHED = CATALOG / "published"
 RULE = "rule"
@@ -54,11 +51,6 @@ class PublishedNumber:
         """The citation, such as `Oneflow-Inc/DLPerf 092bfb4, MxNet/InsightFace/README.md`."""
         return str(self.citation)
 
-    @property
-    def cited(self) -> str:
-        """Publisher and date, such as `OneFlow (DLPerf), 2020-10-29`."""
-        return f"{self.publisher}, {self.date}"
-
 
 @cache
 def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
@@ -74,13 +66,6 @@ def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
 @cache
 def load_rule(root: Path = PUBLISHED) -> ComparisonRule:
     return load_entry(root / f"{RULE}.yml", ComparisonRule)
-
-
-def as_frame(numbers: Sequence[PublishedNumber]) -> pd.DataFrame:
-    """One row per number with all its known fields. Unknown fields are None."""
-    import pandas as pd
-
-    return pd.DataFrame([as_record(number) for number in numbers])
 
 
 def as_record(number: PublishedNumber) -> dict[str, Any]:

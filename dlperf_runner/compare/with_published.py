@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 REPRODUCED, FASTER, SLOWER = "reproduced", "faster", "slower"
 NOT_COMPARABLE, NOT_PUBLISHED = "not comparable", "not published"
-VERDICTS = (REPRODUCED, FASTER, SLOWER, UNDECIDED, NOT_COMPARABLE, NOT_PUBLISHED)
 METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,

@@ -46,10 +46,6 @@ class Window:
     total_steps: int
     warmup_steps: int
 
-    @property
-    def measured_steps(self) -> int:
-        return self.total_steps - self.warmup_steps
-
 
 @dataclass(frozen=True)
 class Case:

@@ -250,24 +250,6 @@ def points(path: Path) -> list[Point]:
     return [Point(*row) for row in found]
 
 
-def recorded_rows(path: Path, campaign: RecordedCampaign) -> list[dict[str, Any]] | None:
-    """The recorded rows of the frame of a campaign; None if it is not recorded."""
-    with _reading(path) as history:
-        key = history.execute(
-            "SELECT id FROM campaigns WHERE (name = ? AND created = ?) OR name = ?",
-            (campaign.name, campaign.created, campaign.directory),
-        ).fetchone()
-        if key is None:
-            return None
-        columns = ", ".join(MEASUREMENTS)
-        rows = history.execute(
-            f"SELECT {columns} FROM measurements WHERE campaign = ? ORDER BY rowid",  # noqa: S608
-            key,
-        ).fetchall()
-    found = [dict(zip(MEASUREMENTS, row, strict=True)) for row in rows]
-    return [{**row, "valid": bool(row["valid"])} for row in found]
-
-
 def recorded_tables(
     path: Path, campaign: RecordedCampaign
 ) -> dict[str, list[dict[str, Any]]] | None:

@@ -209,7 +209,6 @@ class _SeriesDrawer:
         self, campaigns: Sequence[Campaign], series: Sequence[Any], several: bool, t: Labels
     ) -> None:
         self._t = t
-        self._several = several
         budget = _ALL_POINTS // max(1, len(series))
         self._budget = min(_MOST_POINTS, max(_LEAST_POINTS, budget))
         self._by_case: dict[tuple[Any, ...], list[Any]] = {}

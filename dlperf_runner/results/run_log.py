@@ -16,11 +16,12 @@ from ..core.errors import UserError
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
+from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
+from .evidence import evidence_of
 from .log_file import Log
 from .log_head import check_network, check_parameters, with_options
 from .run_record import FoundRun, Known
-from .validity import VALID, Verdict, judge
 
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 20
@@ -124,7 +125,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         warmup_steps=left_out,
         total_steps=rule.total_steps,
     )
-    verdict = judge(run, found.steps, found.losses, run.rules or catalogued_rules())
+    verdict = judge(evidence_of(run), found.steps, found.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, None, series, verdict, _hash(series.samples_per_second))
 
 

@@ -15,6 +15,7 @@ from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 from ..core.printable import printable
+from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
@@ -69,16 +70,6 @@ class Known:
         dropped = self.rule.drop_first_values * max(total_steps - warmup_steps, 0) // usual
         steps = {"total_steps": total_steps, "warmup_steps": warmup_steps}
         return self.rule.model_copy(update={**steps, "drop_first_values": dropped})
-
-
-@dataclass(frozen=True)
-class OtherProcess:
-    """A process outside the run that computed on one of its nodes; `cores` is an average."""
-
-    host: str
-    uid: int
-    command: str
-    cores: float
 
 
 @dataclass(frozen=True)

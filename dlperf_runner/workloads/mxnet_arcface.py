@@ -327,7 +327,7 @@ def make_step(arguments: argparse.Namespace):
     return data_parallel
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> str | None:
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO)
 
@@ -344,10 +344,7 @@ def main(argv: list[str] | None = None) -> int:
         # train_parall.py prints no loss; this line is no part of its format.
         print(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
         problem = check(losses)
-    if problem is not None:
-        print(f"mxnet_arcface.py: {problem}", file=sys.stderr)
-        return 1
-    return 0
+    return problem and f"mxnet_arcface.py: {problem}"
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def make_step(arguments: argparse.Namespace):
     return lambda: graph(images, labels), read
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> str | None:
     options = sys.argv[1:] if argv is None else argv
     arguments = parse_arguments(options)
     world_size = arguments.nodes * arguments.devices
@@ -258,10 +258,7 @@ def main(argv: list[str] | None = None) -> int:
             say = print if flow.env.get_rank() == 0 else str  # the others say nothing
             say_start(arguments, say)
             problem = check(train(arguments, *make_step(arguments), say))
-    if problem is not None:
-        print(f"oneflow_resnet50.py: {problem}", file=sys.stderr)
-        return 1
-    return 0
+    return problem and f"oneflow_resnet50.py: {problem}"
 
 
 if __name__ == "__main__":

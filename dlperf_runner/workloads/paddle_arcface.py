@@ -272,7 +272,7 @@ def make_say(rank: int) -> Callable[[str], None]:
     return logger.info
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> str | None:
     arguments = parse_arguments(argv)
     rank = int(os.environ.get("PADDLE_TRAINER_ID", "0"))
     say = make_say(rank)
@@ -295,10 +295,7 @@ def main(argv: list[str] | None = None) -> int:
             arguments.lr = 0.1 * arguments.batch_size * world_size / 1024
         say_start(arguments, rank, world_size, say)
         problem = check(train(arguments, world_size, make_step(arguments), say))
-    if problem is not None:
-        print(f"paddle_arcface.py: rank {rank}: {problem}", file=sys.stderr)
-        return 1
-    return 0
+    return problem and f"paddle_arcface.py: rank {rank}: {problem}"
 
 
 if __name__ == "__main__":

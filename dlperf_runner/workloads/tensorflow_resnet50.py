@@ -233,7 +233,7 @@ def use_device(arguments: argparse.Namespace, local_rank: int) -> str | None:
     return None
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> str | None:
     arguments = parse_arguments(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if arguments.xla and arguments.no_cuda:
@@ -253,10 +253,7 @@ def main(argv: list[str] | None = None) -> int:
         # The published program prints no loss; this line is no part of its format.
         say(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
         problem = check(losses)
-    if problem is not None:
-        print(f"tensorflow_resnet50.py: rank {hvd.rank()}: {problem}", file=sys.stderr)
-        return 1
-    return 0
+    return problem and f"tensorflow_resnet50.py: rank {hvd.rank()}: {problem}"
 
 
 if __name__ == "__main__":

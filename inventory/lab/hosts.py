@@ -10,16 +10,11 @@ import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).absolute().parents[2]
+sys.path.insert(0, str(PROJECT / "roles/lab/files"))
+
+from lab_control import read_state  # noqa: E402
+
 FRAMEWORKS = ["mxnet"]  # of a lab that was brought up without a choice
-
-
-def process_start(pid):
-    """When the process was started, in the kernel's ticks; None where it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def images(directory):
@@ -32,10 +27,10 @@ def images(directory):
 
 def inventory(directory):
     try:
-        lab = json.loads((directory / "lab.json").read_text())
-        nodes, is_up = int(lab["nodes"]), process_start(lab["pid"]) == lab["started"]
+        lab = read_state(directory)
+        nodes, is_up = int(lab["nodes"]), lab["alive"]
         frameworks = lab.get("frameworks") or FRAMEWORKS
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):  # no lab, or not all of its state
         nodes, is_up, frameworks = 4, False, FRAMEWORKS
     hosts = {f"node{n}": {"ansible_host": f"10.11.0.{n + 1}"} for n in range(1, nodes + 1)}
     return {

@@ -71,16 +71,9 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
     return [others[(1 << power) - 1] for power in range(len(others).bit_length())]
 
 
-def call(name: str, user: str) -> dict[str, Any]:
-    """The command that checks a login: `id -un` on the other node must print the user's name."""
-    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
-    return {"name": name, "argv": ["ssh", *options, name, "id", "-un"], "expect": f"^{user}$"}
-
-
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "preflight_call": call,
             "preflight_facts": facts,
             "preflight_partners": partners,
         }

@@ -76,6 +76,19 @@ def test_a_module_imports_only_what_stands_above_it(path: Path) -> None:
     assert not later
 
 
+@pytest.mark.parametrize("layer", ["measure", "stats"])
+def test_what_computes_has_no_disk_and_no_clock(layer: str) -> None:
+    outside = {"csv", "datetime", "io", "mmap", "os", "pathlib", "shutil", "subprocess", "time"}
+    for path in (PACKAGE / layer).glob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        names = {
+            alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+        }
+        names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+        assert not names & outside, path.name
+        assert "open" not in {node.id for node in nodes if isinstance(node, ast.Name)}, path.name
+
+
 def test_no_circle_within_a_layer() -> None:
     files = {".".join(p.relative_to(PACKAGE).with_suffix("").parts): p for p in modules()}
     names = {name.removesuffix(".__init__"): path for name, path in files.items()}

@@ -31,11 +31,23 @@ def test_every_heavy_test_has_one_area() -> None:
     areas = " or ".join(MARKERS.values())
     two = [f"({a} and {b})" for a, b in combinations(MARKERS.values(), 2)]
     wrong = " or ".join([f"(heavy and not ({areas}))", f"(({areas}) and not heavy)", *two])
+    # Files that name none of the marks have no such test; to import them all takes 15 seconds.
+    named = re.compile(rf"\bmark\.(heavy|{'|'.join(MARKERS.values())})\b")
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if named.search(path.read_text())]
+    assert len(files) > len(MARKERS)
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*argv, "-m", wrong], cwd=ROOT, capture_output=True, text=True, check=False
+        [*argv, "-m", wrong, *files], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
+
+
+def test_every_test_of_a_lab_is_where_make_test_looks_for_it() -> None:
+    marked = re.compile(r"\bmark\.lab\b")
+    files = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if marked.search(path.read_text())
+    ]
+    assert {path.parent for path in files} == {ROOT / "tests/lab"}
 
 
 @pytest.mark.parametrize("name", SUITES)

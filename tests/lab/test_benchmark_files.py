@@ -1,5 +1,9 @@
 """What stands on the nodes for benchmarks: data sets are made and checked there. A run's program
-puts what only root may read where root's connection finds the run's files."""
+puts what only root may read where root's connection finds the run's files.
+
+tests/library/test_benchmark_fetch.py and test_dataset_modules.py, which are in `make test`, have the
+modules' own tests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ import pytest
 from lab_under_test import Lab
 from PIL import Image
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
 
 SECRET = "planted-0c7b1e5fa9"  # noqa: S105
 INSTEAD_OF_LOG = "echo trained; rm {log}; ln -s /root/secret {log}"

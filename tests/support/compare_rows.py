@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import frame_rows
+
 from dlperf_runner.core.frame import Row
 
 CASE: dict[str, Any] = {
@@ -32,19 +34,11 @@ CASE: dict[str, Any] = {
 
 def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
     case = {**CASE, **changes}
-    case["world_size"] = case["nodes"] * case["gpus_per_node"]
-    return Row(
-        **case,
-        global_batch_size=case["batch_size_per_device"] * case["world_size"],
-        repeat=repeat,
-        metric="samples_per_second",
-        value=value,
-        unit="samples/s",
-        estimator="mean_of_rates",
-        log_sha256=None,
-        valid=value is not None,
-        why_invalid=None if value is not None else "failed",
-    )
+    world_size = case["nodes"] * case["gpus_per_node"]
+    case |= {"world_size": world_size}
+    case |= {"global_batch_size": case["batch_size_per_device"] * world_size}
+    case |= {"valid": value is not None, "why_invalid": None if value is not None else "failed"}
+    return frame_rows.row(value, repeat=repeat, **case)
 
 
 def rows(values: Sequence[float], **changes: Any) -> list[Row]:

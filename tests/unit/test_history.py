@@ -26,7 +26,7 @@ from dlperf_runner.history.store import (
     identified,
     points,
     record,
-    recorded_rows,
+    recorded_tables,
 )
 from dlperf_runner.report.terminal import Screen
 
@@ -61,6 +61,12 @@ def call(*arguments: object, status: int = 0) -> str:
     return result.output
 
 
+def rows_of(history: Path, campaign: Path) -> list[dict[str, Any]]:
+    tables = recorded_tables(history, identified(campaign))
+    assert tables
+    return tables["measurements"]
+
+
 def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     directory = campaign(tmp_path / "one")
     history = recorded(directory, tmp_path / "history.sqlite")
@@ -72,10 +78,10 @@ def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
     assert (first.samples_per_second_ci_low, first.samples_per_second_ci_high) == (380.0, 383.5)
     assert (first.repeats, first.estimator) == (3, "mean_of_rates")
     assert (first.framework_version, first.driver, first.container) == ("1.9.1", None, "")
-    rows = recorded_rows(history, identified(directory))
-    speeds = [row["value"] for row in rows or () if row["metric"] == "samples_per_second"]
+    rows = rows_of(history, directory)
+    speeds = [row["value"] for row in rows if row["metric"] == "samples_per_second"]
     assert speeds == [*RATES["1n1g"], *RATES["1n4g"]]
-    assert all(row["valid"] is True for row in rows or ())
+    assert all(row["valid"] == 1 for row in rows)
 
 
 def test_every_column_of_the_frame_is_kept() -> None:
@@ -89,8 +95,7 @@ def test_summarising_again_replaces_only_its_own_rows(tmp_path: Path) -> None:
     write(log, gluoncv(390.0))
     recorded(tmp_path / "one", history)
     assert [point.samples_per_second_median for point in points(history)[:2]] == [383.5, 762.0]
-    rows = recorded_rows(history, identified(tmp_path / "two"))
-    assert len(rows or ()) == len(recorded_rows(history, identified(tmp_path / "one")) or ())
+    assert len(rows_of(history, tmp_path / "two")) == len(rows_of(history, tmp_path / "one"))
 
 
 def test_a_moved_campaign_is_the_same_and_another_of_its_name_is_not(tmp_path: Path) -> None:
@@ -188,9 +193,8 @@ def test_where_nothing_was_recorded(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no history found"):
         points(tmp_path / "history.sqlite")
     path = recorded(campaign(tmp_path / "one"), tmp_path / "history.sqlite")
-    assert (
-        recorded_rows(path, RecordedCampaign("another", "2026-01-01T00:00:00+00:00", "/")) is None
-    )
+    another = RecordedCampaign("another", "2026-01-01T00:00:00+00:00", "/")
+    assert recorded_tables(path, another) is None
     (tmp_path / "directory").mkdir()
     with pytest.raises(UserError, match="the history cannot be written"):
         recorded(tmp_path / "one", tmp_path / "directory")

@@ -15,23 +15,11 @@ from typing import Any
 import pytest
 import yaml
 from make_logs import ROOT, gluoncv, write
-from recorded_campaign import LOG, RUN, call, finished_campaign, replace
+from recorded_campaign import LOG, RUN, call, replace
 
 from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
 from dlperf_runner.commands.report import make_report
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished_campaign(tmp_path_factory.mktemp("made") / "results")
-
-
-@pytest.fixture
-def campaign(finished: Path, tmp_path: Path) -> Path:
-    """A copy: the manifest does not depend on where the campaign lies."""
-    shutil.copytree(finished, tmp_path / "results")
-    return tmp_path / "results" / "one"
 
 
 def in_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

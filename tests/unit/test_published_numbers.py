@@ -18,7 +18,6 @@ from make_logs import PUBLISHED, ROOT, SHARED, published
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
 from dlperf_runner.catalog.published_numbers import (
     PublishedNumber,
-    as_frame,
     as_record,
     load_published,
     load_rule,
@@ -143,11 +142,11 @@ def test_no_number_stands_there_twice() -> None:
     assert max(keys.values()) == 1
 
 
-def test_as_a_frame_and_as_json() -> None:
-    frame = as_frame(NUMBERS)
-    assert len(frame) == len(NUMBERS) == len(json.loads(json.dumps([*map(as_record, NUMBERS)])))
-    assert frame["samples_per_second"].min() > 0
-    assert (frame["world_size"] == frame["nodes"] * frame["gpus_per_node"]).all()
+def test_as_json() -> None:
+    records = json.loads(json.dumps([*map(as_record, NUMBERS)]))
+    assert len(records) == len(NUMBERS)
+    assert min(each["samples_per_second"] for each in records) > 0
+    assert all(each["world_size"] == each["nodes"] * each["gpus_per_node"] for each in records)
 
 
 def test_the_rule_names_workloads_of_the_catalogue() -> None:
@@ -187,7 +186,6 @@ def test_a_report_of_ones_own(tmp_path: Path) -> None:
     (number,) = load_published(write(tmp_path))
     assert (number.samples_per_second, number.topology) == (384.5, Topology(1, 1))
     assert number.conditions.driver is None
-    assert number.cited == "Somebody, 2020"
     assert number.source == "a paper (printed)"
 
 

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from make_logs import ROOT
-from recorded_campaign import RUN, call, finished_campaign, replace
+from recorded_campaign import RUN, call, replace
 
 from dlperf_runner.campaign.manifest import FILE, append
 from dlperf_runner.commands.report import make_report
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return finished_campaign(tmp_path_factory.mktemp("made") / "results")
-
-
-@pytest.fixture
-def campaign(finished: Path, tmp_path: Path) -> Path:
-    """A copy: the manifest does not depend on where the campaign lies."""
-    shutil.copytree(finished, tmp_path / "results")
-    return tmp_path / "results" / "one"
 
 
 @pytest.fixture(scope="module")

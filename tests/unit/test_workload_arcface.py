@@ -2,7 +2,6 @@
 
 import argparse
 
-import pytest
 from read_logs import read
 
 from dlperf_runner.workloads import mxnet_arcface as program
@@ -17,25 +16,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert (found.network, found.parallel, found.devices) == ("r100", "model", 1)
     assert (found.batch_size, found.iterations, found.frequent) == (64, 120, 20)
     assert (found.image_size, found.classes, found.dtype) == (112, 85742, "float32")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--network", "r50"], "invalid choice: 'r50'"),
-        (["--dtype", "float16"], "invalid choice: 'float16'"),
-        (["--image-size", "100"], "a multiple of 16 expected, found 100"),
-        (["--devices", "0"], "a number from 1 expected, found 0"),
-        (["--devices", "4", "--classes", "3"], "--classes: one per device expected, found 3"),
-    ],
-)
-def test_wrong_options(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.parse_arguments(options)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 def test_the_start_says_what_runs() -> None:

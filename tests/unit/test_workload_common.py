@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from types import ModuleType
 
 import pytest
 
 from dlperf_runner.workloads import builtin_common as common
+from dlperf_runner.workloads import (
+    mxnet_arcface,
+    mxnet_resnet50,
+    oneflow_resnet50,
+    paddle_arcface,
+    tensorflow_resnet50,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +46,49 @@ def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -
 def test_an_option_that_does_not_fit(kind: object, text: str, expected: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"{expected} expected, found {text}"):
         kind(text)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "message"),
+    [
+        (mxnet_arcface, ["--network", "r50"], "invalid choice: 'r50'"),
+        (mxnet_arcface, ["--dtype", "float16"], "invalid choice: 'float16'"),
+        (mxnet_arcface, ["--image-size", "100"], "a multiple of 16 expected, found 100"),
+        (mxnet_arcface, ["--devices", "0"], "a number from 1 expected, found 0"),
+        (
+            mxnet_arcface,
+            ["--devices", "4", "--classes", "3"],
+            "--classes: one per device expected, found 3",
+        ),
+        (mxnet_resnet50, ["--batch-size", "0"], "a number from 1 expected, found 0"),
+        (mxnet_resnet50, ["--iterations", "many"], "invalid whole number value: 'many'"),
+        (mxnet_resnet50, ["--dtype", "bfloat16"], "invalid choice: 'bfloat16'"),
+        (mxnet_resnet50, ["--dtype", "float16", "--no-cuda"], "--dtype float16 needs a GPU"),
+        (oneflow_resnet50, ["--log-interval", "0"], "a number from 1 expected, found 0"),
+        (oneflow_resnet50, ["--dtype", "float16"], "invalid choice: 'float16'"),
+        (
+            oneflow_resnet50,
+            ["--nodes", "2", "--node_ips=10.11.0.2"],
+            "2 addresses expected, as --nodes says, found 1",
+        ),
+        (paddle_arcface, ["--iterations", "0"], "a number from 1 expected, found 0"),
+        (paddle_arcface, ["--image-size", "120"], "a multiple of 16 expected, found 120"),
+        (paddle_arcface, ["--dtype", "float16"], "invalid choice: 'float16'"),
+        (paddle_arcface, ["--lr", "high"], "invalid learning_rate value: 'high'"),
+        (tensorflow_resnet50, ["--batch-size", "0"], "a number from 1 expected, found 0"),
+        (tensorflow_resnet50, ["--warmup-steps", "-1"], "a number from 0 expected, found -1"),
+        (
+            tensorflow_resnet50,
+            ["--iterations", "5", "--warmup-steps", "5"],
+            "fewer than the 5 iterations expected",
+        ),
+        (tensorflow_resnet50, ["--precision", "fp16"], "invalid choice: 'fp16'"),
+    ],
+)
+def test_wrong_options(
+    program: ModuleType, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments(options)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err

@@ -22,24 +22,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert not found.no_cuda
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--batch-size", "0"], "a number from 1 expected, found 0"),
-        (["--iterations", "many"], "invalid whole number value: 'many'"),
-        (["--dtype", "bfloat16"], "invalid choice: 'bfloat16'"),
-        (["--dtype", "float16", "--no-cuda"], "--dtype float16 needs a GPU"),
-    ],
-)
-def test_wrong_options(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.parse_arguments(options)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 # ---- the network, of layers that only count
 
 

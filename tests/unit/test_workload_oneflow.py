@@ -20,26 +20,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert (found.nodes, found.devices, found.node_ips) == (1, 1, ["127.0.0.1"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--log-interval", "0"], "a number from 1 expected, found 0"),
-        (["--dtype", "float16"], "invalid choice: 'float16'"),
-        (
-            ["--nodes", "2", "--node_ips=10.11.0.2"],
-            "2 addresses expected, as --nodes says, found 1",
-        ),
-    ],
-)
-def test_wrong_options(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.parse_arguments(options)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_each_node_finds_its_rank_among_the_addresses() -> None:
     options = ["--nodes", "2", "--devices", "8", "--node_ips=10.11.0.2,10.11.0.3"]
     found = program.launcher_argv(arguments(*options), options, own="10.11.0.3".__eq__)

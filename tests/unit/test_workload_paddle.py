@@ -25,24 +25,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert program.parse_arguments(["--lr", "auto"]).lr is None
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--iterations", "0"], "a number from 1 expected, found 0"),
-        (["--image-size", "120"], "a multiple of 16 expected, found 120"),
-        (["--dtype", "float16"], "invalid choice: 'float16'"),
-        (["--lr", "high"], "invalid learning_rate value: 'high'"),
-    ],
-)
-def test_wrong_options(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.parse_arguments(options)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_every_class_is_in_one_share() -> None:
     assert [program.share_of(10, 4, part) for part in range(4)] == [(0, 3), (3, 3), (6, 2), (8, 2)]
     assert program.share_of(85742, 1, 0) == (0, 85742)

@@ -20,24 +20,6 @@ def test_the_defaults_are_the_published_runs() -> None:
     assert (found.precision, found.lr, found.xla, found.no_cuda) == ("fp32", None, False, False)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--batch-size", "0"], "a number from 1 expected, found 0"),
-        (["--warmup-steps", "-1"], "a number from 0 expected, found -1"),
-        (["--iterations", "5", "--warmup-steps", "5"], "fewer than the 5 iterations expected"),
-        (["--precision", "fp16"], "invalid choice: 'fp16'"),
-    ],
-)
-def test_wrong_options(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.parse_arguments(options)
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_line_is_dlloggers_to_the_letter() -> None:
     now = datetime(2026, 11, 20, 14, 2, 53, 644242)
     line = program.dll_line(now, "(0, 2)", {"total_ips": 3.192439778844046})

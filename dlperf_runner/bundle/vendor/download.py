@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import re
-import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -112,9 +111,6 @@ class Fetcher:
         if re.match(r"https?://", self.mirror) or not self.mirror:
             return f"{self.mirror.rstrip('/')}/{url.split('://')[-1]}" if self.mirror else url
         return str(Path(self.mirror.removeprefix("file:")) / self.path(url))
-
-    def clean(self) -> None:
-        shutil.rmtree(self.folder / PARTIAL, ignore_errors=True)
 
 
 def _download(source: str, partial: Path) -> None:

@@ -52,18 +52,11 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
     return [hosts[(hosts.index(host) + 1) % len(hosts)]]
 
 
-def call(name: str, user: str) -> dict[str, Any]:
-    """The command that checks a login: `id -un` on the other node must print the user's name."""
-    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
-    return {"name": name, "argv": ["ssh", *options, name, "id", "-un"], "expect": f"^{user}$"}
-
-
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "ssh_mesh_addresses": addresses,
             "ssh_mesh_agreed": agreed,
-            "ssh_mesh_call": call,
             "ssh_mesh_members": members,
             "ssh_mesh_partners": partners,
             "ssh_mesh_stands": stands,

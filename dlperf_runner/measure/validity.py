@@ -1,5 +1,5 @@
 """Judge whether a successful run is a valid measurement, by rules that were fixed before the run
-and the data in the run's directory.
+and the evidence in the run's directory.
 
 Only the telemetry of the run's own devices counts. A rule without data is not applied, and a note
 says so. `measure` finds logs with fewer steps than planned.
@@ -7,20 +7,13 @@ says so. `measure` finds logs with fewer steps than planned.
 
 from __future__ import annotations
 
-import csv
 import math
-import mmap
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
 from ..catalog.validity import ValidityRules
-
-if TYPE_CHECKING:
-    from .run_record import FoundRun
 
 # Bits of clocks_throttle_reasons.active (nvml.h: nvmlClocksThrottleReason...).
 THROTTLE_BITS = {
@@ -39,11 +32,62 @@ _CONSTANT = 3  # printed losses; fewer may be equal by chance
 _FEWEST_LOSSES = 15  # the median of a fifth of them does not depend on a single step
 _BEFORE_S = 10  # seconds; ssh may need as long to reach a node after the run has begun
 _ORDINARY_USERS = range(1000, 65534)
-_NET = b"NCCL INFO NET/"
 # NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
 # NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE ; OOB eth0:10.0.0.1<0>
 _USING = re.compile(r"NCCL INFO NET/(Socket|IB)\S* ?: Using ([^;]*)")
 _NAME = re.compile(r"\[\d+\]([^:\s]+):")
+
+
+# The samples of a run's devices, by host and device index.
+Samples = Mapping[tuple[str, int], Sequence[Mapping[str, float | None]]]
+
+
+@dataclass(frozen=True)
+class OtherProcess:
+    """A process outside the run that computed on one of its nodes; `cores` is an average."""
+
+    host: str
+    uid: int
+    command: str
+    cores: float
+
+
+@dataclass(frozen=True)
+class XidError:
+    """An Xid error in a node's kernel log."""
+
+    host: str
+    xid: float | None
+    message: str
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process on one of the run's devices. The ages are those of the process and of the run."""
+
+    host: str
+    device: int
+    pid: float
+    uid: float
+    run_uid: float
+    age_s: float
+    run_age_s: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run's directory says about the nodes during the run. `xids` is None if no kernel log
+    was read, `gpu_processes` if no process was seen on a device, not even the run's own.
+    `network`: lines in which NCCL logs its network choice. `nccl`: the plan's NCCL variables."""
+
+    on_gpu: bool = False
+    nodes: int = 1
+    beside: Sequence[OtherProcess] = ()
+    samples: Samples = field(default_factory=dict)
+    xids: Sequence[XidError] | None = None
+    gpu_processes: Sequence[GpuProcess] | None = None
+    network: Iterable[str] = ()
+    nccl: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,28 +102,25 @@ VALID = Verdict()
 
 
 def judge(
-    run: FoundRun, steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
+    evidence: Evidence,
+    steps: Sequence[int],
+    losses: Sequence[float | None],
+    rules: ValidityRules,
 ) -> Verdict:
     """The verdict on a run whose log passed validation; `losses` has one entry per step."""
-    reasons = [*_about_losses(steps, losses, rules), *_about_cores(run, rules)]
-    if not run.on_gpu:
+    reasons = [*_about_losses(steps, losses, rules), *_about_cores(evidence.beside, rules)]
+    if not evidence.on_gpu:
         return Verdict(tuple(reasons))
-    not_judged: list[str] = []
-    samples = _samples(run)
-    for about in (_about_throttling, _about_clocks, _about_ecc):
-        what, found = about(samples, rules)
-        reasons += found or ()
-        if found is None:
-            not_judged.append(what)
-    for what, found in (
-        (XID, _about_xids(run, rules)),
-        (PROCESSES, _about_processes(run, rules)),
-        (INTERFACE, _about_interface(run, rules)),
-    ):
-        reasons += found or ()
-        if found is None:
-            not_judged.append(what)
-    return Verdict(tuple(reasons), tuple(not_judged))
+    judged = {
+        THROTTLING: _about_throttling(evidence.samples, rules),
+        CLOCKS: _about_clocks(evidence.samples, rules),
+        ECC: _about_ecc(evidence.samples, rules),
+        XID: _about_xids(evidence.xids, rules),
+        PROCESSES: _about_processes(evidence.gpu_processes, rules),
+        INTERFACE: _about_interface(evidence, rules),
+    }
+    reasons += [reason for found in judged.values() for reason in found or ()]
+    return Verdict(tuple(reasons), tuple(what for what, found in judged.items() if found is None))
 
 
 # ---- the loss
@@ -110,10 +151,10 @@ def _about_losses(
 # ---- other processes on the nodes
 
 
-def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
+def _about_cores(beside: Sequence[OtherProcess], rules: ValidityRules) -> Iterator[str]:
     """Other processes that the supervisors saw on each host (module_utils/other_processes.py)."""
-    for host in dict.fromkeys(process.host for process in run.beside):
-        others = [process for process in run.beside if process.host == host]
+    for host in dict.fromkeys(process.host for process in beside):
+        others = [process for process in beside if process.host == host]
         cores = sum(process.cores for process in others)
         if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
             most = max(others, key=lambda process: process.cores)
@@ -123,22 +164,7 @@ def _about_cores(run: FoundRun, rules: ValidityRules) -> Iterator[str]:
 # ---- the devices
 
 
-def _samples(run: FoundRun) -> dict[tuple[str, int], list[dict[str, float | None]]]:
-    """The samples of the run's devices, by host and device index."""
-    found: dict[tuple[str, int], list[dict[str, float | None]]] = {}
-    for host, devices in run.devices:
-        for row in _rows(run, "telemetry", host):
-            numbers = {name: _number(text) for name, text in row.items()}
-            device = numbers.get("device")
-            if device is not None and int(device) in devices:
-                found.setdefault((host, int(device)), []).append(numbers)
-    return found
-
-
-_Samples = Mapping[tuple[str, int], Sequence[Mapping[str, float | None]]]
-
-
-def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
+def _busy(samples: Samples, rules: ValidityRules, column: str) -> dict[str, list[float]]:
     """A column of the samples in which a device was busy, by device. Devices without such samples
     are left out."""
     found: dict[str, list[float]] = {}
@@ -154,7 +180,7 @@ def _busy(samples: _Samples, rules: ValidityRules, column: str) -> dict[str, lis
     return found
 
 
-def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+def _about_throttling(samples: Samples, rules: ValidityRules) -> list[str] | None:
     busy = _busy(samples, rules, "throttle_reasons")
     bits = {name: THROTTLE_BITS[name] for name in rules.throttle_reasons if name in THROTTLE_BITS}
     found = []
@@ -167,10 +193,10 @@ def _about_throttling(samples: _Samples, rules: ValidityRules) -> tuple[str, lis
                 f"{device} was throttled in {100 * slowed / len(values):.0f} % of its busy samples"
                 f" ({names})"
             )
-    return THROTTLING, found if busy else None
+    return found if busy else None
 
 
-def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+def _about_clocks(samples: Samples, rules: ValidityRules) -> list[str] | None:
     clocks, most = (_busy(samples, rules, c) for c in ("sm_clock_mhz", "max_sm_clock_mhz"))
     found = []
     for device in clocks.keys() & most.keys():
@@ -180,97 +206,56 @@ def _about_clocks(samples: _Samples, rules: ValidityRules) -> tuple[str, list[st
                 f"{device} ran at {clock:.0f} of {full:.0f} MHz, below the minimum of"
                 f" {100 * rules.least_clock:.0f} %"
             )
-    return CLOCKS, sorted(found) if clocks.keys() & most.keys() else None
+    return sorted(found) if clocks.keys() & most.keys() else None
 
 
-def _about_ecc(samples: _Samples, rules: ValidityRules) -> tuple[str, list[str] | None]:
+def _about_ecc(samples: Samples, rules: ValidityRules) -> list[str] | None:
     found, has_data = [], False
     for (host, device), rows in samples.items():
         counts = [count for row in rows if (count := row.get("ecc_uncorrected")) is not None]
         has_data = has_data or bool(counts)
         if counts and (new := max(counts) - counts[0]) > rules.most_ecc_uncorrected:
             found.append(f"{host} GPU {device} had {new:.0f} uncorrected ECC errors")
-    return ECC, found if has_data else None
-
-
-def _about_xids(run: FoundRun, rules: ValidityRules) -> list[str] | None:
-    """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
-    file."""
-    found, has_data = [], False
-    for host, _ in run.devices:
-        has_data = has_data or _path(run, "xid", host).is_file()
-        for row in _rows(run, "xid", host):
-            if _number(row.get("xid")) in rules.xids:
-                what = f"Xid {row['xid']} on {row.get('bus_id')}"
-                found.append(f"{host}: {what}: {row.get('message')}")
     return found if has_data else None
 
 
-def _about_processes(run: FoundRun, rules: ValidityRules) -> list[str] | None:
+def _about_xids(xids: Sequence[XidError] | None, rules: ValidityRules) -> list[str] | None:
+    if xids is None:
+        return None
+    return [f"{error.host}: {error.message}" for error in xids if error.xid in rules.xids]
+
+
+def _about_processes(
+    processes: Sequence[GpuProcess] | None, rules: ValidityRules
+) -> list[str] | None:
+    if processes is None:
+        return None
     foreign: list[str] = []
-    has_data = False
-    for host, devices in run.devices:
-        for row in _rows(run, "processes", host):
-            numbers = {name: _number(text) for name, text in row.items()}
-            pid, uid, own = (numbers.get(name) for name in ("pid", "uid", "run_uid"))
-            age, since = numbers.get("age_s"), numbers.get("run_age_s")
-            if pid is None or uid is None or own is None or age is None or since is None:
-                continue
-            if numbers.get("device") not in devices:
-                continue
-            has_data = True
-            # Compare ages, because the clocks of the nodes differ.
-            older = age > since + _BEFORE_S
-            if older or (uid != own and uid in _ORDINARY_USERS):
-                why = "started before the run" if older else f"belongs to user {uid:.0f}"
-                foreign.append(f"{host} GPU {row['device']}: process {pid:.0f} {why}")
-    if len(foreign) <= rules.most_foreign_processes:
-        return [] if has_data else None
-    return foreign
-
-
-def _path(run: FoundRun, kind: str, host: str) -> Path:
-    # The name that module_utils/gpu_memory.py gives it.
-    return run.path.with_name(f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv")
-
-
-def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
-    """The readable rows of a sampler's file."""
-    try:
-        with _path(run, kind, host).open(encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.DictReader(file):
-                yield {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
-    except (OSError, csv.Error):
-        return
-
-
-def _number(text: str | None) -> float | None:
-    """The number in a text such as 97, 287.51 or 0x0000000000000004; None for any other text."""
-    if not text:
-        return None
-    try:
-        value = float(int(text, 16)) if text.startswith("0x") else float(text)
-    except (ValueError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
+    for process in processes:
+        # Compare ages, because the clocks of the nodes differ.
+        older = process.age_s > process.run_age_s + _BEFORE_S
+        if older or (process.uid != process.run_uid and process.uid in _ORDINARY_USERS):
+            why = "started before the run" if older else f"belongs to user {process.uid:.0f}"
+            where = f"{process.host} GPU {process.device}"
+            foreign.append(f"{where}: process {process.pid:.0f} {why}")
+    return foreign if len(foreign) > rules.most_foreign_processes else []
 
 
 # ---- NCCL's interface
 
 
-def _about_interface(run: FoundRun, rules: ValidityRules) -> list[str] | None:
+def _about_interface(evidence: Evidence, rules: ValidityRules) -> list[str] | None:
     """Judged only if the run has several nodes; None if the log does not show NCCL's choice."""
-    if run.topology.nodes == 1:
+    if evidence.nodes == 1:
         return []
-    environment = dict(run.nccl)
     has_data = False
-    for line in _net_lines(run.path):
+    for line in evidence.network:
         match = _USING.search(line)
         if match is None:
             continue
         has_data = True
         kind, names = match[1], _NAME.findall(match[2])
-        wrong = _wrong_names(kind, names, environment, rules)
+        wrong = _wrong_names(kind, names, evidence.nccl, rules)
         if wrong:
             return [wrong]
     return [] if has_data else None
@@ -306,17 +291,3 @@ def is_selected(name: str, asked: str) -> bool:
     entries = [part.partition(":")[0] for part in asked.removeprefix("=").split(",") if part]
     found = any(name == entry if whole else name.startswith(entry) for entry in entries)
     return found != without
-
-
-def _net_lines(path: Path) -> Iterable[str]:
-    """The lines in which NCCL logs its network choice, found without decoding the other lines."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
-            place = log.find(_NET)
-            while place >= 0:
-                end = log.find(b"\n", place)
-                end = len(log) if end < 0 else end
-                yield log[place : min(end, place + 1000)].decode("utf-8", "replace")
-                place = log.find(_NET, end)
-    except (OSError, ValueError):  # the log is empty, or disappeared since it was read
-        return

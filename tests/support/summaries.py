@@ -1,0 +1,30 @@
+"""Directories of logs, summarised."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from make_logs import KNOWN
+
+from dlperf_runner.commands.summarize import SummaryResult
+from dlperf_runner.commands.summarize import summarize as summarize_directory
+from dlperf_runner.core.errors import UserError
+
+
+def summarize(directory: Path, output_dir: Path | None = None) -> SummaryResult:
+    return summarize_directory(directory, output_dir or directory, KNOWN)
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def log_of(tree: Path, topology: str = "1n1g", repeat: int = 1) -> Path:
+    return tree / "bz128" / topology / f"rn50_b128_fp32_{repeat}.log"
+
+
+def problem(result: SummaryResult) -> UserError:
+    (error,) = result.problems
+    return error

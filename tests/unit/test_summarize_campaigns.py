@@ -1,0 +1,208 @@
+"""`summarize` of campaigns: the plan, the records of the runs, and what is not pooled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import campaign_run, gluoncv, write
+from summaries import log_of, problem, summarize, table
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.summarize import catalogued
+
+
+def test_campaign(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(100.0, world=1))
+    campaign_run(tmp_path, "1n1g", 2, gluoncv(102.0, world=1))
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(363.6, world=4))
+    failed = {"status": "failed", "message": "node2: exit status 1; the log ends with: boom"}
+    campaign_run(tmp_path, "2n2g", 2, None, outcome=failed)
+    campaign_run(tmp_path, "1n2g", 1, None, outcome={"status": "planned"})
+    campaign_run(tmp_path, "1n2g", 2, ["cut off"], outcome={"status": "running"})
+    result = summarize(tmp_path)
+    assert result.problems == []
+    text = " ".join(result.text.split())
+    assert "mxnet-resnet50v1b builtin, fp32, batch size 128 per device, version 1.9.1, cpu" in text
+    assert "| 1 | 1 | 101.00 | 100.00-102.00 | 1.00 | 100 % | 2 |" in text
+    assert "| 2 | 4 | 363.60 | - | 3.60 | 90 % | 1 |" in text
+    assert "2n2g r2: failed: node2: exit status 1; the log ends with: boom" in text
+    assert "1n2g r1: was not run" in text
+    assert "1n2g r2: did not finish" in text
+    rows = table(tmp_path / "measurements.csv")
+    invalid = [row for row in rows if row["valid"] == "False"]
+    assert [(row["value"], row["metric"]) for row in invalid] == [("", "samples_per_second")] * 3
+    (done, *_) = [row for row in rows if row["valid"] == "True"]
+    assert (done["framework_version"], done["accelerator"], done["stack"]) == (
+        "1.9.1",
+        "cpu",
+        "cpu",
+    )
+    assert len(done["log_sha256"]) == 64
+
+
+def test_window_of_the_plan_is_that_of_the_rule(tmp_path: Path) -> None:
+    lines = gluoncv(50.0, steps=12, warmup=4)
+    campaign_run(tmp_path, "1n1g", 1, lines, total_steps=12, warmup_steps=4)
+    assert summarize(tmp_path).problems == []
+    campaign_run(tmp_path, "1n2g", 1, lines)
+    assert problem(summarize(tmp_path)).problem == "the log ends with step 12"
+
+
+def test_plan_that_the_log_contradicts(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(50.0, world=2))
+    error = problem(summarize(tmp_path))
+    assert error.problem == "the world size contradicts the plan"
+    assert str(error.where).endswith("2n2g/r1/rn50_b128_fp32_1.log:3")
+    assert (error.expected, error.found) == ("4", "2")
+
+
+REPORTED_V100 = {
+    "status": "done",
+    "hosts": {"node1": {"driver": "440.33.01", "gpus": ["Tesla V100-SXM2-16GB"]}},
+    "versions": {"mxnet": "1.9.1"},
+}
+
+
+def test_runs_on_different_accelerators_are_not_pooled(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
+    campaign_run(
+        tmp_path, "1n1g", 2, gluoncv(90.0), outcome=REPORTED_V100, stack="v100", accelerator="gpu"
+    )
+    text = " ".join(summarize(tmp_path).text.split())
+    assert "not pooled, because the runs differ in" in text
+    assert "accelerator (V100-SXM2-16GB, cpu)" in text
+    names = set(json.loads((tmp_path / "bz128_result.json").read_text()))
+    assert names == {"rn50_cpu_cpu", "rn50_V100-SXM2-16GB_1_440.33.01_v100"}
+
+
+@pytest.mark.parametrize(
+    ("column", "changes", "values"),
+    [
+        ("source", {"source": "upstream"}, "builtin, upstream"),
+        ("accelerator", {"accelerator": "gpu"}, "unknown, cpu"),
+        ("stack", {"stack": "v100-cuda10.2"}, "cpu, v100-cuda10.2"),
+        (
+            "driver",
+            {"outcome": {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}},
+            "unknown, 440.33.01",
+        ),
+    ],
+)
+def test_the_column_that_keeps_runs_apart_is_named(
+    tmp_path: Path, column: str, changes: dict[str, Any], values: str
+) -> None:
+    for repeat in (1, 2):
+        outcome = {"status": "done"}
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), outcome=outcome)
+        folder = campaign_run(
+            tmp_path / "other",
+            "1n1g",
+            repeat,
+            gluoncv(90.0 + repeat),
+            **{"outcome": outcome, **changes},
+        )
+        target = tmp_path / "runs" / f"other-{column}" / f"r{repeat}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+    result = summarize(tmp_path)
+    text = " ".join(result.text.split())
+    assert f"not pooled, because the runs differ in {column} ({values})" in text
+    assert sorted(result.table["repeats"]) == [2, 2]
+
+
+def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
+    """TensorFlow's drops five values of thirty as published, and none of the six of smoke."""
+    (entry,) = [known for known in catalogued() if known.log_format == "dllogger"]
+    assert entry.rule_of(500, 200) == entry.rule
+    assert entry.rule.drop_first_values == 5
+    smoke = load_catalog().workload(entry.workload).rule_of("smoke")
+    window = (smoke.total_steps, smoke.warmup_steps)
+    assert entry.rule_of(*window) == smoke
+    assert entry.rule_of(*window).drop_first_values == 0
+    # Of no matrix: 120 of 300 steps are measured, so 2 of 5 values are dropped.
+    assert entry.rule_of(200, 80) == entry.rule.model_copy(
+        update={"total_steps": 200, "warmup_steps": 80, "drop_first_values": 2}
+    )
+
+
+def test_logs_of_other_nodes_beside_the_first_are_not_counted_again(tmp_path: Path) -> None:
+    folder = campaign_run(tmp_path / "campaign", "2n2g", 1, gluoncv(50.0))
+    for log in (*folder.glob("*.log"), write(log_of(tmp_path / "tree"), gluoncv(50.0))):
+        write(log.with_name(log.name + ".node2"), gluoncv(70.0))
+    for directory in ("campaign", "tree"):
+        assert summarize(tmp_path / directory).problems == []
+        (row,) = table(tmp_path / directory / "summary.csv")
+        assert (row["samples_per_second_median"], row["repeats"]) == ("50.0", "1")
+
+
+def test_container_and_bare_runs_are_not_pooled(tmp_path: Path) -> None:
+    image = "podman image@sha256:" + 64 * "0"
+    for repeat, container in enumerate((None, "", image), start=1):
+        changes = {} if container is None else {"container": container}
+        campaign_run(tmp_path, "1n1g", repeat, gluoncv(50.0 + repeat), **changes)
+    text = " ".join(summarize(tmp_path).text.split())
+    assert f"not pooled, because the runs differ in container (none, {image})" in text
+    found = {row["container"]: row["repeats"] for row in table(tmp_path / "summary.csv")}
+    assert found == {"": "2", image: "1"}  # none, and an empty text, are a bare run
+
+
+def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
+    outcome = {"status": "done", "hosts": {"node1": {"driver": "440.33.01"}}}
+    peaks = {"node1": {"0": 12565, "1": 12839}, "node2": {"0": 12987}, "node3": {}}
+    campaign_run(tmp_path, "2n2g", 1, gluoncv(90.0), outcome=outcome | {"gpu_memory_mib": peaks})
+    for number, nothing in enumerate(({}, None, {"node1": {}}, {"node1": {"0": None}}), start=1):
+        memory = outcome | {"gpu_memory_mib": nothing}
+        campaign_run(tmp_path, f"1n{number}g", 1, gluoncv(50.0), outcome=memory)
+    result = summarize(tmp_path)
+    assert (
+        "|        2 |       4 |     90.00 |    1.80 |       45 % | 1 |            12987 |"
+        in result.text
+    )
+    rows = [r for r in table(tmp_path / "measurements.csv") if r["metric"] == "gpu_memory_peak"]
+    assert [(r["value"], r["unit"], r["nodes"], r["driver"]) for r in rows] == [
+        ("12987.0", "MiB", "2", "440.33.01")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "invalid run record"),
+        ("[]", "invalid run record"),
+        ("{}", "the run record has an invalid workload"),
+        ("\udcff", "invalid run record"),
+    ],
+)
+def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0))
+    folder = campaign_run(tmp_path, "1n2g", 1, gluoncv(50.0))
+    (folder / "run.json").write_text(content, encoding="utf-8", errors="surrogateescape")
+    result = summarize(tmp_path)
+    assert problem(result).problem == message
+    assert "run.json" in str(problem(result).where)
+    assert len(table(tmp_path / "summary.csv")) == 1
+
+
+@pytest.mark.parametrize("nodes", [0, -1, "1", None, True, 1e400])
+def test_record_with_a_bad_count(tmp_path: Path, nodes: object) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), nodes=nodes)
+    error = problem(summarize(tmp_path))
+    assert error.problem == "the run record has an invalid nodes"
+    assert error.expected == "an integer of at least 1"
+
+
+def test_done_run_without_its_log(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, None)
+    assert problem(summarize(tmp_path)).problem == "the log cannot be read"
+
+
+def test_run_of_an_unknown_workload_and_of_another_format(tmp_path: Path) -> None:
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), workload="other")
+    campaign_run(tmp_path, "1n2g", 1, gluoncv(50.0), log_format="plsc")
+    first, second = summarize(tmp_path).problems
+    assert (first.problem, first.found) == ("the workload is not in the catalogue", "other")
+    assert (second.expected, second.found) == ("plsc", "gluoncv_horovod")
