@@ -1,8 +1,8 @@
 """What stands on the nodes for benchmarks: data sets are made and checked there. A run's program
 puts what only root may read where root's connection finds the run's files.
 
-tests/library/test_benchmark_fetch.py and test_dataset_modules.py, which are in `make test`, have the
-modules' own tests.
+tests/library/test_benchmark_fetch.py and test_dataset_modules.py, which are in `make test`, have
+the modules' own tests.
 """
 
 from __future__ import annotations
