@@ -17,7 +17,7 @@ class Node:
     `interface` is empty if the inventory does not set it. `env` is exported to every rank.
     `container_images` maps image names to digests. `registry` is the site's own registry, if it
     has one. Containers mount the directories in `container_data` read-only.
-    `datasets` are the path, parts and records of data sets by name.
+    `datasets` are the paths and numbers of parts of data sets by name.
     """
 
     name: str

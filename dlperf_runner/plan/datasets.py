@@ -23,7 +23,7 @@ _Value = str | int | float
 
 def places(value: object, where: str) -> dict[str, dict[str, Any]]:
     """`dlperf_datasets` of a host, validated: for each data set its `path` on the nodes, and
-    `parts` and `records` where they are not the published ones."""
+    `parts` where their number is not the published one."""
     if not isinstance(value, dict):
         raise UserError(
             "invalid value", where=where, expected="data sets by name", found=repr(value)
@@ -46,10 +46,9 @@ def places(value: object, where: str) -> dict[str, dict[str, Any]]:
                 expected=context.get("expected", first["msg"].removeprefix("Input should be ")),
                 found=context.get("found", repr(first["input"])),
             ) from None
-        numbers = {"parts": place.parts, "records": place.records}
         found[name] = {
             "path": place.path or datasets()[name].synthetic,
-            **{key: number for key, number in numbers.items() if number is not None},
+            **({"parts": place.parts} if place.parts else {}),
         }
     return found
 
@@ -60,12 +59,11 @@ def fill_data(
     source: Source,
     parameters: Mapping[str, _Value],
     hosts: Sequence[Node],
-    samples: int,
 ) -> tuple[str, dict[str, _Value]]:
     """The data set's name in the inventory (empty: none), and the parameters with its path.
 
-    Raises UserError if the choice asks for data that the source or the inventory does not have, if
-    the hosts differ, or if the run reads more images (`samples`) than the data set has.
+    Raises UserError if the choice asks for data that the source or the inventory does not have, or
+    if the hosts differ.
     """
     data = source.data
     if data is None or isinstance(data, str) or data.dataset is None:
@@ -82,16 +80,6 @@ def fill_data(
         return "", dict(parameters)
     path = str(PurePosixPath(place["path"], data.below))
     _confirm(choice.data, data_kind(path, data.synthetic), workload)
-    # As with the published data set, no program shall begin a second pass earlier.
-    needed = min(samples, datasets()[data.dataset].records)
-    if place.get("records", needed) < needed:
-        raise UserError(
-            f"the data set {data.dataset} has too few images for a run of {workload}",
-            where=f"host {hosts[0].name}: dlperf_datasets",
-            expected=f"at least {needed}, so that no pass over the data ends too early",
-            found=str(place["records"]),
-            hint="raise `records` and provision again, or choose fewer --iterations",
-        )
     counted = {data.parts: place["parts"]} if data.parts and "parts" in place else {}
     return data.dataset, {**parameters, data.parameter: path, **counted}
 

@@ -142,18 +142,16 @@ def _runs(
     python = f"{ENVIRONMENTS}/{environment}/bin/python"
     image = _image(choice, catalog, workload, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
-    batch, topology, window = case.batch, case.topology, case.window
-    samples = batch.batch_size_per_device * topology.world_size * window.total_steps
     dataset, parameters = datasets.fill_data(
         choice,
         workload.name,
         source,
         _merged_parameters(choice, workload, matrix, case.variant),
         hosts,
-        samples,
     )
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
+    batch, topology, window = case.batch, case.topology, case.window
     data: tuple[str, ...] = ()
     if image and isinstance(source.data, DataParameter):
         data = datasets.mounted(source.data, parameters[source.data.parameter], workload.name)
@@ -174,7 +172,7 @@ def _runs(
             "gpus_per_node": topology.gpus_per_node,
             "world_size": topology.world_size,
             "total_steps": window.total_steps,
-            "total_samples": samples,
+            "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
             "warmup_steps": window.warmup_steps,
             "repeat": repeat,
         }

@@ -123,19 +123,6 @@ def test_nodes_of_one_run_have_the_same_data() -> None:
         make_plan(choice, load_catalog(), (first, *other))
 
 
-def test_too_few_images_for_one_pass_are_refused() -> None:
-    few = v100_nodes({"imagenet-recordio": {"synthetic": True, "records": 20_000}})
-    # 128 images on one device in 120 steps are 15,360; on two devices 30,720.
-    run = planned("mxnet-resnet50v1b", few, gpus_per_node=(1,), precision=("fp32",))
-    assert kind(run) == "synthetic-dataset"
-    with pytest.raises(UserError, match=r"expected at least 30720, .* found 20000"):
-        planned("mxnet-resnet50v1b", few, gpus_per_node=(2,), precision=("fp32",))
-    # TensorFlow's 500 steps on 32 devices read ImageNet more than once: nobody needs more images.
-    whole = v100_nodes({"imagenet-tfrecord": {"synthetic": True, "records": 1_281_167}})
-    choice = Choice(workload=("tensorflow-resnet50v1.5",), source=("upstream",), nodes=(4,))
-    assert make_plan(choice, load_catalog(), whole)
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
