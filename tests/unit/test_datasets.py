@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
+from recorded_campaign import call, end
 
+from dlperf_runner.campaign.directory import create_campaign
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands.report import make_report
+from dlperf_runner.compare.conditions import differences
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
@@ -179,6 +184,39 @@ def test_data_that_a_container_cannot_mount_are_refused() -> None:
         chosen = {"parameters": {"data_dir": path}}
         with pytest.raises(UserError, match=r"--parameter data_dir of tensorflow"):
             planned("tensorflow-resnet50v1.5", v100_nodes({}), **chosen)
+
+
+# ---- results
+
+
+def campaign(directory: Path, datasets: dict[str, Any], rate: float) -> Path:
+    """One finished run of the upstream program on the lab's nodes with these data sets."""
+    nodes = tuple(replace(node, datasets=places(datasets, WHERE)) for node in lab_nodes(1))
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "source": "upstream", "repeats": 1})
+    choice = replace(choice, gpus_per_node=(1,), nodes=(1,))
+    plan = create_campaign(directory, choice, nodes, make_plan(choice, load_catalog(), nodes))
+    for run in json.loads(json.dumps(plan["runs"])):
+        end(directory, run, rate)
+    return directory
+
+
+def test_table_report_and_comparison_show_the_data(tmp_path: Path) -> None:
+    entry = "imagenet-recordio"
+    real = campaign(tmp_path / "real", {entry: {"path": "/datasets/imagenet"}}, 10.0)
+    made = campaign(tmp_path / "made", {entry: {"synthetic": True}}, 11.0)
+    noise = campaign(tmp_path / "noise", {}, 12.0)
+    for directory, data in ((real, "real"), (made, "synthetic-dataset"), (noise, "synthetic")):
+        assert f", data={data} data_nthreads=1 " in " ".join(call("summarize", directory).split())
+        assert f"data={data} data_nthreads" in make_report([directory]).paths[0].read_text()
+    # Runs with different data are different cases.
+    compared = " ".join(call("compare", real, made, status=0).split())
+    assert "data=synthetic-dataset" in compared
+    mine = {"data": "synthetic-dataset", "input_pipeline": "framework"}
+    other = {"data": "real", "input_pipeline": "DALI"}
+    assert [str(each) for each in differences(mine, other)] == [
+        "data (synthetic-dataset, real)",
+        "input pipeline (framework, DALI)",
+    ]
 
 
 def test_the_plan_is_one_document() -> None:
