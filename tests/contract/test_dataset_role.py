@@ -61,6 +61,13 @@ def test_both_refuse_the_same_mistakes(wrong: dict[str, Any]) -> None:
         places(wrong, "host node1: dlperf_datasets")
 
 
+def test_nodes_that_failed_or_read_nothing_are_not_compared() -> None:
+    results = [{"item": {"name": "faces_emore", "path": "/c"}, "files": 3, "bytes": 9}]
+    found = role.dataset_facts([{**results[0], "records": None, "digest": "5f"}])
+    hosts = {"node1": {"dataset_found": found}, "node2": {}, "node3": {"dataset_found": {}}}
+    assert role.dataset_digests(list(hosts), hosts, "faces_emore") == {"node1": "5f"}
+
+
 def test_workloads_name_files_that_their_data_sets_have() -> None:
     from dlperf_runner.catalog.reader import load_catalog
     from dlperf_runner.catalog.workload import DataParameter

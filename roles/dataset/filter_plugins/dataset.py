@@ -69,6 +69,18 @@ def dataset_facts(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, A
     }
 
 
+def dataset_digests(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], name: str
+) -> dict[str, str]:
+    """The digest of the data set on each host that has it and passed the check."""
+    found = {host: hostvars[host].get("dataset_found", {}).get(name) for host in hosts}
+    return {host: one["digest"] for host, one in found.items() if one}
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"dataset_facts": dataset_facts, "dataset_sets": dataset_sets}
+        return {
+            "dataset_digests": dataset_digests,
+            "dataset_facts": dataset_facts,
+            "dataset_sets": dataset_sets,
+        }
