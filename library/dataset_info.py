@@ -48,7 +48,7 @@ import io
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.dataset_writer import digest, read_manifest, sizes
+from ansible.module_utils.dataset_writer import digest, read_manifest, sizes_of
 from ansible.module_utils.record_formats import READ, BrokenRecord, jpeg_size
 
 
@@ -100,7 +100,7 @@ def file_problems(given, manifest):
         if surplus:
             yield "%d files would be read, too, that do not belong to it: %s" % (len(surplus), some(surplus))
     recorded = (manifest or {}).get("files", {})
-    now = sizes(folder) if recorded else {}
+    now = sizes_of(folder, recorded)
     changed = sorted(name for name in recorded if now.get(name) != recorded[name] and name not in missing + empty)
     if changed:
         yield "%d files have another size than when they were made: %s" % (len(changed), some(changed))
@@ -155,7 +155,7 @@ def main():
         module.exit_json(changed=False, problems=["there is no folder %s" % given["path"]], **found)
     manifest = read_manifest(given["path"])
     problems = list(file_problems(given, manifest))
-    there = dict((name, size) for name, size in sizes(given["path"]).items() if name in given["files"])
+    there = sizes_of(given["path"], given["files"])
     found.update(files=len(there), bytes=sum(there.values()), digest=digest(there))
     if not problems:
         try:

@@ -179,6 +179,12 @@ def sizes(folder):
     return found
 
 
+def sizes_of(folder, names):
+    """The sizes of these files, of those that exist. A folder of the operator may hold millions of others."""
+    paths = [(name, os.path.join(folder, name)) for name in names]
+    return dict((name, os.path.getsize(path)) for name, path in paths if os.path.isfile(path))
+
+
 def digest(found):
     return hashlib.sha256(json.dumps(sorted(found.items())).encode("utf-8")).hexdigest()[:16]
 

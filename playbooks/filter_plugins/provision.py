@@ -72,6 +72,7 @@ def for_node(
         "gpu_node": has_gpus,
         "openmpi": is_built,
         "python": bool(chosen.python),
+        "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     program = choice["mpirun"] or mpirun(choice["stack"], root)
