@@ -117,6 +117,12 @@ def read_campaign(directory: Path) -> dict[str, Any]:
     return read_json(directory / "campaign.json")
 
 
+def name_of(directory: Path) -> str:
+    """The name of a campaign, which a copy keeps; of a tree of logs, that of its directory."""
+    recorded = read_campaign(directory).get("id") if _is_campaign(directory) else None
+    return str(recorded or directory.resolve().name)
+
+
 def read_plan(directory: Path) -> dict[str, Any]:
     """Read the plan that was stored when the campaign was created, with the runs of its revisions.
 

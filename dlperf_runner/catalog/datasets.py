@@ -75,13 +75,3 @@ class Place(Entry):
 @functools.cache
 def datasets() -> Mapping[str, DataSet]:
     return load_entry(CATALOG / "datasets.yml", DataSets).datasets
-
-
-def data_kind(value: object, synthetic: tuple[str, ...]) -> str:
-    """The kind of training data that the value of a data parameter names: real; synthetic, if it
-    is one of these values; or synthetic-dataset, files like the real ones that the role made."""
-    if value in synthetic:
-        return "synthetic"
-    made = (each.synthetic for each in datasets().values())
-    is_made = any(f"{value}/".startswith(f"{path}/") for path in made)
-    return "synthetic-dataset" if is_made else "real"

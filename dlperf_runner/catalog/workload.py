@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from .. import launchers
 from ..core import template
-from .datasets import data_kind, datasets
+from ..core.identity import data_of
+from .datasets import datasets
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
@@ -332,7 +333,7 @@ class Workload(Entry):
         return Rule.model_validate({**self.rule.model_dump(), **change})
 
     def measured_parameters(self, source: str, values: Mapping[str, object]) -> dict[str, object]:
-        """What identifies the runs of a source, from all their parameters: the kind of data, and
+        """What identifies the runs of a source, from all their parameters: the data, and
         those parameters that the source uses and that change what is measured."""
         entry = self.sources.named(source)
         if entry is None:
@@ -343,7 +344,7 @@ class Workload(Entry):
         if isinstance(data, DataParameter):
             left_out.add(data.parameter)
             known = data.parameter in values
-            data = data_kind(values[data.parameter], data.synthetic) if known else None
+            data = data_of(values[data.parameter], data.synthetic) if known else None
         kept = {name: values[name] for name in values if name in used - left_out}
         return kept if data is None else {"data": data, **kept}
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .options import (
     AsJson,
-    Inventories,
-    Limit,
-    Wait,
+    Chosen,
     chooses,
     option,
     print_errors,
@@ -21,13 +19,10 @@ from .options import (
     screen,
 )
 
-if TYPE_CHECKING:
-    from ..plan.choice import Choice
-
 
 @chooses
 def aa(
-    choice: Choice,
+    chosen: Chosen,
     directories: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -42,9 +37,6 @@ def aa(
             "N",
         ),
     ] = None,
-    inventory: Inventories = None,
-    limit: Limit = "",
-    wait: Wait = "",
     as_json: AsJson = False,
 ) -> None:
     """Measure the spread between campaigns of the same thing, for `compare`."""
@@ -54,12 +46,17 @@ def aa(
     from ..plan.choice import parse_choice, parse_wait
     from ..report.spread_text import render_spreads, spread_records
 
-    parse_wait(wait)
+    parse_wait(chosen.wait)
     found = distinct(directories or [], campaigns)
     if campaigns is None:
-        refuse_choice(choice, parse_choice({}))
+        refuse_choice(chosen.choice, parse_choice({}))
     else:
-        more = partial(commands.run, choice, inventory or (), limit, wait=wait, say=print_note)
+        more = partial(
+            commands.run,
+            *(chosen.choice, chosen.inventories, chosen.limit),
+            wait=chosen.wait,
+            say=print_note,
+        )
         found = run_missing(found, campaigns, more)
     measured, problems = measure_directories(found)
     path = save_spreads(measured) if measured.spreads else None

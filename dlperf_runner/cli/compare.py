@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +13,15 @@ import typer
 from ..core.errors import UserError
 from ..core.files import write_result
 from .options import (
+    AboutLogs,
     AsJson,
     Conditions,
-    MappingFile,
     option,
     print_errors,
     print_json,
     print_note,
     screen,
+    states,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +30,13 @@ if TYPE_CHECKING:
     from ..results.load import Results
 
 
+_FILTERS = ("model", "framework", "precision")
+
+
+@partial(states, filters=_FILTERS, mode="--published")
 def compare(
+    about: AboutLogs,
+    context: typer.Context,
     directories: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -52,15 +60,6 @@ def compare(
         bool,
         option("--published", "Show publications with different results side by side."),
     ] = False,
-    model: Annotated[str, option("--model", "With --published: only this model.", "NAME")] = "",
-    framework: Annotated[
-        str,
-        option("--framework", "With --published: only this framework.", "NAME"),
-    ] = "",
-    precision: Annotated[
-        str,
-        option("--precision", "With --published: only this precision.", "NAME"),
-    ] = "",
     everything: Annotated[
         bool,
         option("--all", "Show all publications of a case, not only the closest."),
@@ -98,33 +97,17 @@ def compare(
         ),
     ] = False,
     junit: Annotated[Path | None, option("--junit", "Also write JUnit XML.", "FILE")] = None,
-    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a campaign with published results, or with another campaign."""
     given = directories or []
     mode = _mode(given, baseline, save_baseline, published)
-    given_options = {
-        "--model": model,
-        "--framework": framework,
-        "--precision": precision,
-        "--all": everything,
-        "--condition": condition,
-        "--assume-published": assume_published,
-        "--fail-if-slower": fail_if_slower,
-        "--allow-undecided": allow_undecided,
-        "--allow-different": allow_different,
-        "--junit": junit,
-        "--replace": replace,
-        "--mapping": mapping,
-        "--json": as_json,
-    }
-    _check_options(mode, [name for name, value in given_options.items() if value])
+    _check_options(mode, _given(context))
     limit = _limit(fail_if_slower)
     if published:
-        _publications(model, framework, precision, everything, as_json)
+        _publications({name: about.texts[name] for name in _FILTERS}, everything, as_json)
         return
-    loaded = [_load(directory, mapping) for directory in given or [Path("results/latest")]]
+    loaded = list(_loaded(given or [Path("results/latest")], about))
     problems = [problem for results in loaded for problem in results.problems]
     for results in loaded:
         if results.is_incomplete:
@@ -173,12 +156,25 @@ def _mode(given: Sequence[Path], baseline: str, save: str, published: bool) -> s
 
 # The options that each kind of comparison supports. Others are errors, never silently ignored.
 _GATE = ("--fail-if-slower", "--allow-undecided", "--junit")
+_ABOUT = ("--model", "--framework", "--precision", "--topology", "--batch-size", "--accelerator")
+_LOGS = (*_ABOUT, "--mapping")
 _OPTIONS = {
-    "--published": ("--model", "--framework", "--precision", "--all", "--json"),
-    "--save-baseline": ("--replace", "--mapping"),
-    "two campaigns": (*_GATE, "--allow-different", "--mapping", "--json"),
-    "one campaign": (*_GATE, "--mapping", "--all", "--condition", "--assume-published", "--json"),
+    "--published": (*_ABOUT[:3], "--all", "--json"),
+    "--save-baseline": ("--replace", *_LOGS),
+    "two campaigns": (*_GATE, "--allow-different", *_LOGS, "--json"),
+    "one campaign": (*_GATE, *_LOGS, "--all", "--condition", "--assume-published", "--json"),
 }
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that the user gave, but for those that choose the kind of comparison."""
+    return [
+        option.opts[0]
+        for option in context.command.params
+        if option.param_type_name == "option"
+        and option.opts[0] not in ("--baseline", "--save-baseline", "--published")
+        and context.params[str(option.name)]
+    ]
 
 
 def _check_options(mode: str, options: Sequence[str]) -> None:
@@ -198,13 +194,13 @@ def _limit(text: str) -> float | None:
     return fraction(text, "--fail-if-slower") if text else None
 
 
-def _load(directory: Path, mapping: Path | None) -> Results:
+def _loaded(directories: Sequence[Path], about: AboutLogs) -> Iterator[Results]:
     from ..commands.progress import reading_logs
+    from ..results.discovery import of_each
     from ..results.load import load_results
-    from ..results.statement import statements_of
 
-    statements = statements_of({}, mapping)
-    return load_results(directory, statements=statements, progress=reading_logs)
+    for directory, statements in of_each(directories, about.statements()):
+        yield load_results(directory, statements=statements, progress=reading_logs)
 
 
 def _tell(problems: Sequence[UserError]) -> None:
@@ -214,14 +210,12 @@ def _tell(problems: Sequence[UserError]) -> None:
         raise typer.Exit(2)
 
 
-def _publications(
-    model: str, framework: str, precision: str, everything: bool, as_json: bool
-) -> None:
+def _publications(wanted: Mapping[str, Any], everything: bool, as_json: bool) -> None:
     from ..catalog.published_numbers import as_record
     from ..compare.publications import side_by_side
     from ..report.compare_text import render_publications
 
-    groups = side_by_side(model=model, framework=framework, precision=precision, every=everything)
+    groups = side_by_side(**wanted, every=everything)
     if not as_json:
         print(render_publications(groups, screen()), end="")
         return
@@ -241,10 +235,11 @@ def _publications(
 
 
 def _save(results: Results, name: str, replace: bool) -> None:
+    from ..campaign.directory import name_of
     from ..compare.baselines import save_baseline
 
-    campaign = results.directory.resolve().name
-    print(save_baseline(results.frame, name, campaign, replace=replace))
+    campaign = name_of(results.directory)
+    print(save_baseline(results.frame, name, campaign, results.logs, replace=replace))
 
 
 def _with_published(
@@ -268,19 +263,25 @@ def _with_published(
 def _two_campaigns(
     loaded: Sequence[Results], baseline: str, limit: float | None, allowed: Sequence[str]
 ) -> tuple[pd.DataFrame, str, str]:
-    from ..compare.campaigns import compare_campaigns
+    from ..compare.campaigns import compare_campaigns, without_effect
     from ..compare.spread import read_spreads, refuse_copies
     from ..report.compare_text import render_campaigns
 
     if baseline:
-        from ..compare.baselines import read_baseline
+        from ..compare.baselines import logs_of_baseline, read_baseline
 
         first, name = read_baseline(baseline), f"baseline {baseline}"
+        logs = logs_of_baseline(baseline)
+        if not logs:
+            print_note(f"{name}: does not record its logs, so copies of them are not recognised")
     else:
-        first, name = loaded[0].frame, str(loaded[0].directory)
-    names = (name, str(loaded[-1].directory))
-    table = compare_campaigns(first, loaded[-1].frame, limit, allowed, read_spreads())
-    refuse_copies(zip(names, (first, loaded[-1].frame), strict=True))
+        first, name, logs = loaded[0].frame, str(loaded[0].directory), loaded[0].logs
+    second = loaded[-1]
+    names = (name, str(second.directory))
+    table = compare_campaigns(first, second.frame, limit, allowed, read_spreads())
+    refuse_copies(zip(names, (logs, second.logs), strict=True))
+    for condition in without_effect(first, second.frame, allowed):
+        print_note(f"--allow-different {condition}: has no effect, because no pair differs in it")
     return table, render_campaigns(table, names, limit, screen()), " and ".join(names)
 
 

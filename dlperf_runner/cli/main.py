@@ -11,7 +11,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -27,9 +27,7 @@ from .doctor import doctor
 from .history import history
 from .options import (
     AsJson,
-    Inventories,
-    Limit,
-    Wait,
+    Chosen,
     chooses,
     option,
     print_errors,
@@ -39,10 +37,6 @@ from .options import (
 )
 from .report import report
 from .results import print_summary, status, summarize
-
-if TYPE_CHECKING:
-    from ..plan.choice import Choice
-
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -145,14 +139,11 @@ def _options(
 @app.command()
 @chooses
 def plan(
-    choice: Choice,
-    inventory: Inventories = None,
-    limit: Limit = "",
+    chosen: Chosen,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
     ] = "",
-    wait: Wait = "",
     variables: Annotated[
         str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
@@ -162,10 +153,11 @@ def plan(
     from ..commands import campaigns
     from ..report.plan_text import render
 
+    choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
     if variables:
         choice = campaigns.choice_of_playbook(variables)
-        campaigns.refuse_rounds(choice, inventory or (), limit)
-    document = campaigns.plan(choice, inventory or (), limit, campaign, resume, wait)
+        campaigns.refuse_rounds(choice, *nodes)
+    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait)
     if as_json:
         print_json(document)
     else:
@@ -175,20 +167,18 @@ def plan(
 @app.command()
 @chooses
 def run(
-    choice: Choice,
-    inventory: Inventories = None,
-    limit: Limit = "",
+    chosen: Chosen,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
-    wait: Wait = "",
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
 
+    nodes = (chosen.inventories, chosen.limit)
     directory, problems = campaigns.run(
-        choice, inventory or (), limit, campaign, resume, wait, print_note
+        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
     )
     status = print_summary([directory])
     print_errors(problems)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -15,7 +16,9 @@ from ..core.files import json_text
 from .completion import completes
 
 if TYPE_CHECKING:
+    from ..plan.choice import Choice
     from ..report.terminal import Screen
+    from ..results.statement import Statements
 
 # Options whose values shells can complete.
 _NAMES = ("model", "framework", "workload", "precision", "matrix", "source", "container")
@@ -56,56 +59,130 @@ Conditions = Annotated[
         "K=V",
     ),
 ]
-MappingFile = Annotated[
-    Path | None,
-    option(
-        "--mapping",
-        "What ran, by the paths of the logs; default: mapping.yml in their directory.",
-        "FILE",
-    ),
-]
 AsJson = Annotated[bool, option("--json", "Print JSON.")]
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What the user chose to run, and on which nodes."""
+
+    choice: Choice
+    inventories: Sequence[str]
+    limit: str
+    wait: str
+
+
 def chooses(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of Choice to a command. The command gets the Choice as first argument."""
+    """Add the options of Choice and of the nodes to a command. It gets Chosen as first argument."""
     from ..plan.choice import OPTIONS, option_name
 
-    @functools.wraps(command)
-    def wrapped(**values: Any) -> None:
+    def chosen(values: Mapping[str, Any]) -> Chosen:
         from ..plan.choice import parse_choice
 
-        texts = {item.name: values.pop(item.name) for item in OPTIONS}
-        command(parse_choice(texts, values.pop("parameter") or []), **values)
+        texts = {item.name: values[item.name] for item in OPTIONS}
+        choice = parse_choice(texts, values["parameter"] or [])
+        return Chosen(choice, values["inventory"] or (), values["limit"], values["wait"])
 
     options = [
-        inspect.Parameter(
+        _text(
             item.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default="",
-            annotation=Annotated[
-                str,
-                option(
-                    option_name(item.name),
-                    item.metadata["help"],
-                    item.metadata["metavar"],
-                    autocompletion=completes(item.name) if item.name in _NAMES else None,
-                ),
-            ],
+            option_name(item.name),
+            item.metadata["help"],
+            item.metadata["metavar"],
+            autocompletion=completes(item.name) if item.name in _NAMES else None,
         )
         for item in OPTIONS
     ]
-    # Choice is imported for type checkers only. No option has that type.
-    types = get_type_hints(command, localns={"Choice": object}, include_extras=True)
-    own = list(inspect.signature(command).parameters.values())[1:]
-    parameter = inspect.Parameter(
-        "parameter", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ParameterTexts
+    nodes = [
+        _keyword("parameter", ParameterTexts),
+        _keyword("inventory", Inventories),
+        _keyword("limit", Limit, ""),
+        _keyword("wait", Wait, ""),
+    ]
+    return _with_options(command, [*options, *nodes], chosen)
+
+
+@dataclass(frozen=True)
+class AboutLogs:
+    """What the user states about logs: texts by field, empty if not stated, and a mapping."""
+
+    texts: Mapping[str, str]
+    mapping: Path | None
+
+    def statements(self) -> Statements:
+        from ..results.statement import statements_of
+
+        return statements_of(self.texts, self.mapping)
+
+
+# What can be stated: the field, its words, and the name of its value.
+_STATED = (
+    ("model", "The model", "NAME"),
+    ("framework", "The framework", "NAME"),
+    ("topology", "Nodes and devices per node", "4n8g"),
+    ("batch_size", "The batch size per device", "N"),
+    ("precision", "The precision", "NAME"),
+    ("accelerator", "The accelerator", "NAME"),
+)
+
+
+def states(
+    command: Callable[..., None], filters: Collection[str] = (), mode: str = ""
+) -> Callable[..., None]:
+    """Add the options that state what neither a log nor its name says. The command gets AboutLogs
+    as first argument. With the option `mode`, those of `filters` select instead."""
+
+    def about(values: Mapping[str, Any]) -> AboutLogs:
+        return AboutLogs({name: values[name] for name, *_ in _STATED}, values["mapping"])
+
+    options = [
+        _text(
+            name,
+            f"--{name.replace('_', '-')}",
+            f"{words}, if neither the logs nor their names say it"
+            + (f"; with {mode}: show only this." if name in filters else "."),
+            metavar,
+        )
+        for name, words, metavar in _STATED
+    ]
+    mapping = option(
+        "--mapping",
+        "What ran, by the paths of the logs; default: mapping.yml in their directory.",
+        "FILE",
     )
+    file = _keyword("mapping", Annotated[Path | None, mapping])
+    return _with_options(command, [*options, file], about)
+
+
+def _keyword(name: str, kind: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _text(
+    name: str, shown: str, text: str, metavar: str | None = None, **more: Any
+) -> inspect.Parameter:
+    return _keyword(name, Annotated[str, option(shown, text, metavar, **more)], "")
+
+
+def _with_options(
+    command: Callable[..., None],
+    options: Sequence[inspect.Parameter],
+    first: Callable[[Mapping[str, Any]], object],
+) -> Callable[..., None]:
+    """The command with these options in place of its first parameter, which `first` makes of their
+    values."""
+
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        own = {item.name: values.pop(item.name) for item in options}
+        command(first(own), **values)
+
+    types = get_type_hints(command, include_extras=True)
     keywords = [
         item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[item.name])
-        for item in own
+        for item in list(inspect.signature(command).parameters.values())[1:]
     ]
-    signature = inspect.Signature([*options, parameter, *keywords])
+    signature = inspect.Signature([*options, *keywords])
     wrapped.__signature__ = signature  # type: ignore[attr-defined]
     # Typer reads these types. Those of the wrapped function would hide the new options.
     wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}

@@ -50,7 +50,7 @@ def _command(name: str, group: Any) -> Iterator[str]:
     yield f"## {name}\n"
     yield f"`{' '.join(words)}`: {' '.join(inspect.cleandoc(command.help or '').split())}\n"
     yield "| | |\n| - | - |"
-    for parameter in parameters:
+    for parameter in sorted(parameters, key=lambda one: one not in arguments):
         if parameter in arguments:
             title = parameter.metavar
         else:

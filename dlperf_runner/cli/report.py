@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Conditions, MappingFile, option, print_errors, print_json
+from .options import AboutLogs, AsJson, Conditions, option, print_errors, print_json, states
 
 
+@states
 def report(
+    about: AboutLogs,
     directories: Annotated[
         list[Path],
         typer.Argument(help="Campaigns, or directories of published logs.", metavar="CAMPAIGN..."),
@@ -26,17 +28,14 @@ def report(
     ] = None,
     lang: Annotated[str, option("--lang", "en or zh.", "LANGUAGE")] = "en",
     condition: Conditions = None,
-    mapping: MappingFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md, plots and results.{csv,json,xlsx}. The exit status is 1 if a
     run failed, is missing or is invalid, and 2 if a log failed validation."""
     from ..commands.report import make_report
-    from ..results.statement import statements_of
 
-    statements = statements_of({}, mapping)
     made = make_report(
-        directories, output_dir, lang, conditions=condition or [], statements=statements
+        directories, output_dir, lang, conditions=condition or [], statements=about.statements()
     )
     if as_json:
         document = {

@@ -6,12 +6,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson, MappingFile, option, print_errors, print_json, screen
+from .options import AboutLogs, AsJson, option, print_errors, print_json, print_note, screen, states
 
 if TYPE_CHECKING:
     from ..results.statement import Statements
@@ -28,13 +28,9 @@ _History = Annotated[
 ]
 
 
-def _stated(what: str, metavar: str) -> Any:
-    """An option for what neither a log nor its name says."""
-    text = f"{what}, if neither the logs nor their names say it."
-    return typer.Option(help=text, metavar=metavar, show_default=False)
-
-
+@states
 def summarize(
+    about: AboutLogs,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -51,13 +47,6 @@ def summarize(
             "DIR",
         ),
     ] = None,
-    model: Annotated[str, _stated("The model", "NAME")] = "",
-    framework: Annotated[str, _stated("The framework", "NAME")] = "",
-    topology: Annotated[str, _stated("Nodes and devices per node", "4n8g")] = "",
-    batch_size: Annotated[str, _stated("The batch size per device", "N")] = "",
-    precision: Annotated[str, _stated("The precision", "NAME")] = "",
-    accelerator: Annotated[str, _stated("The accelerator", "NAME")] = "",
-    mapping: MappingFile = None,
     history: _History = None,
     no_history: Annotated[
         bool, option("--no-history", "Do not record the results in the history.")
@@ -89,8 +78,6 @@ def summarize(
 ) -> None:
     """Compute speeds, speed-ups and efficiencies from logs, and print the table. The exit status is
     1 if a run failed, is missing or is invalid, and 2 if a log failed validation."""
-    from ..results.statement import statements_of
-
     if (sign is not None and verify) or (allowed_signers is not None and not verify):
         raise UserError("--sign is for writing results, --allowed-signers is for --verify")
     logs = sources or [LATEST]
@@ -101,15 +88,7 @@ def summarize(
             expected="one campaign or directory of logs",
             found=f"{len(logs)} arguments",
         )
-    options = {
-        "model": model,
-        "framework": framework,
-        "topology": topology,
-        "batch_size": batch_size,
-        "precision": precision,
-        "accelerator": accelerator,
-    }
-    statements = statements_of(options, mapping)
+    statements = about.statements()
     if verify:
         path = None if no_history else history or history_of(logs[0])
         _verify(logs, output_dir, path, allowed_signers, as_json, statements)
@@ -165,7 +144,8 @@ def print_summary(
     if file := history or (None if result.unwritten else default):
         from ..commands.summarize import record
 
-        record(file, sources[0], result)
+        for note in record(file, sources[0], result):
+            print_note(note)
     return 2 if result.problems else int(result.is_incomplete)
 
 

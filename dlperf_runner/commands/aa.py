@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..campaign.directory import remaining_plan
-from ..compare.spread import Measured, measure
+from ..compare.spread import Measured, measure, refuse_copies
 from ..core.errors import UserError
 from ..report.terminal import counted
 from ..results.load import load_results
@@ -67,6 +67,7 @@ def run_missing(
 def measure_directories(directories: Sequence[Path]) -> tuple[Measured, list[UserError]]:
     """The spread over the campaigns, and the logs of them that failed validation."""
     loaded = {str(directory): load_results(directory) for directory in directories}
+    refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread
     problems = [problem for results in loaded.values() for problem in results.problems]
     return measure({name: results.frame for name, results in loaded.items()}), problems
 

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..campaign.directory import name_of
 from ..campaign.manifest import seal
 from ..compare.conditions import parse_stated
 from ..core.errors import UserError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..compare.conditions import Values
+    from ..results.load import Results
     from ..results.run_record import Known
     from ..results.statement import Statements
 
@@ -109,22 +111,33 @@ def _campaigns(
     known: Sequence[Known] | None,
     statements: Statements | None = None,
 ) -> Iterator[Campaign]:
+    from ..results.discovery import of_each
     from ..results.load import load_results
+    from ..results.statement import NOTHING
     from ..stats.notes import remarks
     from ..stats.summary import summarize
     from .summarize import notes_on
 
-    names = [directory.resolve().name for directory in directories]
-    for directory, name in zip(directories, names, strict=True):
+    names = [name_of(directory) for directory in directories]
+    stated = of_each(directories, statements or NOTHING)
+    of_others: dict[str, str] = {}  # the names of campaigns by their logs
+    for (directory, own), name in zip(stated, names, strict=True):
         results = load_results(
-            directory, known, statements=statements, with_series=True, progress=reading_logs
+            directory, known, statements=own, with_series=True, progress=reading_logs
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
         # The report has a separate table of runs that were not counted.
         said = [note for note in results.notes if not note.startswith("not counted: ")]
+        said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
+        of_others |= dict.fromkeys(results.logs, shown)
         notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
         yield Campaign(shown, results, table, read_recorded(directory), notes)
+
+
+def _names(of_others: Mapping[str, str], results: Results) -> Iterable[str]:
+    """The names of other campaigns that have a log of these results."""
+    return dict.fromkeys(of_others[content] for content in results.logs if content in of_others)
 
 
 def _place(directories: Sequence[Path]) -> Path:

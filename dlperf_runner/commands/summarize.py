@@ -114,8 +114,9 @@ def _written(place: Path, files: Mapping[str, str]) -> tuple[list[Path], UserErr
     return paths, None
 
 
-def record(history: Path, directory: Path, result: SummaryResult) -> None:
-    """Write the results to the history, and the digest of its rows to the manifest."""
+def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
+    """Write the results to the history, and the digest of its rows to the manifest. Returns notes
+    on logs that another campaign of the history has, too."""
     from ..history import store
 
     campaign = store.identified(directory)
@@ -125,6 +126,10 @@ def record(history: Path, directory: Path, result: SummaryResult) -> None:
     if rows is not None:
         name = os.path.relpath(history.resolve(), place)
         append(place, HISTORY, {name: store.rows_digest(rows)})
+    return [
+        f"{history}: {other} has some of these logs, too, so they are in the history twice"
+        for other in store.with_same_logs(history, campaign)
+    ]
 
 
 def documents(

@@ -6,6 +6,7 @@ results/baselines/<name>.json   the cases, each with the throughput of every run
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,12 +60,14 @@ class BaselineCase(Entry):
 
 
 class Baseline(Entry):
-    """The content of a baseline file."""
+    """The content of a baseline file. `logs` are paths by what only copies have in common; earlier
+    versions did not record them."""
 
     version: Literal[1, 2]
     name: StrictStr
     created: StrictStr
     campaign: StrictStr
+    logs: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     cases: Annotated[tuple[BaselineCase, ...], Field(min_length=1)]
 
 
@@ -72,6 +75,7 @@ def save_baseline(
     frame: pd.DataFrame,
     name: str,
     campaign: str,
+    logs: Mapping[str, str] | None = None,
     *,
     directory: Path = BASELINES,
     replace: bool = False,
@@ -102,6 +106,7 @@ def save_baseline(
         "name": name,
         "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
         "campaign": campaign,
+        "logs": {**(logs or {})},
         "cases": list(cases.values()),
     }
     write_json(path, document)
@@ -125,6 +130,21 @@ def baseline_path(name: str, directory: Path = BASELINES) -> Path:
 def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
     """The throughput of a baseline as a tidy frame. Raises UserError: if the baseline does not
     exist, it lists the known ones; if the file is invalid, it names file and key."""
+    baseline = _read(name, directory)
+    return make_frame(
+        _row(case if baseline.version > 1 else _known_then(case), repeat, value)
+        for case in baseline.cases
+        for repeat, value in enumerate(case.samples_per_second, start=1)
+    )
+
+
+def logs_of_baseline(name: str, directory: Path = BASELINES) -> dict[str, str]:
+    """The logs of a baseline, by what only copies have in common; none if it does not record them.
+    Raises the same errors."""
+    return _read(name, directory).logs
+
+
+def _read(name: str, directory: Path) -> Baseline:
     path = baseline_path(name, directory)
     if not path.exists():
         known = ", ".join(sorted(found.stem for found in directory.glob("*.json")))
@@ -144,16 +164,11 @@ def read_baseline(name: str, directory: Path = BASELINES) -> pd.DataFrame:
             hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
     try:
-        baseline = Baseline.model_validate(document)
+        return Baseline.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
         raise UserError("invalid baseline", where=f"{path}: {keys}", found=first["msg"]) from None
-    return make_frame(
-        _row(case if baseline.version > 1 else _known_then(case), repeat, value)
-        for case in baseline.cases
-        for repeat, value in enumerate(case.samples_per_second, start=1)
-    )
 
 
 def _known_then(case: BaselineCase) -> BaselineCase:

@@ -15,7 +15,7 @@ from ..stats.groups import case_values
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
-from .pairing import check_names, pairs, refuse_unlike, unrecorded
+from .pairing import check_names, distinctions, pairs, refuse_unlike, unrecorded
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..stats.between_campaigns import Spread
 
 COLUMNS = (
-    *IDENTITY,
+    *(*IDENTITY, "distinction"),
     *("n_a", "n_b", "a", "b", "difference", "relative", "relative_low", "relative_high"),
     *("coverage", "at_worst", "log_ratio", "log_ratio_error", "log_ratio_freedom"),
     *("p_value", "test", "effect_size", "between_campaigns", "between_campaigns_of"),
@@ -48,9 +48,9 @@ def compare_campaigns(
     and `at_worst` the lower bound of the case alone. log_ratio, its error and its degrees of
     freedom are for `together`. `p_value` is from the `test` of this case alone. effect_size is
     Cliff's delta. `environment` names the differences in environment, and in what is `allowed` to
-    differ. `unrecorded` names what neither side knows. `apart` says what keeps a case from the
-    nearest one of the other side. With a `limit` (0.03 for 3 %), see `against_limit` for
-    `limit_verdict` and `why`.
+    differ. `distinction` tells the case from others of the same identity. `unrecorded` names what
+    neither side knows. `apart` says what keeps a case from the nearest one of the other side. With
+    a `limit` (0.03 for 3 %), see `against_limit` for `limit_verdict` and `why`.
 
     `spreads` are the known spreads between campaigns. They widen the interval, and a difference
     that the wider interval does not show is not called one. `between_campaigns` is the standard
@@ -69,9 +69,9 @@ def compare_campaigns(
     paired = pairs(list(all_a), list(all_b), allowed)
     if limit is not None:
         refuse_unlike(paired, allowed)
-    for pair in paired:
+    for pair, distinction in zip(paired, distinctions(paired), strict=True):
         values_a, values_b = all_a.get(pair.a or (), []), all_b.get(pair.b or (), [])
-        row = {name: pair.case[name] for name in IDENTITY}
+        row = {name: pair.case[name] for name in IDENTITY} | {"distinction": distinction}
         rows.append(row)
         row.update(n_a=len(values_a), n_b=len(values_b))
         row.update({s: median(v) for s, v in (("a", values_a), ("b", values_b)) if v})
@@ -99,6 +99,14 @@ def compare_campaigns(
         [{name: row.get(name) for name in COLUMNS} for row in rows], columns=COLUMNS
     )
     return table.astype({"between_campaigns_of": "Int64"})  # may be missing
+
+
+def without_effect(a: pd.DataFrame, b: pd.DataFrame, allowed: Collection[str]) -> list[str]:
+    """The names of `allowed` in which no pair of cases of the two frames differs."""
+    paired = pairs(list(case_values(a)), list(case_values(b)), allowed)
+    differing = [item for pair in paired if pair.a and pair.b for item in pair.differing]
+    names = {name for item in differing for name in (item.name, item.column)}
+    return [name for name in dict.fromkeys(allowed) if name not in names]
 
 
 def _numbers(result: SampleComparison, found: RelativeDifference) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
-from ..core.identity import CaseKey, label, read_parameters, short_product
+from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
 from ..results.run_record import FoundRun
 
 # Verdicts on a limit.
@@ -73,12 +73,15 @@ def read_conditions(
     runs: Iterable[FoundRun], rule: ComparisonRule, stated: Values | None = None
 ) -> dict[CaseKey, dict[str, object]]:
     """The known conditions of the runs, by case: from their records, from the catalogue entry of
-    their workload, and from `stated`. If the runs of a case differ, all values are named."""
+    their workload, and from `stated`. If the runs of a case differ, all values are named. Raises
+    UserError if `stated` contradicts a known condition."""
     from ..catalog.reader import load_catalog
 
     workloads = load_catalog().workloads
     found: dict[CaseKey, dict[str, list[object]]] = {}
+    paths: dict[CaseKey, Path] = {}
     for run in runs:
+        paths.setdefault(run.case, run.path)
         values = found.setdefault(run.case, {})
         known = conditions_of(run, _record(run.path), rule)
         if run.workload in workloads:
@@ -87,12 +90,29 @@ def read_conditions(
             if value is not None and value not in values.setdefault(name, []):
                 values[name].append(value)
     return {
-        key: {
-            **{name: _joined(several) for name, several in values.items()},
-            **(stated or {}),
-        }
+        key: _with_stated({n: _joined(v) for n, v in values.items()}, stated or {}, paths[key])
         for key, values in found.items()
     }
+
+
+def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
+    """The known conditions, and the stated ones that are not known or not in such detail."""
+    for name, value in stated.items():
+        if name in known and not same(name, known[name], value):
+            raise UserError(
+                "the stated condition contradicts the log or its record",
+                where=f"--condition {name}",
+                expected=f"{shown(known[name])} ({path})",
+                found=shown(value),
+            )
+        if name not in known or _details(value) > _details(known[name]):
+            known[name] = value
+    return known
+
+
+def _details(value: object) -> int:
+    """How much the name of an accelerator says."""
+    return sum(part is not None for part in _product(str(value)) or ())
 
 
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
@@ -106,7 +126,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
-        "data": parameters.get("data"),
+        "data": data_kind(parameters.get("data")),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
@@ -139,7 +159,14 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
                 expected="true or false",
                 found=value,
             )
-        stated[name] = truth[value.lower()] if name == "xla" else value
+        said = truth[value.lower()] if name == "xla" else value
+        if stated.setdefault(name, said) != said:
+            raise UserError(
+                "the condition is stated twice",
+                where=f"--condition {name}",
+                expected=shown(stated[name]),
+                found=shown(said),
+            )
     return stated
 
 

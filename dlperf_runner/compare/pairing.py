@@ -97,6 +97,24 @@ def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
     return tuple(_differences(named(a), named(b)))
 
 
+def distinctions(paired: Sequence[Pair]) -> list[str | None]:
+    """What tells each pair from the others of the same identity, which run in other environments;
+    None if there are no others."""
+    by_identity = _by_key([pair.a or pair.b or () for pair in paired], _identity)
+    return [
+        ", ".join(_told(pair, others)) or None
+        for pair in paired
+        if (others := by_identity[_identity(pair.a or pair.b or ())])
+    ]
+
+
+def _told(pair: Pair, others: Sequence[CaseKey]) -> Iterator[str]:
+    for name in ENVIRONMENT:
+        if len({named(other)[name] for other in others}) > 1:
+            sides = (named(key)[name] for key in (pair.a, pair.b) if key)
+            yield f"{label(name)} {' and '.join(dict.fromkeys(map(value_text, sides)))}"
+
+
 def refuse_unlike(compared: Sequence[Pair], allowed: Collection[str]) -> None:
     """Raise UserError if a gate would compare cases that are not alike, or would miss a case
     because it is another experiment now. `allowed` names what may differ."""

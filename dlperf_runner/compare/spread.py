@@ -71,10 +71,8 @@ class Measured:
 def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
     """The spread of each case over the tidy frames of several campaigns, by their names.
 
-    Cases are the same only if they are equal in identity and environment. Raises UserError if two
-    campaigns have a log in common: a copy shows no spread.
+    Cases are the same only if they are equal in identity and environment.
     """
-    refuse_copies(campaigns.items())
     samples: dict[CaseKey, dict[str, list[float]]] = {}
     for name, frame in campaigns.items():
         for key, values in case_values(frame).items():
@@ -168,24 +166,21 @@ def widened(
     return replace(found, interval=interval, at_worst=at_worst, log_ratio=logs)
 
 
-def refuse_copies(campaigns: Iterable[tuple[str, pd.DataFrame]]) -> None:
-    """Raise UserError if two campaigns, by their names, have a log in common."""
-    seen: dict[str, str] = {}
-    for name, frame in campaigns:
-        own = _digests(frame["log_sha256"])
-        for digest in own:
-            if first := seen.get(digest):
+def refuse_copies(campaigns: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+    """Raise UserError if two campaigns, by their names, have a log in common. Their logs are paths
+    by what only copies have in common (see results/load.py)."""
+    seen: dict[str, tuple[str, str]] = {}
+    for name, logs in campaigns:
+        for content, path in logs.items():
+            if content in seen:
                 raise UserError(
                     "two campaigns have the same log, so one is a copy",
                     where=name,
                     expected="campaigns that were run one after the other",
-                    found=f"a log of {first} with the SHA-256 {digest[:12]}",
+                    found=f"{path}, which is {' of '.join(seen[content])}"
+                    f" (same {content.partition(':')[0]})",
                 )
-        seen |= dict.fromkeys(own, name)
-
-
-def _digests(values: Iterable[object]) -> set[str]:
-    return {value for value in values if isinstance(value, str)}
+        seen |= {content: (path, name) for content, path in logs.items()}
 
 
 def _read(path: Path) -> SpreadFile:

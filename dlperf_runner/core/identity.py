@@ -7,10 +7,13 @@ are equal in both are repeats of each other. None means unknown; an empty text m
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from .node_paths import SYNTHETIC_DATASETS
 
 TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
 IDENTITY = (
@@ -73,6 +76,21 @@ def short_product(name: str) -> str:
     """The product name without the brand: V100-SXM2-16GB for Tesla V100-SXM2-16GB. Newer drivers
     report the same GPU with the brand."""
     return re.sub(r"^(NVIDIA |Tesla )+", "", name.strip())
+
+
+def data_of(data_set: object, synthetic: Collection[str]) -> str:
+    """The parameter `data` of a run on this data set: its path, or `synthetic`, or
+    `synthetic-dataset` for files like the real ones that the role `dataset` made. The same data set
+    may have another path elsewhere, but only a person can say so."""
+    if data_set in synthetic:
+        return "synthetic"
+    path = posixpath.normpath(str(data_set))
+    return "synthetic-dataset" if path.startswith(f"{SYNTHETIC_DATASETS}/") else path
+
+
+def data_kind(data: str | None) -> str | None:
+    """What publications say about data: synthetic or real, but not where the files are."""
+    return data if data in (None, "synthetic", "synthetic-dataset") else "real"
 
 
 def parameters_text(parameters: Mapping[str, object]) -> str:

@@ -287,6 +287,20 @@ def rows_digest(tables: Mapping[str, list[dict[str, Any]]]) -> str:
     return f"{SCHEMA}:{hashlib.sha256(json.dumps(plain).encode()).hexdigest()}"
 
 
+def with_same_logs(path: Path, campaign: RecordedCampaign) -> list[str]:
+    """The names of the other recorded campaigns that have a log of this one."""
+    with _reading(path) as history:
+        found = history.execute(
+            "SELECT DISTINCT other.name FROM campaigns AS own"
+            " JOIN measurements AS a ON a.campaign = own.id"
+            " JOIN measurements AS b ON b.log_sha256 = a.log_sha256 AND b.campaign <> own.id"
+            " JOIN campaigns AS other ON other.id = b.campaign"
+            " WHERE own.name = ? AND own.created = ? AND a.metric = b.metric ORDER BY other.name",
+            (campaign.name, campaign.created),
+        ).fetchall()
+    return [name for (name,) in found]
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():

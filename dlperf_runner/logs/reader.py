@@ -16,7 +16,8 @@ from .records import CUT, LineError
 _TIME = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
-_OF_NUMBER = frozenset((b".", *(b"%d" % digit for digit in range(10))))  # a wrapped one
+# The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
+_GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -50,28 +51,33 @@ def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]
     If a log ends without a newline, CUT is appended to its last line, because a number at the end
     of that line may be incomplete. Bytes that are not UTF-8 raise LineError.
     """
-    rest, first, before = b"", 1, b""
+    data, first = b"", 1
     check = _Utf8()
     for piece in filter(None, pieces):
+        # Only now, because most logs are a single block.
+        if end := _end_of_block(data):
+            yield _untagged(Block(data[:end], first), markers)
+            first += data.count(b"\n", 0, end)
         check.next(piece)
-        data = rest + piece if rest else piece
-        if end := _end_of_lines(data):
-            # Counted only now, because most logs are a single block.
-            first, before = first + before.count(b"\n"), data[:end]
-            yield _untagged(Block(before, first), markers)
-        rest = data[end:]
+        data = data[end:] + piece
     check.next(b"")
-    if rest:
-        yield _untagged(Block(rest + CUT.encode(), first + before.count(b"\n")), markers)
+    if data:
+        cut = b"" if data.endswith(b"\n") else CUT.encode()
+        yield _untagged(Block(data + cut, first), markers)
 
 
-def _end_of_lines(data: bytes) -> int:
-    """The end of the last whole line. Of an endless line (such as a progress bar), the end of the
-    last word."""
-    if end := data.rfind(b"\n") + 1:
+def _end_of_block(data: bytes) -> int:
+    """The beginning of the last whole line that is not the rest of a line before it: the piece to
+    come may begin with the rest of that line. Of an endless line (such as a progress bar), the end
+    of the last word."""
+    start = end = data.rfind(b"\n") + 1
+    is_long = len(data) - end > LONGEST
+    while start and end - start <= LONGEST and not is_long:
+        start = data.rfind(b"\n", 0, start - 1) + 1
+        if not _GOES_ON.match(data, start):
+            return start
+    if end or not is_long:
         return end
-    if len(data) <= LONGEST:
-        return 0
     return data.rfind(b"\r") + 1 or data.rfind(b" ") + 1 or len(data)
 
 
@@ -112,7 +118,7 @@ def _untagged(block: Block, markers: Sequence[bytes]) -> Block:
     found = [
         (text, number, rank)
         for number, line in enumerate(data.split(b"\n"), block.first)
-        if wanted(line) or line[:1] in _OF_NUMBER
+        if wanted(line) or _GOES_ON.match(line)
         for rank, text in _by_rank(line)
     ]
     texts, numbers, ranks = zip(*found, strict=True) if found else ((), (), ())

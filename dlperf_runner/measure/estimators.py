@@ -129,16 +129,19 @@ def _of_world(rates: Sequence[float], rule: Rule, expected: Expected) -> Sequenc
 
 
 def published_lines(
-    lines: Columns, every: int, rule: Rule, topology: Topology
+    lines: Columns, every: int, rule: Rule, topology: Topology, writers: int
 ) -> PublishedLines | None:
     """The lines of the estimator mean_of_lines: those at the indices from warmup_steps // log_every
     * nodes up to total_steps // log_every * nodes, among the lines of all processes in the log of a
     node. `every` is the number of steps from one line to the next. None if that is not the
-    interval of the rule, if the rule has no such estimator, or if the log has no such line.
+    interval of the rule, if the rule has no such estimator, if not every process of the node is one
+    of the `writers` of these lines, or if the log has no such line.
 
     Source: Oneflow-Inc/DLPerf 7e236cf, PaddlePaddle/PLSC/extract_paddle_logs.py.
     """
     if rule.published_estimator != MEAN_OF_LINES or every != rule.log_every:
+        return None
+    if writers != topology.gpus_per_node:
         return None
     first, end = (
         steps // every * topology.nodes for steps in (rule.warmup_steps, rule.total_steps)

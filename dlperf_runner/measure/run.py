@@ -42,9 +42,10 @@ def measure(
     final = settings.final_rate(log.headers, name)
     every = next((header.log_every for header in log.headers if header.log_every), rule.log_every)
     writers = {header.writer for header in log.headers if header.writer is not None}
+    number = 1 if log.has_ranks else max(1, len(writers))
     lines = found = log.columns
-    if len(writers) > 1 and not log.has_ranks:
-        own = sequence.first_lines(lines.steps, len(writers), line_of, name)
+    if number > 1:
+        own = sequence.first_lines(lines.steps, number, line_of, name)
         found = lines.take(own)
         every = sequence.check(
             form, found.steps, every, rule, lambda index: line_of(own[index]), name
@@ -59,7 +60,7 @@ def measure(
         steps = zip(lines.steps, lines.samples_per_second, strict=True)
         rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
     _check_final(final, rates, name)
-    published = published_lines(lines, every, rule, expected.topology)
+    published = published_lines(lines, every, rule, expected.topology, number)
     result = measured(found, rates, final, confirmed, rule, expected, name, published)
     return result, found, left_out
 

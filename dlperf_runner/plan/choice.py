@@ -99,9 +99,13 @@ def _whole(text: str, name: str, least: int) -> int:
     )
 
 
-def _option(metavar: str, text: str, parse: Callable[[str, str], Any]) -> Any:
-    """A field of Choice, with its metavar and help text, and the parser of its value."""
-    return field(default=parse("", ""), metadata={"metavar": metavar, "help": text, "parse": parse})
+def _option(
+    metavar: str, text: str, parse: Callable[[str, str], Any], variable: str | None = None
+) -> Any:
+    """A field of Choice, with its metavar and help text, and the parser of its value. `variable` is
+    its name in bench.yml, if Ansible reserves that of the field."""
+    metadata = {"metavar": metavar, "help": text, "parse": parse, "variable": variable}
+    return field(default=parse("", ""), metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ class Choice:
         "interleaved (default): each case once, then each again; grouped: all runs of a case,"
         " then the next case; random.",
         _order,
+        variable="run_order",
     )
     seed: int | None = _option(
         "N", "Seed of the random order; default: a new one, which is recorded.", _number_or_none
@@ -166,8 +171,9 @@ class Choice:
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-# The fields that are options, in order.
+# The fields that are options, in order; and the same by the names of their variables in bench.yml.
 OPTIONS = tuple(item for item in fields(Choice) if item.metadata)
+VARIABLES = {item.metadata["variable"] or item.name: item for item in OPTIONS}
 # Further variables that bench.yml accepts.
 FURTHER = ("parameters", "campaign", "resume", "limit", "wait")
 
@@ -190,7 +196,7 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
     A variable must be an option of the campaign, or begin with one of `prefixes`, as the variables
     of roles and of Ansible do. Any other variable would have no effect and raises a UserError.
     """
-    known = [*(item.name for item in OPTIONS), *FURTHER]
+    known = [*VARIABLES, *FURTHER]
     beginnings = tuple(f"{prefix}_" for prefix in prefixes)
     for name in variables:
         if name not in known and not name.startswith(beginnings):
@@ -203,8 +209,8 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
             )
     texts = {
         item.name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for item in OPTIONS
-        if (value := variables.get(item.name)) is not None
+        for variable, item in VARIABLES.items()
+        if (value := variables.get(variable)) is not None
     }
     parameters = variables.get("parameters") or {}
     if not isinstance(parameters, Mapping):

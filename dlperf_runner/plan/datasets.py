@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from ..catalog.datasets import Place, data_kind, datasets
+from ..catalog.datasets import Place, datasets
 from ..catalog.types import listed
 from ..core.errors import UserError
+from ..core.identity import data_kind, data_of
 from .choice import option_name
 
 if TYPE_CHECKING:
@@ -71,7 +72,11 @@ def fill_data(
         return "", dict(parameters)
     if data.parameter in choice.parameters or choice.data == "synthetic":
         if choice.data:
-            _confirm(choice.data, data_kind(parameters[data.parameter], data.synthetic), workload)
+            _confirm(
+                choice.data,
+                data_kind(data_of(parameters[data.parameter], data.synthetic)),
+                workload,
+            )
         return "", dict(parameters)
     place = _common(hosts, data.dataset)
     if place is None:
@@ -79,7 +84,7 @@ def fill_data(
             raise _missing(choice.data, data.dataset, hosts[0])
         return "", dict(parameters)
     path = str(PurePosixPath(place["path"], data.below))
-    _confirm(choice.data, data_kind(path, data.synthetic), workload)
+    _confirm(choice.data, data_kind(data_of(path, data.synthetic)), workload)
     counted = {data.parts: place["parts"]} if data.parts and "parts" in place else {}
     return data.dataset, {**parameters, data.parameter: path, **counted}
 

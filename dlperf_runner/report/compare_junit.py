@@ -50,7 +50,8 @@ def junit_cases(
 
 def _name(case: Mapping[str, Any]) -> str:
     words = (case["precision"], f"b{case['batch_size_per_device']}")
-    return " ".join((*words, f"{case['nodes']}n{case['gpus_per_node']}g"))
+    name = " ".join((*words, f"{case['nodes']}n{case['gpus_per_node']}g"))
+    return ", ".join(filter(None, (name, case.get("distinction"))))
 
 
 def _class(case: Mapping[str, Any]) -> str:

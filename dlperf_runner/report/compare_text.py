@@ -84,7 +84,7 @@ def render_campaigns(
         lines += [_campaign_table(group, screen, limit)]
         # What neither side recorded matters to a gate only.
         told = group if limit is not None else [{**row, "unrecorded": None} for row in group]
-        for text in (notes := _notes(told)):
+        for text in (notes := _notes(told, ["distinction"])):
             lines += wrapped(text, screen.prose, first="- ", rest="  ")
         lines += [""] if notes else []
     cases = [row for row in rows if row["p_value"] is not None]
@@ -174,8 +174,11 @@ def _published_table(
 
 
 def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
+    is_told = any(row["distinction"] for row in rows)
     columns = [
-        *(Column("topology"), Column("a", True), _STACKED_N),
+        Column("topology"),
+        *([Column("environment", stacks=True, wraps=True)] if is_told else []),
+        *(Column("a", True), _STACKED_N),
         *(Column("b", True), _STACKED_N),
         *(Column("difference", True), _INTERVAL),
         *(Column("at worst", True, stacks=True), Column("p", True)),
@@ -188,6 +191,7 @@ def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None)
         cells.append(
             (
                 _topology(row),
+                *([row["distinction"] or "-"] if is_told else []),
                 *(cell(row["a"], rate), cell(row["n_a"]), cell(row["b"], rate), cell(row["n_b"])),
                 cell(row["relative"], percent),
                 span(row["relative_low"], row["relative_high"], percent, " to "),

@@ -140,6 +140,13 @@ def _given(file: Path) -> Iterator[Place]:
     yield Place(file, is_record=False, directories=directories, is_given=True)
 
 
+def of_each(sources: Sequence[Path], statements: Statements) -> Iterator[tuple[Path, Statements]]:
+    """Each source with what is stated about it: nothing about a campaign beside other logs."""
+    of_logs = [not is_campaign(source) for source in sources]
+    for source, has_logs in zip(sources, of_logs, strict=True):
+        yield source, statements if has_logs or not any(of_logs) else NOTHING
+
+
 def is_campaign(source: Path) -> bool:
     """Whether a directory is a campaign of this tool."""
     return (source / "campaign.json").exists() or any(source.glob("runs/*/*/run.json"))

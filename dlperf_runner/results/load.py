@@ -56,6 +56,7 @@ class Results:
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unconfirmed: dict[tuple[str, str], int] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)  # by what only copies have in common
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # planned runs without a record
@@ -248,6 +249,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     for what in {"batch size", "world size"} - measured.confirmed:
         key = (what, run.source_of(what))
         results.unconfirmed[key] = results.unconfirmed.get(key, 0) + 1
+    results.logs |= dict.fromkeys(reading.contents, results.told(run.path))
     row = _row(run, reading.log_sha256, why)
     # Not _replace(): it processes every name again for each of many rows.
     at = COLUMNS.index("metric")

@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from .. import logs
-from ..catalog.datasets import data_kind
 from ..core.errors import UserError
-from ..core.identity import parameters_text, read_parameters
+from ..core.identity import data_of, parameters_text, read_parameters
 from .log_file import Log
 from .run_record import FoundRun, Known
 from .statement import Stated
@@ -106,9 +105,9 @@ def _parameters(printed: Mapping[str, str], entry: Known) -> Iterator[tuple[str,
         if name in printed:
             yield name, printed[name]
     if "data" in printed:
-        data = data_kind(printed["data"], entry.synthetic_data)
+        data = data_of(printed["data"], entry.synthetic_data)
         yield "data", data
-        if data == "real" and "dali" in printed:
+        if data != "synthetic" and "dali" in printed:
             yield "input_pipeline", "DALI" if printed["dali"] == "True" else "framework"
     if "xla" in printed:
         yield "xla", printed["xla"].lower()

@@ -4,6 +4,7 @@ and results are picklable, so that processes can read logs in parallel."""
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from .log_head import check_network, check_parameters, with_options
 from .run_record import FoundRun, Known
 
 # No two runs print so many different rates in the same order.
-_TELLING_RATES = 20
+_TELLING_RATES = 10
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ class Reading:
     problem: UserError | None = None
     series: RunSeries | None = None
     verdict: Verdict = VALID
-    rates: int | None = None  # a hash by which copies are found; None if others may have the same
+    rates: str | None = None  # the SHA-256 of its rates; None if another run may have the same
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """What only copies of the log have in common: its bytes, and its rates."""
+        digests = {"SHA-256": self.log_sha256, "rates": self.rates}
+        return tuple(f"{kind}:{digest}" for kind, digest in digests.items() if digest)
 
 
 def read_all(
@@ -126,11 +133,13 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         total_steps=rule.total_steps,
     )
     verdict = judge(evidence_of(run), found.steps, found.losses, run.rules or catalogued_rules())
-    return Reading(run, measured, digest, None, series, verdict, _hash(series.samples_per_second))
+    return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 
-def _hash(rates: tuple[float, ...]) -> int | None:
-    return hash(rates) if len(set(rates)) >= _TELLING_RATES else None
+def _digest(rates: tuple[float, ...]) -> str | None:
+    if len(set(rates)) < _TELLING_RATES:
+        return None
+    return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
 
 
 def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:

@@ -13,6 +13,7 @@ from standins import PROJECT
 
 from dlperf_runner.catalog.datasets import Place, datasets
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node_paths import SYNTHETIC_DATASETS
 from dlperf_runner.plan.datasets import places
 
 role = load("roles/dataset/filter_plugins/dataset.py")
@@ -78,6 +79,9 @@ def test_workloads_name_files_that_their_data_sets_have() -> None:
         if isinstance(data, DataParameter) and data.dataset:
             named[data.dataset] = data
     assert set(named) == set(datasets())
+    assert {f"{SYNTHETIC_DATASETS}/{name}" for name in named} == {
+        each.synthetic for each in datasets().values()
+    }
     for name, data in named.items():
         files = datasets()[name].files
         assert all(file.startswith(data.below) for file in files) or data.below in files

@@ -24,7 +24,7 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
 from dlperf_runner.core.case import Command, Run
 from dlperf_runner.plan import inventory
-from dlperf_runner.plan.choice import FURTHER, OPTIONS, Choice, choice_of_variables
+from dlperf_runner.plan.choice import FURTHER, VARIABLES, Choice, choice_of_variables
 from dlperf_runner.plan.make import make_plan
 
 ROOT = Path(__file__).parents[2]
@@ -82,16 +82,15 @@ def test_each_choice_is_declared_once() -> None:
     """A field of Choice is an option of plan and run, and a variable of bench.yml."""
     (plan,) = [c for c in app.registered_commands if c.callback and c.callback.__name__ == "plan"]
     assert isinstance(plan.callback, types.FunctionType)
-    names = [item.name for item in OPTIONS]
-    assert set(names) <= set(plan.callback.__annotations__)
-    samples = {"source": "builtin", "container": "podman", "precision": "fp32", "order": "random"}
-    samples |= {"until_ci": "1%", "data": "synthetic"}
-    for name in names:
+    assert {item.name for item in VARIABLES.values()} <= set(plan.callback.__annotations__)
+    samples = {"source": "builtin", "container": "podman", "precision": "fp32"}
+    samples |= {"run_order": "random", "until_ci": "1%", "data": "synthetic"}
+    for name, item in VARIABLES.items():
         text = samples.get(name, "1")
-        assert getattr(choice_of_variables({name: text}, ()), name)
+        assert getattr(choice_of_variables({name: text}, ()), item.name)
         assert name not in FURTHER
     bench = (ROOT / "playbooks/bench.yml").read_text()
-    assert not [name for name in names if f"{name} | default" in bench]
+    assert not [name for name in VARIABLES if f"{name} | default" in bench]
 
 
 def imports(path: Path) -> set[str]:

@@ -139,6 +139,44 @@ def test_the_runner_gives_the_same_directory_and_resumes(provisioned: Lab, campa
     assert kept.read_bytes() == before
 
 
+@pytest.fixture
+def results_kept() -> Iterator[None]:
+    """What a test adds to results/ goes again, and what it replaces comes back."""
+    results = PROJECT / "results"
+    before, spreads = set(results.glob("*")), results / "aa.json"
+    content = spreads.read_bytes() if spreads.exists() else None
+    yield
+    for path in set(results.glob("*")) - before:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    if content is not None:
+        spreads.write_bytes(content)
+
+
+def test_repeats_are_added_until_the_interval_is_narrow_and_campaigns_until_there_are_three(
+    provisioned: Lab, tmp_path: Path, results_kept: None
+) -> None:
+    chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1")
+    first = tmp_path / "first"
+    adaptive = ("--repeats", "1", "--until-ci", "90%", "--max-repeats", "5")
+    status, text = dlperf(provisioned, "run", "--campaign", str(first), *chosen, *adaptive)
+    assert status == 0, text
+    # Of a single run there is no interval; five have one.
+    assert "plan.2.json: 4 more runs of 1 case" in text
+    (reason,) = json.loads((first / "plan.2.json").read_text())["reasons"].values()
+    assert (reason["valid_runs"], reason["wanted_repeats"]) == (1, 5)
+    status, text = dlperf(provisioned, "status", str(first))
+    assert (status, "5 of 5 runs done" in text) == (0, True), text
+    asked = ("aa", str(first), "--campaigns", "3", *chosen, "--repeats", "2")
+    status, text = dlperf(provisioned, *asked)
+    assert status == 0, text
+    (entry,) = json.loads((PROJECT / "results/aa.json").read_text())["cases"]
+    assert (len(set(entry["measured_with"])), entry["runs"]) == (3, 9)
+    assert entry["variance_within"] > 0
+    status, text = dlperf(provisioned, "compare", *entry["measured_with"][1:])
+    assert status == 0, text
+    assert "3 campaigns" in text
+
+
 def test_a_run_that_fails_is_told_and_loses_nothing(provisioned: Lab, tmp_path: Path) -> None:
     """More classes than memory can hold: the program dies, the campaign says how and where."""
     directory = tmp_path / "failing"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from compare_rows import row, rows
+from compare_rows import rows
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from scipy import stats
@@ -21,7 +21,13 @@ from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.cli.main import app
 from dlperf_runner.compare.campaigns import compare_campaigns
-from dlperf_runner.compare.spread import measure, read_spreads, save_spreads, widened
+from dlperf_runner.compare.spread import (
+    measure,
+    read_spreads,
+    refuse_copies,
+    save_spreads,
+    widened,
+)
 from dlperf_runner.compare.verdicts import together
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame
@@ -287,14 +293,11 @@ def test_cases_without_a_spread_are_listed_with_the_reason() -> None:
 
 
 def test_a_copied_log_shows_no_spread() -> None:
-    frames = {
-        name: make_frame([row(100.0, n)._replace(log_sha256=f"{name}{n}") for n in (1, 2)])
-        for name in "abc"
-    }
-    assert measure(frames).spreads
-    frames["c"].loc[1, "log_sha256"] = "a1"
+    logs = {name: {f"SHA-256:{name}{n}": f"r{n}.log" for n in (1, 2)} for name in "abc"}
+    refuse_copies(logs.items())
+    logs["c"]["SHA-256:a1"] = "r3.log"
     with pytest.raises(UserError, match="c: two campaigns have the same log, so one is a copy"):
-        measure(frames)
+        refuse_copies(logs.items())
 
 
 # ---- the command

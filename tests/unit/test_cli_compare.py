@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -236,13 +237,135 @@ def test_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.exit_code == 2
     assert "--replace" in again.stderr
     assert run(a, "--save-baseline", "main", "--replace").exit_code == 0
-    assert as_json("--baseline", "main", a, "--fail-if-slower", "3%")["status"] == 0
+    same = campaign(tmp_path / "results" / "same", 1.001)
+    assert as_json("--baseline", "main", same, "--fail-if-slower", "3%")["status"] == 0
     assert as_json("--baseline", "main", b, "--fail-if-slower", "3%")["status"] == 1
     result = run("--baseline", "other", b)
     assert (result.exit_code, result.stderr.count("expected one of main")) == (2, 1)
     # Without a directory it is the latest campaign.
     (tmp_path / "results" / "latest").symlink_to("a")
     assert as_json()["compared"] == "results/latest and published results"
+
+
+def uneven(directory: Path) -> Path:
+    """The campaign with rates that go up and down in every log, as real ones do."""
+    for log in directory.rglob("*.log"):
+        text = log.read_text()
+        for step in range(1, 121):
+            pattern = rf"(Batch\[{step}\]\tSpeed: )([\d.]+)"
+            text = re.sub(pattern, lambda m, s=step: f"{m[1]}{float(m[2]) + s % 17 / 10:.6f}", text)
+        log.write_text(text)
+    return directory
+
+
+def copied(directory: Path, copy: Path, ends: bytes = b"\n") -> Path:
+    """The logs of a directory under other names, with mpirun's tags and a byte order mark."""
+    copy.mkdir()
+    for number, log in enumerate(sorted(directory.rglob("*.log")), start=1):
+        lines = [b"[1,0]<stdout>:" + line for line in log.read_bytes().splitlines()]
+        topology = "1n2g" if "1n2g" in str(log) else "1n1g"
+        name = f"rn50_b128_fp32_{topology}_{number}.log"
+        (copy / name).write_bytes(b"\xef\xbb\xbf" + ends.join([*lines, b""]))
+    return copy
+
+
+@pytest.mark.parametrize("is_baseline", [False, True], ids=["campaigns", "baseline"])
+def test_a_campaign_is_not_compared_with_a_copy_of_its_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_baseline: bool
+) -> None:
+    """The copy differs in the bytes of every log, and was "equal, passed"."""
+    monkeypatch.chdir(tmp_path)
+    a, other = (uneven(campaign(tmp_path / n, f)) for n, f in (("a", 1.0), ("other", 1.001)))
+    assert run(a, "--save-baseline", "main").exit_code == 0
+    older = ("--baseline", "main") if is_baseline else (a,)
+    for copy in (copied(a, tmp_path / "b", b"\r\n"), a):
+        result = run(*older, copy)
+        assert result.exit_code == 2
+        message = " ".join(result.stderr.split())
+        assert f"{copy}: two campaigns have the same log, so one is a copy" in message
+        assert f"rn50_b128_fp32_1.log of {'baseline main' if is_baseline else a}" in message
+        assert ("(same rates)" in message) == (copy != a)
+    assert run(*older, other).exit_code == 0
+    # An earlier version did not record the logs of a baseline.
+    path = tmp_path / "results/baselines/main.json"
+    path.write_text(
+        json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "logs"})
+    )
+    result = run("--baseline", "main", other)
+    assert (result.exit_code, "baseline main: does not record its logs" in result.stderr) == (
+        0,
+        True,
+    )
+
+
+def test_a_report_notes_copies(tmp_path: Path) -> None:
+    a = uneven(campaign(tmp_path / "a", runs=1))
+    b, out = copied(a, tmp_path / "b", b"\r\n"), tmp_path / "out"
+    result = CliRunner().invoke(app, ["report", str(a), str(b), f"--output-dir={out}"])
+    assert result.exit_code == 0
+    assert "some logs are copies of those of a" in (out / "report.md").read_text(encoding="utf-8")
+
+
+def test_an_allowed_difference_that_does_not_exist_is_noted(tmp_path: Path) -> None:
+    a, b = campaign(tmp_path / "a", **V100), campaign(tmp_path / "b", 1.001, **V100)
+    allowed = ("--fail-if-slower", "3%", "--allow-different", "accelerator")
+    result = run(a, b, *allowed)
+    assert result.exit_code == 0
+    note = "--allow-different accelerator: has no effect, because no pair differs in it"
+    assert result.stderr.splitlines() == [note]
+    hosts = {"node1": {"driver": "535.1", "gpus": ["NVIDIA A100-SXM4-40GB"]}}
+    c = campaign(tmp_path / "c", **{**V100, "outcome": {**V100["outcome"], "hosts": hosts}})
+    result = run(b, c, *allowed)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_cases_that_differ_only_in_their_environment_have_names(tmp_path: Path) -> None:
+    """Two rows were called 1n1g, without a word of which is which."""
+    for name, factor in (("a", 1.0), ("b", 1.001)):
+        place = tmp_path / name
+        write(place / "campaign.json", ["{}"])
+        for repeat, value in enumerate((*RUNS, *(2 * value for value in RUNS)), start=1):
+            gpu = "NVIDIA A100-SXM4-40GB" if repeat > 5 else "Tesla V100-SXM2-16GB"
+            hosts = {"node1": {"driver": "440.33.01", "gpus": [gpu]}}
+            outcome = {**V100["outcome"], "hosts": hosts}
+            lines = gluoncv(round(value * factor, 2))
+            campaign_run(place, "1n1g", repeat, lines, **{**V100, "outcome": outcome})
+    result = run(tmp_path / "a", tmp_path / "b", "--junit", tmp_path / "x.xml")
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in result.stdout.splitlines()]
+    names = ["accelerator A100-SXM4-40GB", "accelerator V100-SXM2-16GB"]
+    assert sorted(row[1] for row in rows if row[:1] == ["1n1g"]) == names
+    (suite,) = ET.parse(tmp_path / "x.xml").getroot()  # noqa: S314  # it was made here
+    assert sorted(str(case.get("name")) for case in suite) == [
+        f"fp32 b128 1n1g, {n}" for n in names
+    ]
+    cases = as_json(tmp_path / "a", tmp_path / "b")["cases"]
+    assert sorted(case["distinction"] for case in cases) == names
+
+
+@pytest.mark.parametrize("command", ["summarize", "report", "compare"])
+def test_every_command_takes_what_nobody_else_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, factor in (("a", 1.0), ("b", 1.001)):
+        for repeat, value in enumerate(RUNS, start=1):
+            lines = [line for line in gluoncv(value * factor) if "Namespace" not in line]
+            write(tmp_path / name / f"run_{repeat}.log", lines)
+    said = {"model": "resnet50v1b", "framework": "mxnet", "topology": "1n1g", "batch-size": "128"}
+    said |= {"precision": "fp32", "accelerator": "V100-SXM2-16GB"}
+    options = [f"--{name}={value}" for name, value in said.items()]
+    sources = ["a", "b"] if command == "compare" else ["a"]
+    result = CliRunner().invoke(app, [command, *sources, *options])
+    assert (result.exit_code, result.stderr) == (0, "")
+    # Beside a campaign, they are about the other logs.
+    c = campaign(tmp_path / "c", 1.002)
+    if command != "summarize":
+        assert CliRunner().invoke(app, [command, "a", str(c), *options]).exit_code == 0
+    result = CliRunner().invoke(app, [command, str(c), *options])
+    assert (result.exit_code, "nothing can be stated about a campaign" in result.stderr) == (
+        2,
+        True,
+    )
 
 
 # ---- publications, and bad input
@@ -266,7 +389,10 @@ def test_publications_side_by_side() -> None:
         (("--published", "a"), "these arguments cannot be combined"),
         (("--published", "--save-baseline", "x"), "these arguments cannot be combined"),
         (("--published", "--fail-if-slower", "3%"), "has no effect with --published"),
-        (("a", "--model", "x"), "--model: this option has no effect with one campaign"),
+        (
+            ("--published", "--topology", "1n1g"),
+            "--topology: this option has no effect with --published",
+        ),
         (("a", "b", "--condition", "data=real"), "has no effect with two campaigns"),
         (("a", "--baseline", "x", "--all"), "has no effect with two campaigns"),
         (("a", "--save-baseline", "x", "--json"), "has no effect with --save-baseline"),

@@ -357,6 +357,9 @@ def test_stated_conditions() -> None:
     for text in ("data", "data=", "colour=red", "precision=fp16", "xla=perhaps"):
         with pytest.raises(UserError, match="--condition"):
             parse_stated([text])
+    assert parse_stated(["xla=no", "xla=false"]) == {"xla": False}
+    with pytest.raises(UserError, match="--condition xla: the condition is stated twice"):
+        parse_stated(["xla=no", "xla=yes"])
 
 
 # ---- publications side by side

@@ -54,14 +54,24 @@ def kind(run: Run) -> object:
 @pytest.mark.parametrize(
     ("workload", "dataset", "arguments", "data"),
     [
-        ("mxnet-resnet50v1b", "imagenet-recordio", ["/datasets/imagenet/train.rec"], "real"),
+        (
+            "mxnet-resnet50v1b",
+            "imagenet-recordio",
+            ["/datasets/imagenet/train.rec"],
+            "/datasets/imagenet/train.rec",
+        ),
         (
             "oneflow-resnet50v1.5",
             "imagenet-ofrecord",
             ["--train_data_dir=/datasets/ofrecord/train", "--train_data_part_num=256"],
-            "real",
+            "/datasets/ofrecord/train",
         ),
-        ("tensorflow-resnet50v1.5", "imagenet-tfrecord", ["--data_dir=/data/tfrecords"], "real"),
+        (
+            "tensorflow-resnet50v1.5",
+            "imagenet-tfrecord",
+            ["--data_dir=/data/tfrecords"],
+            "/data/tfrecords",
+        ),
         ("mxnet-arcface", "faces_emore", [], "synthetic-dataset"),
     ],
 )
@@ -90,7 +100,7 @@ def test_without_a_data_set_the_plan_says_synthetic() -> None:
     text = render(
         plan_document(Choice(), nodes, [planned("tensorflow-resnet50v1.5", v100_nodes())])
     )
-    assert ", data=real\n" in text
+    assert ", data=/data/tfrecords\n" in text
     assert "published run" not in text
 
 
@@ -205,7 +215,8 @@ def test_table_report_and_comparison_show_the_data(tmp_path: Path) -> None:
     real = campaign(tmp_path / "real", {entry: {"path": "/datasets/imagenet"}}, 10.0)
     made = campaign(tmp_path / "made", {entry: {"synthetic": True}}, 11.0)
     noise = campaign(tmp_path / "noise", {}, 12.0)
-    for directory, data in ((real, "real"), (made, "synthetic-dataset"), (noise, "synthetic")):
+    shown = {real: "/datasets/imagenet/train.rec", made: "synthetic-dataset", noise: "synthetic"}
+    for directory, data in shown.items():
         assert f", data={data} data_nthreads=1 " in " ".join(call("summarize", directory).split())
         assert f"data={data} data_nthreads" in make_report([directory]).paths[0].read_text()
     # Runs with different data are different cases.

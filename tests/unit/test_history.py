@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 import sqlite3
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -65,6 +66,18 @@ def rows_of(history: Path, campaign: Path) -> list[dict[str, Any]]:
     tables = recorded_tables(history, identified(campaign))
     assert tables
     return tables["measurements"]
+
+
+def test_logs_of_another_campaign_of_the_history_are_noted(tmp_path: Path) -> None:
+    history = tmp_path / "history.sqlite"
+    one, two = campaign(tmp_path / "one"), campaign(tmp_path / "two", factor=1.01)
+    copy = tmp_path / "copy"
+    shutil.copytree(one / "runs", copy / "runs")
+    assert "twice" not in call("summarize", one, "--history", history)
+    assert "twice" not in call("summarize", two, "--history", history)
+    told = f"{history}: one has some of these logs, too, so they are in the history twice\n"
+    assert told in call("summarize", copy, "--history", history)
+    assert "twice" not in call("summarize", two, "--history", history)
 
 
 def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_parameters_are_those_that_change_what_is_measured() -> None:
             assert not [value for value in measured.values() if str(value).startswith("/")]
     resnet = workloads["mxnet-resnet50v1b"]
     assert parameters_text(resnet.measured_parameters("upstream", IMAGENET)) == (
-        "data=real data_nthreads=8 image_size=224"
+        "data=/data/imagenet/train.rec data_nthreads=8 image_size=224"
     )
     # The builtin program neither reads the file nor has such threads.
     assert parameters_text(resnet.measured_parameters("builtin", IMAGENET)) == (
@@ -271,12 +271,14 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
     result = call(*gate)
     assert result.exit_code == 2
     message = " ".join(result.stderr.split())
-    assert "data (real, synthetic); image size (224, 64)" in message
+    assert "data (/data/imagenet/train.rec, synthetic); image size (224, 64)" in message
     assert "--allow-different data --allow-different image_size" in message
     # Without a gate, both are listed, and what keeps them apart is told.
     result = call("compare", a, b)
     assert result.exit_code == 0
-    assert "differs in data (real, synthetic), image size (224, 64)" in words(result)
+    assert "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)" in words(
+        result
+    )
     assert "1 only in the first, 1 only in the second" in words(result)
     # One name alone is not enough.
     assert call(*gate, "--allow-different", "data").exit_code == 2
@@ -284,7 +286,10 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
         allowed = [part for name in names for part in ("--allow-different", name)]
         result = call(*gate, *allowed)
         assert result.exit_code == 0
-        assert "differs in data (real, synthetic), image size (224, 64)" in words(result)
+        assert (
+            "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)"
+            in words(result)
+        )
 
 
 @pytest.mark.parametrize(
@@ -297,6 +302,12 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
             {"source": "upstream", "parameters": {"rec_train": NOISE["rec_train"]}},
             "source (builtin, upstream)",
             "source",
+        ),
+        (
+            {"source": "upstream", "parameters": {"rec_train": "/data/imagenet/train.rec"}},
+            {"source": "upstream", "parameters": {"rec_train": "/data/other/train.rec"}},
+            "data (/data/imagenet/train.rec, /data/other/train.rec)",
+            "data",
         ),
         (
             {"parameters": {}},

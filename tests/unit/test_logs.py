@@ -260,9 +260,23 @@ def test_blocks_are_whole_lines_with_their_numbers(size: int | None) -> None:
     whole = "".join(block.data.decode() for block in found)
     assert whole == "a\n\nb Speed\r\nlast é" + CUT
     assert all(block.data.endswith(b"\n") for block in found[:-1])
-    at = [(b, b.data.index(word)) for b in found for word in (b"a", b"Speed") if word in b.data]
-    assert [block.line(place) for block, place in at][:2] == [1, 3]
+    at = [(b, b.data.index(word)) for b in found for word in (b"a\n", b"Speed") if word in b.data]
+    assert [block.line(place) for block, place in at] == [1, 3]
     assert found[-1].line(len(found[-1].data)) == 4
+
+
+@pytest.mark.parametrize("tag", ["", TAG], ids=["untagged", "tagged"])
+def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
+    """Each of the places in turn is the end of a piece, as 1 MiB may be."""
+    line = "DLL 2026-11-20 13:58:34.784710 - (0, {}) total_ips : {}"
+    lines = [line.format(0, "2.5"), line.format(10, "3.37"), "5044", line.format(20, "4.5")]
+    lines += ["DLL 2026-11-20 13:58:37.925081 - () train_throughput : 3.4", "61"]
+    wrapped = [(2, repr("3.37\n5044")), (5, repr("3.4\n61"))]
+    content = "".join(f"{tag}{line}\n" for line in lines).encode()
+    for cut in range(len(content) + 1):
+        with pytest.raises(LineError, match="the rate is not a number") as caught:
+            logs.parse(logs.formats()["dllogger"], [content[:cut], content[cut:]])
+        assert (caught.value.line, caught.value.found) in wrapped
 
 
 def test_empty_log_has_no_block() -> None:

@@ -249,6 +249,17 @@ def test_results_of_other_logs_have_a_manifest(tmp_path: Path, monkeypatch: Any)
     assert "measurements.csv: deleted since manifest.jsonl:1 recorded it" in printed
 
 
+def test_a_campaign_under_another_name_is_the_same(campaign: Path, tmp_path: Path) -> None:
+    """report.md and results.json named the directory."""
+    copy = tmp_path / "results" / "copy of one"
+    campaign.rename(copy)
+    assert "as it was recorded" in call("summarize", "--verify", copy)
+    before = (copy / "report/results.json").read_bytes()
+    assert json.loads(before)["campaigns"].startswith("one")
+    make_report([copy])
+    assert (copy / "report/results.json").read_bytes() == before
+
+
 def test_a_campaign_without_results_is_verified(finished: Path, tmp_path: Path) -> None:
     """As bench.yml alone leaves it: nobody has summarised it yet."""
     runs = finished / "one" / "runs"

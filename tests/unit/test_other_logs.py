@@ -219,8 +219,8 @@ def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "data=real input_pipeline=framework xla=true"),
-        ({"dali": True, "xla": False}, "data=real input_pipeline=DALI xla=false"),
+        ({}, "data=/data/tfrecords input_pipeline=framework xla=true"),
+        ({"dali": True, "xla": False}, "data=/data/tfrecords input_pipeline=DALI xla=false"),
         ({"data": None}, "data=synthetic image_size=224 xla=true"),
     ],
 )
@@ -236,10 +236,31 @@ def test_what_the_log_states_is_used_in_comparisons(
     assert run.parameters == expected
     (known,) = read_conditions([run], load_rule()).values()
     assert known["xla"] is ("xla=true" in expected)
-    assert known["data"] == ("real" if "data=real" in expected else "synthetic")
+    assert known["data"] == ("real" if "data=/" in expected else "synthetic")
     assert known.get("image_size") == ("224" if "image_size" in expected else None)
     for text in ("data (unknown", "XLA (unknown"):
         assert text not in call("compare", "logs").text
+
+
+def test_a_condition_that_the_log_contradicts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replaced what the log states, and a run with XLA was compared with one without."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "logs" / "tf_gpu8_amp_bs256_v100.txt", stating())
+    told = call("compare", "logs", "--condition", "xla=false", status=2).err
+    assert "--condition xla: the stated condition contradicts the log or its record" in told
+    assert "expected yes (logs/tf_gpu8_amp_bs256_v100.txt), found no" in told
+    call("compare", "logs", "--condition", "data=synthetic", status=2)
+    # More than the log says is no contradiction.
+    agrees = ("xla=true", "data=real", "accelerator=V100-SXM2-32GB")
+    options = [word for text in agrees for word in ("--condition", text)]
+    call("compare", "logs", *options)
+    # Less is no reason to forget what is known.
+    write(tmp_path / "pcie" / "tf_gpu8_amp_bs256.txt", stating())
+    known = ("--accelerator", "V100-PCIE-32GB")
+    for less in ((), ("--condition", "accelerator=V100")):
+        assert "(V100-PCIE-32GB, V100-SXM2" in call("compare", "pcie", *known, *less).text
 
 
 def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> None:
@@ -247,10 +268,13 @@ def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> Non
         write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(xla=xla))
     for repeat, parallel in ((1, True), (2, False)):
         write(tmp_path / f"y1_b2_fp32_1n1g_{repeat}.log", speedometer("y1", parallel=parallel))
+    for repeat, data in ((3, "/data/a/train"), (4, "/data/b/train/")):
+        write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(data=data))
     table = summarize(tmp_path, tmp_path / "out").table
-    assert table["repeats"].tolist() == [1, 1, 1, 1]
-    texts = set(table["parameters"])
-    assert {"parallel=data", "parallel=model"} < texts
+    assert table["repeats"].tolist() == [1] * 6
+    texts = " ".join(table["parameters"])
+    for text in ("parallel=data", "parallel=model", "data=/data/a/train ", "data=/data/b/train "):
+        assert text in texts
 
 
 def test_the_measured_window_is_the_one_that_the_log_states(tmp_path: Path) -> None:
@@ -705,7 +729,7 @@ def test_options_are_read_in_any_order(tmp_path: Path) -> None:
         lines = ["INFO:root:Namespace(batch_size=128, dtype='float32', " + options + ")"]
         write(tmp_path / place / "1n1g" / "rn50_b128_fp32_1.log", [*lines, *GOOD[2:]])
         (run,) = load(tmp_path / place).counted
-        assert run.parameters == "data=real"
+        assert run.parameters == "data=/data/train.rec"
 
 
 def test_a_restart_with_another_image_size_is_refused(tmp_path: Path) -> None:

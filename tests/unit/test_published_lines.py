@@ -98,6 +98,14 @@ def test_no_published_estimator_where_the_script_averages_nothing(tmp_path: Path
     assert f"{METRIC}_mean_of_lines" not in found
 
 
+def test_no_published_estimator_where_one_of_several_trainers_prints(tmp_path: Path) -> None:
+    """As with the builtin source: lines 6 to 15 of 8 trainers are of batches 0 and 10, those of one
+    are of batches 50 to 140."""
+    first = [line.replace("num_trainers: 1", "num_trainers: 8") for line in node_log("1n1g", 400.0)]
+    found = metrics(load(tmp_path, "1n8g", first))
+    assert not {f"{METRIC}_mean_of_lines", "warmup_lines"} & found.keys()
+
+
 def test_a_note_counts_the_lines_of_the_warmup(tmp_path: Path) -> None:
     for topology in TOPOLOGIES:
         results = load(tmp_path, topology, node_log(topology, 400.0, other=300.0))
