@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from .. import launchers
 from ..core import template
 from ..core.identity import data_of
+from .datasets import datasets
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
@@ -111,10 +112,17 @@ class Preparation(Entry):
 
 class DataParameter(Entry):
     """The parameter that names the data set. With one of the values `synthetic`, the data are
-    synthetic."""
+    synthetic.
+
+    `dataset` is the data set of the published run. Inside it, the parameter names the path `below`,
+    or its folder. `parts` is the parameter with the number of its files.
+    """
 
     parameter: str
     synthetic: tuple[str, ...] = ()
+    dataset: Name | None = None
+    below: str = ""
+    parts: str | None = None
 
 
 class _Source(Entry):
@@ -252,8 +260,14 @@ class Workload(Entry):
             for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
-            if isinstance(source.data, DataParameter):
-                named.append((source.data.parameter, ("sources", key, "data", "parameter")))
+            if not isinstance(data := source.data, DataParameter):
+                continue
+            at = ("sources", key, "data")
+            named += [(data.parameter, (*at, "parameter"))]
+            named += [(data.parts, (*at, "parts"))] if data.parts else []
+            if data.dataset is not None and data.dataset not in datasets():
+                known = f"one of {listed(datasets())}"
+                raise wrong("unknown data set", known, data.dataset, *at, "dataset")
         for name, where in named:
             if name not in self.parameters:
                 raise wrong("unknown parameter", f"one of {listed(self.parameters)}", name, *where)

@@ -18,7 +18,7 @@ from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
-from ..core.identity import CaseKey, label, read_parameters, short_product
+from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
 from ..results.run_record import FoundRun
 
 # Verdicts on a limit.
@@ -128,7 +128,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
-        "data": _kind_of(parameters.get("data")),
+        "data": data_kind(parameters.get("data")),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
@@ -187,11 +187,6 @@ def _record(log: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _kind_of(data: str | None) -> str | None:
-    """What publications say about data: synthetic or real, but not where the files are."""
-    return data if data in (None, "synthetic") else "real"
 
 
 def _argv(record: Values) -> list[str]:

@@ -12,11 +12,12 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
+from ..catalog.workload import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
-from . import containers
+from . import containers, datasets
 from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 from .order import ordered
@@ -143,10 +144,19 @@ def _runs(
     entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
     image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
-    parameters = _merged_parameters(choice, workload, matrix, case.variant)
+    dataset, parameters = datasets.fill_data(
+        choice,
+        workload.name,
+        source,
+        _merged_parameters(choice, workload, matrix, case.variant),
+        hosts,
+    )
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
     batch, topology, window = case.batch, case.topology, case.window
+    data: tuple[str, ...] = ()
+    if image and isinstance(source.data, DataParameter):
+        data = datasets.mounted(source.data, parameters[source.data.parameter], workload.name)
     runs = []
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
         values: dict[str, object] = {
@@ -184,6 +194,7 @@ def _runs(
                     image,
                     hosts,
                     f"{case.id}/r{repeat}",
+                    data=data,
                     source=f"{SOURCES}/{workload.name}-{case.source}",
                     on_gpu=on_gpu,
                     has_fabric=catalog.stacks[first.stack].infiniband is not None,
@@ -209,6 +220,7 @@ def _runs(
                 stack=first.stack,
                 accelerator=first.accelerator,
                 environment=environment,
+                dataset=dataset,
                 container=str(image or ""),
                 log_format=workload.log_format,
                 log_name=f"{short_name}_b{batch.batch_size_per_device}"

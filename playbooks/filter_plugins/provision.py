@@ -72,12 +72,14 @@ def for_node(
         "framework": True,
         "horovod": True,
         "container": bool(chosen.has_containers or pulled),
+        "dataset": bool(choice["datasets"]),
     }
     refusing = {
         "python_env": True,
         "gpu_node": has_gpus,
         "openmpi": is_built,
         "python": bool(chosen.python),
+        "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     program = choice["mpirun"] or mpirun(choice["stack"], root)

@@ -19,6 +19,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "nodes": 4,
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
+        "datasets": {},
     }
     return chosen | changed
 

@@ -160,6 +160,22 @@ def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
     assert "--gpus" not in argv
 
 
+def test_a_locally_built_image_runs_by_its_id() -> None:
+    """`docker build . -t nvidia_rn50_tf`, as the report has it, gives an image without a digest."""
+    (run, *_) = make_plan(
+        Choice(framework=("tensorflow",)),
+        load_catalog(),
+        v100_nodes(container_images={NGC: f"id:{DIGEST}"}),
+    )
+    assert run.container == f"docker {DIGEST}"
+    assert DIGEST in run.commands[0].argv
+    assert not [part for part in run.commands[0].argv if "tensorflow@" in part or "id:" in part]
+    first, *others = v100_nodes(container_images={NGC: f"id:{DIGEST}"})
+    rebuilt = [replace(n, container_images={NGC: "id:sha256:" + "6a" * 32}) for n in others]
+    with pytest.raises(UserError, match="build on one node, then `docker save` and `docker load`"):
+        planned((first, *rebuilt), nodes=(4,))
+
+
 @pytest.mark.parametrize(
     ("images", "said"),
     [

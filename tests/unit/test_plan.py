@@ -111,6 +111,7 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "stack": "cpu",
         "accelerator": "cpu",
         "environment": "mxnet",
+        "dataset": "",
         "container": "",
         "log_format": "gluoncv_horovod",
         "log_name": "rn50_b2_fp32_1.log",
