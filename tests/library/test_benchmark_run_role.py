@@ -156,7 +156,7 @@ def as_bench_does(play: dict[str, Any]) -> list[dict[str, Any]]:
     run = variables.pop("benchmark_run_run") | {"hosts": ["node1"], "container": ""}
     plan = {"runs": [run], "campaign": variables.pop("benchmark_run_campaign")}
     known = {"bench_lock": {}, "bench_ready": True, "bench_plan": plan}
-    known |= {"benchmark_source_host": {}, "benchmark_source_versions": {run["environment"]: {}}}
+    known |= {"bench_facts": {}, "benchmark_source_versions": {run["environment"]: {}}}
     facts = {"name": "Know", "ansible.builtin.set_fact": known}
     own = ("hosts", "gather_facts", "connection")
     return [

@@ -115,7 +115,7 @@ def test_plan_prints_every_command_per_host() -> None:
     lines = call("plan", "--model", "resnet50v1b", "--repeats", "2").out.splitlines()
     assert lines[0] == (
         "mxnet-resnet50v1b-builtin_fp32_b2_1n1g: 1 node with 1 device (node1), fp32, batch 2 per"
-        " device, 12 iterations of which 4 are warm-up, 2 runs"
+        " device, 12 iterations of which 4 are warm-up, 2 runs, data=synthetic"
     )
     assert lines[1].startswith(
         "  r1..r2 on node1: cd /opt/dlperf/src/mxnet-resnet50v1b-builtin && env OMP_NUM_THREADS=1"
