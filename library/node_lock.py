@@ -124,9 +124,12 @@ def main():
     if not re.match("[0-9A-Za-z]+$", token):
         module.fail_json(msg="token must consist of letters and digits, found %r" % token)
     if state != "free" and not module.check_mode:
-        if not os.path.isdir(directory):
+        try:
             os.makedirs(directory)
             os.chmod(directory, 0o755)
+        except OSError as error:  # two campaigns may make it at once
+            if error.errno != errno.EEXIST:
+                raise
         # Only root can open this file, so no other user can block the lock.
         mutex = os.open(os.path.join(directory, "mutex"), os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(mutex, fcntl.LOCK_EX)
