@@ -96,11 +96,9 @@ def main():
         supports_check_mode=True,
     )
     root, kernel = module.params["root"], platform.release()
-    packages = []
-    if os.access("/usr/bin/dpkg-query", os.X_OK):
-        argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Status}\n"]
-        lines = (line.split("\t") for line in module.run_command(argv)[1].splitlines())
-        packages = [name for name, status in lines if status.endswith(" installed") and DRIVER_PACKAGE.match(name)]
+    listing = output_of("dpkg-query", "-W", "-f", r"${Package}\t${Status}\n") or ""
+    lines = (line.split("\t") for line in listing.splitlines())
+    packages = [name for name, status in lines if status.endswith(" installed") and DRIVER_PACKAGE.match(name)]
     module.exit_json(
         changed=False,
         running=nvidia_kernel.running(root),

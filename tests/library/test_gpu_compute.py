@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import standins
 from cuda_standin import GCC, libcuda
 from executed_modules import call
 from filters import load
-from standins import program, tree
+from standins import interpreter, program, tree
 
 driver = load("roles/nvidia_driver/filter_plugins/nvidia_driver.py")
 
@@ -23,6 +24,7 @@ OF_LOADED = {
     "proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 1 nvidia_uvm, Live 0x0",
     "usr/lib/x86_64-linux-gnu/libcuda.so.580.105.08": "",
 }
+VERSION = "580.105.08"
 CAUSE = "driver 580.105.08 on kernel 6.1"
 KERNEL = platform.release()
 
@@ -50,6 +52,20 @@ def test_every_gpu_computes(tmp_path: Path, library: Path) -> None:
     told = proof(tmp_path, library, OF_LOADED)
     assert told["devices"] == ["Stand-in 0", "Stand-in 1"]
     assert (told["cuda"], told["changed"]) == ("13.0", False)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6"])
+def test_it_computes_in_the_nodes_old_python(tmp_path: Path, library: Path, version: str) -> None:
+    python = interpreter(version)
+    if not python:
+        pytest.skip(f"there is no Python {version} on this machine")
+    root = tree(tmp_path / "root", OF_LOADED)
+    given = {"root": str(root), "library": str(library), "timeout": 60}
+    told = standins.call("gpu_compute", tmp_path, python=python, **given)
+    assert told["devices"] == ["Stand-in 0", "Stand-in 1"]
+    given = {"root": str(root), "build": True, "signing_keys": []}
+    told = standins.call("driver_info", tmp_path, python=python, **given)
+    assert (told["running"], told["nvswitches"], told["secure_boot"]) == (VERSION, [], False)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +214,6 @@ NODE = {
     "enrolled_keys": [],
     "rebooted_for": None,
 }
-VERSION = "580.105.08"
 
 
 @pytest.mark.parametrize(
