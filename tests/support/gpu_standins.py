@@ -71,28 +71,17 @@ def driver_440(version: str) -> list[Standin]:
 
 # What dkms's part of a real one does: a kernel without headers is skipped, and that is no error.
 DKMS_POSTINST = """
-kernel=$(uname -r)
-if [ ! -e /lib/modules/$kernel/build ]; then
-  echo "Module build for kernel $kernel was skipped since the kernel headers do not seem installed."
-elif command -v dkms > /dev/null; then
-  dkms autoinstall --kernelver $kernel
-fi
+test ! -e /lib/modules/$(uname -r)/build || dkms autoinstall --kernelver $(uname -r)
 """
 
 
 def fabric(version: str, ending: str = "") -> list[Standin]:
     """Of boards with NVSwitch; until 575 their names end in the branch."""
     program = "/usr/bin/nv-fabricmanager"
-    says = f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"
-    return [
-        one(
-            f"nvidia-fabricmanager{ending}",
-            f"{version}-1",
-            files={program: says},
-            executables=frozenset({program}),
-        ),
-        one(f"libnvidia-nscq{ending}", f"{version}-1"),
-    ]
+    says = {program: f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"}
+    more = {"files": says, "executables": frozenset({program})}
+    names = (f"nvidia-fabricmanager{ending}", f"libnvidia-nscq{ending}")
+    return [one(names[0], f"{version}-1", **more), one(names[1], f"{version}-1")]
 
 
 def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:
