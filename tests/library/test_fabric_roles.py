@@ -78,6 +78,9 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
     assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
+    variables = {"LD_LIBRARY_PATH": "/opt/cuda", "XLA_FLAGS": "--x"}
+    exported = ["-x", "LD_LIBRARY_PATH", "-x", "XLA_FLAGS", "-q"]
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
     assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
     assert mpirun.next_of(["a"], "a") == "a"
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +137,35 @@ def cuda(
         one(f"cuda-nvcc-{dashed}", compiler, **program),
         *blas,
     ]
+
+
+def cuda_10_0_libraries() -> list[Standin]:
+    """What is unpacked beside CUDA 10.2, with shared libraries of no function."""
+    folder = "/usr/local/cuda-10.0"
+    libraries = f"{folder}/targets/x86_64-linux/lib"
+    names = ("cublas", "cudart", "cufft", "curand", "cusolver", "cusparse")
+    places = {
+        **{f"cuda-{name}-10-0": f"{libraries}/lib{name}.so.10.0" for name in names},
+        "cuda-cupti-10-0": f"{folder}/extras/CUPTI/lib64/libcupti.so.10.0",
+    }
+    return [
+        *(
+            one(name, "10.0.130-1", "cuda-license-10-0", files={path: shared_library()})
+            for name, path in places.items()
+        ),
+        one("cuda-nvcc-10-0", "10.0.130-1", files={f"{folder}/nvvm/libdevice/libdevice.10.bc": ""}),
+    ]
+
+
+@cache
+def shared_library() -> bytes:
+    """A shared library that holds nothing; bytes that cannot be loaded without a compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "empty.so")
+        argv = ["gcc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o", str(made)]
+        if not shutil.which("gcc") or subprocess.run(argv, check=False).returncode:
+            return b"stand-in"
+        return made.read_bytes()
 
 
 def cublas(version: str) -> list[Standin]:
@@ -309,13 +340,18 @@ def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, s
                 *driver("440.118.02"),
                 *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
                 *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+                *cuda_10_0_libraries(),
             ],
             scratch / "cuda-key",
             "3bf863cc.pub",
         ),
         "nvidia-machine-learning": flat_repository(
             mirror / LEARNING / "repos" / folder,
-            [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")],
+            [
+                *cudnn_7("7.6.5.32-1+cuda10.0"),
+                *cudnn_7("7.6.5.32-1+cuda10.2"),
+                *cudnn_7("7.6.5.33-1+cuda10.2"),
+            ],
             scratch / "learning-key",
             "7fa2af80.pub",
         ),

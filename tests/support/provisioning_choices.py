@@ -12,12 +12,14 @@ def choice(**changed: Any) -> dict[str, Any]:
         "frameworks": [],
         "operator_wheels": {},
         "container_engine": "",
+        "container_images": {},
         "interpreter": "",
         "python": "",
         "mpirun": "",
         "nodes": 4,
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
+        "datasets": {},
     }
     return chosen | changed
 

@@ -57,9 +57,10 @@ def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -
             if (entry := methods[role]) and entry.method == of_files
         }
         built = {"python"} if stack.python else set()
+        beside = {"cuda_libraries"} if stack.cuda_libraries else set()
         # The published cluster's boards have no NVSwitch.
-        fabric = {"fabric_manager"} if name != "v100-cuda10.2" else set()
-        assert {item.wanted_by for item in items} == {*ROLES, *files, *built, *fabric}
+        beside |= {"fabric_manager"} if name != "v100-cuda10.2" else set()
+        assert {item.wanted_by for item in items} == {*ROLES, *files, *built, *beside}
         for item in items:
             assert "{" not in item.name + item.source
             assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
@@ -71,6 +72,7 @@ def test_what_the_published_cluster_needs() -> None:
         "nvidia_driver": "cuda-drivers=440.33.01-1",
         "cuda": "cuda-toolkit-10-2=10.2.89-1",
         "cudnn": "libcudnn7=7.6.5.32-1+cuda10.2",
+        "cuda_libraries": "cuda-cublas-10-0=10.0.130-1",
         "nccl": "nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb",
         "container_runtime": "docker-ce=5:20.10.7~3-0~ubuntu-bionic",
         "infiniband": "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz",
@@ -184,7 +186,7 @@ def test_the_listing_names_what_comes_with_the_frameworks() -> None:
     (interpreter,) = (row for row in without if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
-        "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2",
+        "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2, tensorflow",
     )
     assert "python_env_interpreter" in interpreter[3]
 
