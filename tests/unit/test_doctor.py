@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.cli.main import app
 from dlperf_runner.commands.doctor import examine, read_facts
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
@@ -386,6 +388,42 @@ def test_text_tells_what_is_wrong_and_what_to_do() -> None:
     assert " checks: 1 failed, 0 warnings, " in text
     assert "clock" in text
     assert "within 2 s" in render(diagnose(NODES, STACKS, told), 200, everything=True)
+
+
+def test_slurm_gets_one_line_as_from_node_health_check(tmp_path: Path) -> None:
+    told = document()
+    told["nodes"] = {name.upper(): facts for name, facts in told["nodes"].items()}
+
+    def doctor(*options: str) -> Any:
+        path = tmp_path / "facts.json"
+        path.write_text(json.dumps(told))
+        example = str(PROJECT / "inventory/example")
+        return CliRunner().invoke(app, ["doctor", "-i", example, "--facts", str(path), *options])
+
+    well = doctor("--nhc")
+    assert (well.exit_code, well.stdout) == (0, "")
+    told["nodes"]["NODE2"]["gpu"]["gpus"][3]["mig"] = True
+    told["nodes"]["NODE4"] = {"unreachable": "no\nroute"}
+    bad = doctor("--nhc")
+    assert bad.exit_code == 1
+    assert bad.stdout == (
+        "ERROR:  nhc:  Health check failed:  NODE2: mig: expected off, found GPU 3: MIG is on;"
+        " NODE4: reached: expected by SSH, found no route\n"
+    )
+    alone = doctor("--nhc", "--limit", "NODE1")
+    assert (alone.exit_code, alone.stdout) == (0, "")
+    document_of = json.loads(doctor("--json").stdout)
+    failed = [item for item in document_of["findings"] if item["status"] == "failed"]
+    assert [(item["node"], item["check"]) for item in failed] == [
+        ("NODE2", "mig"),
+        ("NODE4", "reached"),
+    ]
+    both = doctor("--nhc", "--json")
+    assert both.exit_code == 2
+    assert "cannot be combined" in both.stderr
+    told["nodes"]["NODE1"] = []
+    unread = doctor("--nhc")
+    assert (unread.exit_code, unread.stdout) == (2, "")
 
 
 def test_facts_of_a_playbook(tmp_path: Path) -> None:
