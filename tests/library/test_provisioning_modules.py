@@ -155,6 +155,23 @@ class TestLocks:
         )
         assert result["msg"].endswith("dlperf_lock_timeout sets how long to wait")
 
+    @pytest.mark.parametrize(("seconds", "status"), [(3, 0), (60, 100)])
+    def test_before_there_is_a_python_it_is_waited_for_too(
+        self, repository: Path, seconds: int, status: int
+    ) -> None:
+        """The script by which the role bootstrap installs Python."""
+        lock = "/var/lib/dpkg/lock-frontend"
+        script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
+        argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
+        argv += [str(repository), lock, str(seconds), sys.executable]
+        argv += ["sh", str(script), "dlperf-empty", "20" if status == 0 else "2"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        if status == 0:
+            assert "Setting up dlperf-empty (1.0)" in done.stdout
+        else:
+            assert re.match(rf"python\S*, process \d+ has held {lock} for 2 s", done.stderr)
+
     def test_a_lock_that_is_taken_after_the_check_is_waited_for_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

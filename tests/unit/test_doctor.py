@@ -430,7 +430,10 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
     """The filter of preflight.yml: what could not be had is told, what is Ansible's own is not."""
     hostvars = {
         "node1": {
-            "preflight_pythons": {"stdout": "3.11.2\r\n2.7.18\r\n"},
+            "bootstrap_found": {
+                "stdout": "/usr/bin/python3 3.11.2\r\n/usr/bin/python3.11 3.11.2\r\n"
+                "/usr/bin/python2.7 2.7.18\r\nsystem debian12\r\n"
+            },
             "preflight_health": {"time": 5.0, "changed": False, "failed": False},
             "preflight_gpu": {
                 "failed": True,
@@ -444,7 +447,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "preflight_asked": "4.0",
             "preflight_answered": 6.5,
         },
-        "node2": {"preflight_pythons": {"unreachable": True, "msg": "no route"}},
+        "node2": {"bootstrap_found": {"unreachable": True, "msg": "no route"}},
         "node3": {},
     }
     assert preflight.facts(hostvars, ["node1", "node2", "node3"]) == {
