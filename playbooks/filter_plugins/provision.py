@@ -67,6 +67,7 @@ def for_node(
         "container": bool(chosen.has_containers or pulled),
     }
     refusing = {
+        "node_base": bool(choice["mirror"]),
         "python_env": True,
         "gpu_node": has_gpus,
         "openmpi": is_built,
