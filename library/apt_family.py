@@ -71,7 +71,6 @@ removed: {description: Removed packages., returned: always, type: list, elements
 kept: {description: Packages of the family that stay because other packages need them., returned: absent, type: list, elements: str}
 """
 
-import hashlib
 import os
 
 from ansible.module_utils.basic import AnsibleModule
@@ -91,8 +90,8 @@ from ansible.module_utils.deb_family import (
 )
 from ansible.module_utils.deb_undo import Undo, read_bytes
 from ansible.module_utils.dpkg_locks import REMEDY, run_when_free, wait_for_locks
-from ansible.module_utils.openpgp_key import dearmored, key_problem
-from ansible.module_utils.urls import fetch_url
+from ansible.module_utils.openpgp_key import key_problem
+from ansible.module_utils.repository_key import fetched_key
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "APT_LISTCHANGES_FRONTEND": "none"}
 APT = [
@@ -159,31 +158,6 @@ class Family(object):
     def keyring_is_right(self):
         return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
 
-    # The key
-
-    def fetched_key(self):
-        address = self.repository["key"]
-        if address.startswith(("/", "file:")):
-            data = read_bytes(address[5:] if address.startswith("file:") else address)
-            if data is None:
-                self.fail("the repository's key %s does not exist" % address, "copy it there, or correct the path")
-        else:
-            response, info = fetch_url(self.module, address, timeout=30)
-            if info["status"] != 200:
-                self.fail("cannot download the repository's key from %s: %s" % (address, info["msg"]),
-                          "check the URL, or the mirror in dlperf_mirror and dlperf_vendor_mirror")
-            data = response.read()
-        digest = hashlib.sha256(data).hexdigest()
-        wanted = self.repository["key_sha256"]
-        if wanted and digest != wanted:
-            self.fail("the repository's key %s has the wrong checksum: expected sha256 %s, found %s" % (address, wanted, digest),
-                      "compare it with the checksum that the vendor publishes")
-        problem = key_problem(data, self.repository["fingerprints"])
-        if problem:
-            self.fail("the repository's key %s is not the expected one: %s" % (address, problem),
-                      "compare the fingerprint with the one that the vendor publishes; nothing was changed")
-        return dearmored(data)
-
     # Present
 
     def present(self):
@@ -208,7 +182,7 @@ class Family(object):
         self.lock()
         binary = None
         if self.repository and not self.keyring_is_right():
-            binary = self.fetched_key()
+            binary = fetched_key(self.module, self.repository, self.fail)
         definition = {"packages": self.packages, "pins": self.pins}
         self.undo.begin(definition, self.snapshot, self.holds, self.autos, repository=self.repository_name())
         self.place(files, stale, binary)

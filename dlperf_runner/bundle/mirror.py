@@ -215,18 +215,19 @@ class _Run:
         root = closure.read_lists(
             settings.cache, needs.suite, architecture, sources, vendors.preferences
         )
-        there, absent = vendors.packages(root)
+        there, unpacked, absent = vendors.packages(root)
         self.missing += absent
         where = f"stack {needs.stack}, apt_packages"
         if further := [*there, *needs.packages.get(FURTHER, ())]:
             where += " with " + ", ".join(further)
         for role, names in there.items():
             wanted[role] = (*wanted.get(role, ()), *names)
+        theirs = vendors.unpacked(root, unpacked)
         if not wanted:
-            return [], []
+            return [], self.of_vendors(theirs.values())
         found = closure.resolve(root, settings.base, wanted, where=where)
         own: dict[Choice, str] = {}
-        theirs = vendors.members(root, found.reasons)
+        theirs |= vendors.members(root, found.reasons)
         for choice, package in found.packages.items():
             if path := vendors.path(choice):
                 theirs[choice] = found.item(choice, path)

@@ -65,9 +65,10 @@ def of_stack(
     requirements = [UV]
     skipped = list(_of_the_operator(stack, further))
     for name, environment in _environments(catalog, stack.name, frameworks).items():
+        if container := environment.container:
+            reason = f"its image is {container.image}, which nodes pull from its registry"
+            skipped.append(Skipped(name, reason))
         if environment.python is None or environment.requirements is None:
-            image = environment.container.image if environment.container else "its image"
-            skipped.append(Skipped(name, f"it is {image}, which nodes pull from its registry"))
             continue
         if not SpecifierSet(environment.python).contains(target.python):
             reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"

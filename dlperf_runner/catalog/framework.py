@@ -22,9 +22,11 @@ class Horovod(Entry):
 
 class OperatorWheel(Entry):
     """A wheel that no package index provides. The operator sets its path and sha256 in the
-    inventory: `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`."""
+    inventory: `dlperf_operator_wheels: {<distribution>: {path: ..., sha256: ...}}`. `names`: other
+    distribution names that the wheel may have."""
 
     distribution: Name
+    names: tuple[Name, ...] = ()
     version: str
     reason: str
 
@@ -44,8 +46,8 @@ class Container(Entry):
 class Environment(Entry):
     """A framework's virtual environment on the nodes of one stack, or an image that contains it.
 
-    Without requirements, only the image exists. Without `container`, an image is built from a
-    node's own environment.
+    Without requirements, only the image exists. With both, the image is used if the inventory has
+    its digest. Without `container`, an image is built from a node's own environment.
     """
 
     python: str | None = None
@@ -56,6 +58,9 @@ class Environment(Entry):
     horovod: Horovod | None = None
     operator_wheels: tuple[OperatorWheel, ...] = ()
     tensor: str | None = None  # if it differs from the framework's
+    # What the framework opens by name; each must be in the LD_LIBRARY_PATH of `variables`.
+    libraries: tuple[str, ...] = ()
+    variables: dict[str, str] = {}  # of all processes, unless they run in a container
     eager: str | None = None  # old versions must call this first, so that tensors have values
 
     @model_validator(mode="after")

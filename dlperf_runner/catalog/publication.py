@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from .reproduction import Reproduction
 from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
@@ -17,6 +18,7 @@ class Conditions(Entry):
 
     `accelerator`: the product (V100-SXM2-16GB). `data`: the kind of training data.
     `input_pipeline`: the software that reads the data (framework: the framework's own).
+    `noise`: how synthetic data are made (fresh: each sample when it is read).
     `statistic`: how the `repeats` were combined into one number.
     """
 
@@ -34,6 +36,7 @@ class Conditions(Entry):
     image_size: Count | None = None
     classes: Count | None = None
     input_pipeline: str | None = None
+    noise: str | None = None
     xla: bool | None = None
     parallelism: str | None = None
     loss_scaling: str | None = None
@@ -109,7 +112,7 @@ class PublishedReport(Entry):
 
     `workload`: the workload in the catalogue that its numbers belong to, if any.
     `workload_models`: the workload's model for each model that has another name there.
-    `rows_of`: its name in published.csv.
+    `rows_of`: its name in published.csv. `logs`: addresses of its logs.
     """
 
     name: Name
@@ -124,6 +127,8 @@ class PublishedReport(Entry):
     conditions: Conditions
     cases: dict[TopologyText, Conditions] = {}
     tables: tuple[PublishedTable, ...] = ()
+    logs: tuple[str, ...] = ()
+    reproduction: Reproduction | None = None
 
     @model_validator(mode="after")
     def _something_is_published(self) -> PublishedReport:
@@ -136,6 +141,7 @@ class RecordedConditions(Entry):
     """Conditions of a workload's source that the record of a run does not contain."""
 
     input_pipeline: str | None = None
+    noise: str | None = None
     xla: bool | None = None
 
 

@@ -55,12 +55,18 @@ class PublishedNumber:
 @cache
 def load_published(root: Path = PUBLISHED) -> tuple[PublishedNumber, ...]:
     """All published numbers, sorted by the name of the report, then in table order."""
-    reports = [
-        load_entry(path, PublishedReport)
-        for path in sorted(root.glob("*.yml"))
-        if path.stem != RULE
-    ]
-    return tuple(number for report in reports for number in _numbers(report, root))
+    return tuple(number for report in load_reports(root) for number in _numbers(report, root))
+
+
+@cache
+def load_reports(root: Path = PUBLISHED) -> tuple[PublishedReport, ...]:
+    paths = (path for path in sorted(root.glob("*.yml")) if path.stem != RULE)
+    return tuple(load_entry(path, PublishedReport) for path in paths)
+
+
+def reproduced_reports() -> tuple[PublishedReport, ...]:
+    """The reports whose commands the catalogue holds."""
+    return tuple(report for report in load_reports() if report.reproduction)
 
 
 @cache

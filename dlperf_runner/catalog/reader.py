@@ -1,27 +1,21 @@
-"""The only reader of catalog/: frameworks, workloads and stacks as frozen, validated values.
-
-Every mistake is a UserError with file, line, key, expected value and actual value.
-"""
+"""The only reader of catalog/: frameworks, workloads and stacks as frozen, validated values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-import yaml
-from pydantic import ValidationError
+from typing import TypeVar
 
 from .. import logs
 from ..core.errors import UserError
-from .types import Entry, listed, show
+from .entry import CATALOG as CATALOG
+from .entry import load_entry as load_entry
+from .entry import read_entry as read_entry
+from .entry import shown
+from .types import listed
 from .workload import Framework, Stack, Workload
-
-CATALOG = Path(__file__).parent
-# The libyaml loader is ten times faster, but some builds of PyYAML lack it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,6 @@ class Catalog:
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", Framework, Workload, Stack)
-_E = TypeVar("_E", bound=Entry)
 
 
 def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = None) -> _T:
@@ -79,161 +72,21 @@ def _load_catalog(root: Path) -> Catalog:
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
         path = root / "workloads" / f"{workload.name}.yml"
-        of = lookup("framework", workload.framework, frameworks, f"{_shown(path)}: framework")
-        lookup("log format", workload.log_format, logs.formats(), f"{_shown(path)}: log_format")
+        of = lookup("framework", workload.framework, frameworks, f"{shown(path)}: framework")
+        lookup("log format", workload.log_format, logs.formats(), f"{shown(path)}: log_format")
         for source_name, source in workload.sources.items():
             if source.flavor is not None:
-                where = f"{_shown(path)}: sources.{source_name}.flavor"
+                where = f"{shown(path)}: sources.{source_name}.flavor"
                 lookup("flavor", source.flavor, of.flavors, where)
             for stack in source.stacks:
-                lookup("stack", stack, stacks, f"{_shown(path)}: sources.{source_name}.stacks")
+                lookup("stack", stack, stacks, f"{shown(path)}: sources.{source_name}.stacks")
     for framework in frameworks.values():
         path = root / "frameworks" / f"{framework.name}.yml"
         for stack in framework.stacks:
-            lookup("stack", stack, stacks, f"{_shown(path)}: environments")
+            lookup("stack", stack, stacks, f"{shown(path)}: environments")
     return Catalog(frameworks, workloads, stacks)
 
 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:
     entries = (load_entry(path, model) for path in sorted(directory.glob("*.yml")))
     return {entry.name: entry for entry in entries}
-
-
-def load_entry(path: Path, model: type[_E]) -> _E:
-    """Read and validate an entry. The file must have the same name as the entry."""
-    entry, document = _read_entry(path, model)
-    name = vars(entry)["name"]
-    if name != path.stem:
-        raise UserError(
-            "the name of the entry differs from the name of its file",
-            where=f"{_shown(path)}:{_line(document, ('name',))}: name",
-            expected=path.stem,
-            found=name,
-        )
-    return entry
-
-
-def read_entry(path: Path, model: type[_E]) -> _E:
-    """Read and validate a file of the user."""
-    return _read_entry(path, model)[0]
-
-
-def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
-    data, document = _read_yaml(path)
-    if not isinstance(data, dict):
-        raise UserError(
-            "invalid entry", where=_shown(path), expected="keys and values", found=show(data)
-        )
-    try:
-        return model.model_validate(data), document
-    except ValidationError as error:
-        raise _user_error(path, document, error) from None
-
-
-def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(
-            "cannot read the file", where=_shown(path), found=error.strerror or str(error)
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "the file is not UTF-8",
-            where=_shown(path),
-            found=f"an invalid byte at {error.start}",
-        ) from None
-    try:
-        loader = _LOADER(text)
-        node = loader.get_single_node()
-        _refuse_duplicate_keys(path, node)
-        return loader.construct_document(node) if node else None, node
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(
-            f"invalid YAML: {error.problem or error}", where=f"{_shown(path)}{line}"
-        ) from None
-    except yaml.YAMLError as error:
-        raise UserError(f"invalid YAML: {error}", where=_shown(path)) from None
-
-
-def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
-    if isinstance(node, yaml.MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if key.value in seen:
-                raise UserError(
-                    f"duplicate key {key.value!r}",
-                    where=f"{_shown(path)}:{line}",
-                    found=f"first use in line {seen[key.value]}",
-                )
-            seen[key.value] = line
-            _refuse_duplicate_keys(path, value)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_duplicate_keys(path, item)
-
-
-def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
-    """The first mistake as a UserError. The hint states the number of further mistakes."""
-    errors = error.errors(include_url=False)
-    first = errors[0]
-    context = first.get("ctx", {})
-    if first["type"] == "dlperf":
-        keys = (*first["loc"], *context["keys"])
-        problem, expected, found = first["msg"], context["expected"], context["found"]
-    elif first["type"] == "missing":
-        keys = first["loc"][:-1]
-        key = str(first["loc"][-1])
-        problem, expected, found = f"the key {key} is missing", key, _keys(first["input"])
-    else:
-        keys = first["loc"]
-        problem = "invalid value"
-        expected = first["msg"].removeprefix("Input should be ")
-        found = show(first["input"])
-    keys = _without_types(keys)
-    dotted = ".".join(str(key) for key in keys)
-    more = len({_without_types(item["loc"]) for item in errors}) - 1
-    return UserError(
-        problem,
-        where=f"{_shown(path)}:{_line(document, keys)}" + (f": {dotted}" if dotted else ""),
-        expected=expected,
-        found=found,
-        hint=f"{more} more in this file" if more else None,
-    )
-
-
-def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The location without the type names that pydantic adds for members of a union."""
-    return tuple(key for key in keys if key not in ("str", "int", "float", "[key]"))
-
-
-def _line(node: yaml.Node | None, keys: Iterable[str | int]) -> int:
-    """The line of the value at `keys`. If it does not exist, the line of its nearest parent."""
-    line = node.start_mark.line if node else 0
-    for key in keys:
-        if isinstance(node, yaml.MappingNode):
-            pairs = [pair for pair in node.value if pair[0].value == str(key)]
-            if not pairs:
-                break
-            line, node = pairs[0][0].start_mark.line, pairs[0][1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
-            if key >= len(node.value):
-                break
-            node = node.value[key]
-            line = node.start_mark.line
-        else:
-            break
-    return line + 1
-
-
-def _keys(value: object) -> str:
-    return f"only {listed(value)}" if isinstance(value, dict) else show(value)
-
-
-def _shown(path: Path) -> str:
-    """The path as shown to the user: relative to the package's parent if it is inside that."""
-    root = CATALOG.parent.parent
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -100,6 +100,8 @@ class Stack(Entry):
     driver: Driver | None = None
     cuda: Release | None = None
     cudnn: Release | None = None
+    # Of another CUDA, for environments with `libraries`.
+    cuda_libraries: Release | None = None
     nccl: Release | None = None
     openmpi: OpenMpi | None = None
     # Built from source if the suites have no Python version that the frameworks support.

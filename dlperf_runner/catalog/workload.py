@@ -10,10 +10,12 @@ from pydantic import Field, ValidationError, model_validator
 from .. import launchers
 from ..core import template
 from ..core.identity import data_of
+from .datasets import datasets
 from .framework import Environment as Environment
 from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
+from .launcher_options import LauncherOptions as LauncherOptions
 from .rule import Rule as Rule
 from .rule import RuleChange
 from .stack import Stack as Stack
@@ -42,6 +44,7 @@ RUN_KEYS = (
     "nodes",
     "gpus_per_node",
     "world_size",
+    "devices",
     "total_steps",
     "total_samples",
     "warmup_steps",
@@ -52,9 +55,12 @@ PREPARE_KEYS = ("python", "directory")
 
 
 class BatchEntry(Entry):
+    """`published_gpu_memory_gb`: that of the report's GPUs, if the batch needs it."""
+
     precision: Name
     batch_size_per_device: Count
     variant: str = ""
+    published_gpu_memory_gb: Count | None = None
 
 
 class Matrix(Entry):
@@ -106,10 +112,17 @@ class Preparation(Entry):
 
 class DataParameter(Entry):
     """The parameter that names the data set. With one of the values `synthetic`, the data are
-    synthetic."""
+    synthetic.
+
+    `dataset` is the data set of the published run. Inside it, the parameter names the path `below`,
+    or its folder. `parts` is the parameter with the number of its files.
+    """
 
     parameter: str
     synthetic: tuple[str, ...] = ()
+    dataset: Name | None = None
+    below: str = ""
+    parts: str | None = None
 
 
 class _Source(Entry):
@@ -117,6 +130,7 @@ class _Source(Entry):
 
     `data`: the kind of training data, or the parameter that decides it.
     `launcher` and `flavor` (of the framework's environments) override the workload's defaults.
+    `on_several_nodes`: further arguments there, by precision.
     `stacks`: the stacks that can run this source (empty: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
     source, but can write to that of the run.
@@ -124,6 +138,7 @@ class _Source(Entry):
 
     data: Literal["real", "synthetic"] | DataParameter | None = None
     launcher: Name | None = None
+    launcher_options: LauncherOptions = LauncherOptions()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
     started_in: Literal["source", "run"] = "source"
@@ -133,6 +148,7 @@ class _Source(Entry):
     on_cpu: tuple[str, ...] = ()
     on_gpu: tuple[str, ...] = ()
     on_precision: dict[str, tuple[str, ...]] = {}
+    on_several_nodes: dict[str, tuple[str, ...]] = {}
 
     @property
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -140,8 +156,14 @@ class _Source(Entry):
         for key in ("argv", "on_cpu", "on_gpu"):
             yield from (((key, number), text) for number, text in enumerate(getattr(self, key)))
         yield from ((("environment", key), text) for key, text in self.environment.items())
-        for name, several in self.on_precision.items():
-            yield from ((("on_precision", name, n), text) for n, text in enumerate(several))
+        groups = {
+            "on_precision": self.on_precision,
+            "on_several_nodes": self.on_several_nodes,
+            "launcher_options": dict(self.launcher_options),
+        }
+        for key, group in groups.items():
+            for name, several in group.items():
+                yield from (((key, name, n), text) for n, text in enumerate(several or ()))
 
 
 class BuiltinSource(_Source):
@@ -189,6 +211,7 @@ class Workload(Entry):
     """A model trained with a framework: its source, its launcher and its log format.
 
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
+    `if_changed`: the parameters that identify a run only if they differ from their default.
     """
 
     name: Name
@@ -203,6 +226,7 @@ class Workload(Entry):
     rule: Rule
     parameters: Parameters = {}
     unmeasured: tuple[str, ...] = ()
+    if_changed: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources
@@ -231,11 +255,19 @@ class Workload(Entry):
             if name in (*RUN_KEYS, "dtype"):
                 raise wrong("the parameter has a reserved name", "another name", name, "parameters")
         named: list[tuple[str, tuple[str | int, ...]]] = [
-            (name, ("unmeasured", number)) for number, name in enumerate(self.unmeasured)
+            (name, (key, number))
+            for key in ("unmeasured", "if_changed")
+            for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
-            if isinstance(source.data, DataParameter):
-                named.append((source.data.parameter, ("sources", key, "data", "parameter")))
+            if not isinstance(data := source.data, DataParameter):
+                continue
+            at = ("sources", key, "data")
+            named += [(data.parameter, (*at, "parameter"))]
+            named += [(data.parts, (*at, "parts"))] if data.parts else []
+            if data.dataset is not None and data.dataset not in datasets():
+                known = f"one of {listed(datasets())}"
+                raise wrong("unknown data set", known, data.dataset, *at, "dataset")
         for name, where in named:
             if name not in self.parameters:
                 raise wrong("unknown parameter", f"one of {listed(self.parameters)}", name, *where)
@@ -325,7 +357,8 @@ class Workload(Entry):
         if entry is None:
             return dict(values)
         used = {name for _, text in entry.texts for name in template.placeholders(text)}
-        left_out = {*self.unmeasured}
+        usual = {n for n in self.if_changed if str(values.get(n)) == str(self.parameters[n])}
+        left_out = {*self.unmeasured, *usual}
         data: object = entry.data
         if isinstance(data, DataParameter):
             left_out.add(data.parameter)

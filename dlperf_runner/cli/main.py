@@ -157,7 +157,7 @@ def plan(
     if variables:
         choice = campaigns.choice_of_playbook(variables)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait)
+    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note)
     if as_json:
         print_json(document)
     else:

@@ -19,6 +19,7 @@ from ..core.paths import project
 from ..plan import inventory
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
+from ..plan.memory import memory_warnings
 from .rounds import execute_campaign
 
 SEEDS = 10**9
@@ -39,14 +40,16 @@ def plan(
     campaign: str = "",
     resume: str = "",
     wait: str = "",
+    say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
-    the campaign `resume`, or, with neither, of runs for which nothing is written."""
+    the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
+    warnings."""
     wait_s = parse_wait(wait)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        planned = _planned(choice, inventories, limit)
+        planned = _planned(choice, inventories, limit, say)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned)
         else:
@@ -66,23 +69,27 @@ def run(
     say: Callable[[str], None] = print,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong. `say` gets a line about each revision of the plan."""
+    and what went wrong. `say` gets warnings, and a line about each revision of the plan."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
-        campaigns.create_campaign(directory, *_planned(choice, inventories, limit))
+        campaigns.create_campaign(directory, *_planned(choice, inventories, limit, say))
     return directory, execute_campaign(directory, inventories, wait, say)
 
 
 def _planned(
-    choice: Choice, inventories: Sequence[str], limit: str
+    choice: Choice, inventories: Sequence[str], limit: str, say: Callable[[str], None]
 ) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
     nodes = inventory.read_inventory(inventories, limit or None)
-    return choice, nodes, make_plan(choice, load_catalog(), nodes)
+    catalog = load_catalog()
+    runs = make_plan(choice, catalog, nodes)
+    for line in memory_warnings(runs, catalog.workloads):
+        say(line)
+    return choice, nodes, runs
 
 
 def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> None:

@@ -18,7 +18,7 @@ from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
-from ..core.identity import CaseKey, label, read_parameters, short_product
+from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
 from ..results.run_record import FoundRun
 
 # Verdicts on a limit.
@@ -35,6 +35,7 @@ FACTORS = (
     "image_size",
     "classes",
     "input_pipeline",
+    "noise",
     "xla",
     "parallelism",
     "steps",
@@ -120,16 +121,18 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
     known = sources.get(run.source or "", RecordedConditions())
     # Of a run outside a campaign, these are what its log states.
-    parameters = {**read_parameters(run.parameters), **_mapping(record.get("parameters"))}
+    measured = read_parameters(run.parameters)
+    parameters = {**measured, **_mapping(record.get("parameters"))}
     xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
-        "data": _kind_of(parameters.get("data")),
+        "data": data_kind(parameters.get("data")),
         "image_size": parameters.get("image_size"),
         "classes": parameters.get("classes"),
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
+        "noise": measured.get("noise", known.noise),
         "xla": xla,
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
@@ -184,11 +187,6 @@ def _record(log: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _kind_of(data: str | None) -> str | None:
-    """What publications say about data: synthetic or real, but not where the files are."""
-    return data if data in (None, "synthetic") else "real"
 
 
 def _argv(record: Values) -> list[str]:

@@ -60,6 +60,7 @@ COLUMNS = (
     "noted",
     "unknown",
     "assumed",
+    "declared",
     "report",
     "publication",
     "published_title",
@@ -87,13 +88,14 @@ def compare_published(
 
     Columns: those of CASE; `mine`, the median of the `repeats` valid runs, with the interval
     mine_low to mine_high; `published`, from published_repeats runs (NaN if not stated);
-    the `ratio` of the two with its interval and coverage; the `verdict`; and four texts:
+    the `ratio` of the two with its interval and coverage; the `verdict`; and five texts:
 
     - `factors`: conditions that must be equal but differ, or are unknown for the user's own runs;
     - `noted`: other conditions that differ;
     - `unknown`: conditions that must be equal but that the publication does not state;
     - `assumed`: conditions that are unknown for the user's own runs and were taken from the
-      publication, only with `assume`.
+      publication, only with `assume`;
+    - `declared`: flags and variables in which the catalogue's command differs from the report's.
 
     `estimator` is that of `mine`; `by` names it if it is not the case's own.
 
@@ -130,6 +132,7 @@ def compare_published(
             by = _estimator(number, usual, estimates)
             row = {**own, **_mine(estimates[by], by, usual)}
             row |= _comparison(estimates[by], number, found, rule, assume)
+            row["declared"] = _declared(own, number)
             row["publication"] = _name(number, of_case)
             if row["verdict"] == UNDECIDED:
                 row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
@@ -353,6 +356,20 @@ def _comparison(
         "published_source": number.source,
         "published_date": number.date,
     }
+
+
+def _declared(case: Mapping[str, Any], number: PublishedNumber) -> str | None:
+    """The flags that differ from the report's command, as the catalogue declares for its source."""
+    from ..catalog.published_numbers import reproduced_reports
+
+    reports = {report.name: report.reproduction for report in reproduced_reports()}
+    reproduction = reports.get(number.report) if case["source"] == "upstream" else None
+    names = [
+        item.item
+        for item in (reproduction.differences if reproduction else ())
+        if item.kind == "changed" and (case["nodes"] > 1 or not item.between_nodes)
+    ]
+    return f"{', '.join(names)} (docs/reproducing/{number.report}.md)" if names else None
 
 
 def _needed(found: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:

@@ -108,6 +108,7 @@ class Run:
     stack: str
     accelerator: str
     environment: str
+    dataset: str  # its name in dlperf_datasets; empty: none of them
     container: str  # engine and image digest (`podman name@sha256:...`); empty: no container
     log_format: str
     log_name: str

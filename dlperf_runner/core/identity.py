@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from .node_paths import SYNTHETIC_DATASETS
+
 TOPOLOGY = ("nodes", "gpus_per_node", "world_size")
 IDENTITY = (
     "framework",
@@ -77,9 +79,18 @@ def short_product(name: str) -> str:
 
 
 def data_of(data_set: object, synthetic: Collection[str]) -> str:
-    """The parameter `data` of a run on this data set: its path, or `synthetic`. The same data set
+    """The parameter `data` of a run on this data set: its path, or `synthetic`, or
+    `synthetic-dataset` for files like the real ones that the role `dataset` made. The same data set
     may have another path elsewhere, but only a person can say so."""
-    return "synthetic" if data_set in synthetic else posixpath.normpath(str(data_set))
+    if data_set in synthetic:
+        return "synthetic"
+    path = posixpath.normpath(str(data_set))
+    return "synthetic-dataset" if path.startswith(f"{SYNTHETIC_DATASETS}/") else path
+
+
+def data_kind(data: str | None) -> str | None:
+    """What publications say about data: synthetic or real, but not where the files are."""
+    return data if data in (None, "synthetic", "synthetic-dataset") else "real"
 
 
 def parameters_text(parameters: Mapping[str, object]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 # The supported container engines.
 ENGINES = ("docker", "podman")
@@ -16,6 +17,7 @@ class Node:
     `interface` is empty if the inventory does not set it. `env` is exported to every rank.
     `container_images` maps image names to digests. `registry` is the site's own registry, if it
     has one. Containers mount the directories in `container_data` read-only.
+    `datasets` are the paths and numbers of parts of data sets by name.
     """
 
     name: str
@@ -35,3 +37,4 @@ class Node:
     registry: str = ""
     container_data: tuple[str, ...] = ()
     container_args: tuple[str, ...] = ()
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -24,13 +24,16 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     if declared.peer_memory:
         module = declared.peer_memory
         loaded = module in facts["peer_memory"]
+        is_optional = module == "nv_peer_mem"
         yield judged(
             node.name,
             "peer memory",
-            loaded,
+            loaded or (None if is_optional else False),
             f"{module} is loaded",
             "loaded" if loaded else "not loaded",
-            f"modprobe {module}; rebuild it after any change of OFED or the driver",
+            "optional; infiniband_peer_memory_archive names its source"
+            if is_optional
+            else f"modprobe {module}; rebuild it after any change of OFED or the driver",
         )
     unlimited = facts["memlock_unlimited"]
     limit = facts["memlock_kib"]

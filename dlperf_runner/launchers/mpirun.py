@@ -16,15 +16,15 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """One `mpirun` on the first host starts one process per device on every host.
 
     Works with OpenMPI 4 and 5: `--host` sets the slots, and `-x` exports a variable from the
-    command's environment. Runs with a single device also use mpirun, as the published runs did.
+    command's environment.
     """
     first = hosts[0]
     _refuse_unequal(hosts, "dlperf_interface", [host.interface for host in hosts])
     _refuse_unequal(hosts, "dlperf_env", [host.env for host in hosts])
-    environment = environment_of(program, first)
+    environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
     argv = [first.mpirun, "--host", slots, "-np", str(len(hosts) * program.gpus_per_node)]
-    argv += ["--bind-to", "none", "--map-by", "slot"]
+    argv += program.launcher_options
     if first.interface:
         argv += ["--mca", "btl_tcp_if_include", first.interface]
         argv += ["--mca", "oob_tcp_if_include", first.interface]

@@ -33,7 +33,7 @@ def paddle_launch(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, .
             # By default, Gloo uses the interface that the host name resolves to.
             if host.interface:
                 gloo = {"GLOO_SOCKET_IFNAME": host.interface}
-        commands.append(_paddle(program, host, [*options, "--log_dir=log"], gloo))
+        commands.append(_paddle(program, hosts, host, [*options, "--log_dir=log"], gloo))
     return tuple(commands)
 
 
@@ -53,7 +53,7 @@ def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command,
                 hint="set --nodes 1 --gpus-per-node 1, or choose --source builtin, "
                 "which runs on Paddle 2",
             )
-        environment = environment_of(program, hosts[0])
+        environment = environment_of(program, hosts, hosts[0])
         return (Command(hosts[0].name, program.argv, environment, program.cwd),)
     addresses = ",".join(host.address for host in hosts)
     commands = []
@@ -63,16 +63,21 @@ def paddle_launch_1(program: Program, hosts: tuple[Node, ...]) -> tuple[Command,
             f"--node_ip={host.address}",
             f"--selected_gpus={devices_of(program)}",
         ]
-        commands.append(_paddle(program, host, options, {}))
+        commands.append(_paddle(program, hosts, host, options, {}))
     return tuple(commands)
 
 
 def _paddle(
-    program: Program, host: Node, options: list[str], environment: dict[str, str]
+    program: Program,
+    hosts: tuple[Node, ...],
+    host: Node,
+    options: list[str],
+    environment: dict[str, str],
 ) -> Command:
     interpreter, rest = split_interpreter(program.argv)
     argv = (*interpreter, "-m", "paddle.distributed.launch", *options, *rest)
-    return Command(host.name, argv, {**environment, **environment_of(program, host)}, program.cwd)
+    environment = {**environment, **environment_of(program, hosts, host)}
+    return Command(host.name, argv, environment, program.cwd)
 
 
 LAUNCHERS = {"paddle_launch": paddle_launch, "paddle_launch_1": paddle_launch_1}

@@ -18,7 +18,7 @@ class Program:
     """The program of one process (or of one node's launcher).
 
     `argv` begins with the interpreter. `environment` has the variables of the workload; the
-    launcher adds those of the inventory.
+    launcher adds those of the inventory. `launcher_options` are the workload's options of mpirun.
     """
 
     argv: tuple[str, ...]
@@ -26,6 +26,7 @@ class Program:
     on_gpu: bool
     environment: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    launcher_options: tuple[str, ...] = ()
 
 
 # Takes a program and the nodes of its run. Returns the commands, to be started at the same time.
@@ -40,10 +41,15 @@ def in_run_directory(program: Program) -> Program:
     return replace(program, argv=argv, cwd="")
 
 
-def environment_of(program: Program, host: Node) -> dict[str, str]:
-    """The workload's variables and the operator's. The operator's override the workload's."""
-    # Without this, NCCL can select a Docker bridge or a veth interface, and hang.
-    nccl = {"NCCL_SOCKET_IFNAME": host.interface} if program.on_gpu and host.interface else {}
+def environment_of(program: Program, hosts: tuple[Node, ...], host: Node) -> dict[str, str]:
+    """The variables of one host of a run. The operator's override the workload's."""
+    nccl = {}
+    if program.on_gpu and len(hosts) > 1:
+        # A validity rule reads the lines in which NCCL then says, once, which interface it uses.
+        nccl = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+        if host.interface:
+            # Without this, NCCL can select a Docker bridge or a veth interface, and hang.
+            nccl["NCCL_SOCKET_IFNAME"] = host.interface
     return {**program.environment, **nccl, **host.env}
 
 

@@ -15,7 +15,8 @@ def same_command_everywhere(program: Program, hosts: tuple[Node, ...]) -> tuple[
     """Start the same command on every node. Its last argument has the addresses of all nodes."""
     argv = (*program.argv, "--node_ips=" + ",".join(host.address for host in hosts))
     return tuple(
-        Command(host.name, argv, environment_of(program, host), program.cwd) for host in hosts
+        Command(host.name, argv, environment_of(program, hosts, host), program.cwd)
+        for host in hosts
     )
 
 

@@ -1,7 +1,8 @@
-"""The launcher for a single process that uses all devices of one node."""
+"""The launchers for a single process on one node."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.case import Command
@@ -14,14 +15,19 @@ if TYPE_CHECKING:
 
 def single_process(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """Start one process on one node. The process itself uses all devices."""
+    # The programs read this variable themselves. They fail if it is unset; empty means CPU.
+    devices = {"CUDA_VISIBLE_DEVICES": devices_of(program) if program.on_gpu else ""}
+    return direct(replace(program, environment={**devices, **program.environment}), hosts)
+
+
+def direct(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
+    """Start the program as it is, on one node."""
     if len(hosts) != 1:
         raise UserError(
             "one process cannot use several nodes", expected="one node", found=f"{len(hosts)} nodes"
         )
-    # The programs read this variable themselves. They fail if it is unset; empty means CPU.
-    devices = {"CUDA_VISIBLE_DEVICES": devices_of(program) if program.on_gpu else ""}
-    environment = {**devices, **environment_of(program, hosts[0])}
+    environment = environment_of(program, hosts, hosts[0])
     return (Command(hosts[0].name, program.argv, environment, program.cwd),)
 
 
-LAUNCHERS = {"single_process": single_process}
+LAUNCHERS = {"single_process": single_process, "direct": direct}

@@ -13,6 +13,7 @@ from ..core.percent import fraction
 
 SOURCE_NAMES = ("builtin", "upstream")
 ORDERS = ("interleaved", "grouped", "random")
+DATA = ("real", "synthetic-dataset", "synthetic")
 # An interval of the median needs this many runs (see stats/repeats.py, which checks the number).
 LEAST_ADAPTIVE_REPEATS = 5
 MOST_ADAPTIVE_REPEATS = 20
@@ -68,6 +69,16 @@ def _order(text: str, name: str) -> str:
             expected=f"one of {', '.join(ORDERS)}",
         )
     return text or ORDERS[0]
+
+
+def _data(text: str, name: str) -> str | None:
+    if text and text not in DATA:
+        raise UserError(
+            f"unknown kind of data {text!r}",
+            where=option_name(name),
+            expected=f"one of {', '.join(DATA)}",
+        )
+    return text or None
 
 
 def _percentage(text: str, name: str) -> str | None:
@@ -140,6 +151,12 @@ class Choice:
         _number,
     )
     source: tuple[str, ...] = _option("NAME[,NAME]", "builtin (default) or upstream.", _sources)
+    data: str | None = _option(
+        "KIND",
+        "real, synthetic-dataset or synthetic; default: the data set in dlperf_datasets, or else"
+        " synthetic.",
+        _data,
+    )
     iterations: int | None = _option("N", "Steps per run.", _number)
     warmup: int | None = _option(
         "N",

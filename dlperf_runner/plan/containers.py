@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 REMOTE_SHELL = "/opt/dlperf/container/remote_shell"
 DATA = "/opt/dlperf/data"
 KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+# mpirun's options for daemons in containers: they must not detach, or their container would end.
+_DAEMONS = (
+    *("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1"),
+    "--leave-session-attached",
+)
+_OWN_VARIABLES = ("DLPERF_REMOTE_", "OMPI_ALLOW_RUN_AS_ROOT")
 
 # The shell on the node expands the values that only the node knows (user ID, home directory). All
 # other values are arguments and are passed on unchanged. In Docker, root is the root of the
@@ -55,9 +61,16 @@ _REMOVE = {
 }
 
 
+_SAVE = (
+    "images that are built twice differ:"
+    " build on one node, then `{engine} save` and `{engine} load`"
+)
+
+
 @dataclass(frozen=True)
 class Image:
-    """An image by digest (`name@sha256:...`), its engine, and the paths of its programs."""
+    """An image by digest (`name@sha256:...`) or by its ID (`sha256:...`), its engine, and the paths
+    of its programs."""
 
     engine: str
     reference: str
@@ -69,8 +82,14 @@ class Image:
 
 
 def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
-    """The container engine for the environment. Empty if it runs without a container."""
-    if chosen or environment.requirements is not None:
+    """The container engine for the environment. Empty if it runs without a container.
+
+    An environment that also exists as an image runs in it if the inventory has a digest for it,
+    with whatever tag: a wrong tag is an error, not a run without the image.
+    """
+    declared = environment.container
+    has_image = declared and without_tag(declared.image) in map(without_tag, node.container_images)
+    if chosen or (environment.requirements is not None and not has_image):
         return chosen or ""
     if node.container_engine:
         return node.container_engine
@@ -80,7 +99,8 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
 def image_for(
     engine: str, name: str, python: str, environment: Environment, hosts: Sequence[Node]
 ) -> Image:
-    """The image of an environment, with the digest from the inventory.
+    """The image of an environment, with the digest from the inventory. `id:sha256:...` is the ID of
+    an image that was built locally, and has no digest, in its place.
 
     `name` is the environment; `python` is its interpreter if the image is built from a node.
     Raises UserError unless all hosts have the same digest and registry.
@@ -98,11 +118,11 @@ def image_for(
                 found=", ".join(host.container_images) or "none",
                 hint=_where_from(engine, bool(declared), host),
             )
-        if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
+        if not re.fullmatch(r"(id:)?sha256:[0-9a-f]{64}", digest):
             raise UserError(
                 f"invalid digest of {image}",
                 where=where,
-                expected="sha256: and 64 hexadecimal digits",
+                expected="sha256: and 64 hexadecimal digits, after id: if it is an image's ID",
                 found=repr(digest),
             )
         if digest != digests[0]:
@@ -111,6 +131,7 @@ def image_for(
                 where=where,
                 expected=f"{digests[0]}, as on {hosts[0].name}",
                 found=digest,
+                hint=_SAVE.format(engine=engine) if digest.startswith("id:") else None,
             )
     if len({host.registry for host in hosts}) > 1:
         raise UserError(
@@ -119,20 +140,31 @@ def image_for(
             found=", ".join(host.registry or "none" for host in hosts),
         )
     # The digest makes the tag redundant, and not every engine accepts both.
-    bare = re.sub(r":[^:/]*$", "", image)
+    bare = without_tag(image)
     if declared and hosts[0].registry:
         bare = f"{hosts[0].registry}/{bare.partition('/')[2]}"
+    reference = f"{bare}@{digests[0]}"
+    if (digests[0] or "").startswith("id:"):
+        reference = reference.rpartition("@id:")[2]
     return Image(
         engine=engine,
-        reference=f"{bare}@{digests[0]}",
+        reference=reference,
         python=declared.python if declared else python,
         mpirun=declared.mpirun if declared else None,
     )
 
 
+def without_tag(image: str) -> str:
+    """nvcr.io/nvidia/tensorflow for nvcr.io/nvidia/tensorflow:20.12-tf1-py3."""
+    return re.sub(r":[^:/]*$", "", image)
+
+
 def _where_from(engine: str, has_registry: bool, host: Node) -> str:
     if has_registry:
-        return f"`{engine} image inspect` shows the digest of a pulled image"
+        return (
+            f"`{engine} image inspect` shows the digest of a pulled image, and the ID of one that"
+            " was built locally (write id:sha256:...)"
+        )
     if host.accelerator == "cpu":
         return "provision.yml -e dlperf_container_engine=podman builds the image and shows it"
     return "this project builds its own images only on nodes without GPUs"
@@ -140,11 +172,8 @@ def _where_from(engine: str, has_registry: bool, host: Node) -> str:
 
 def inside(hosts: tuple[Node, ...], image: Image) -> tuple[Node, ...]:
     """The hosts with the settings that mpirun needs inside a container: its path there, and how it
-    reaches the containers on other nodes. A daemon must not detach, or its container would end."""
-    options: tuple[str, ...] = ()
-    if len(hosts) > 1:
-        options = ("--mca", "plm_rsh_agent", REMOTE_SHELL, "--mca", "plm_rsh_no_tree_spawn", "1")
-        options += ("--leave-session-attached",)
+    reaches the containers on other nodes."""
+    options = _DAEMONS if len(hosts) > 1 else ()
     return tuple(
         replace(
             host,
@@ -162,11 +191,13 @@ def enclose(
     name: str,
     *,
     source: str = "",
+    data: Sequence[str] = (),
     on_gpu: bool = False,
     has_fabric: bool = False,
 ) -> Command:
     """Wrap the command to run in a container of `image`. Its cleanup always removes the container.
 
+    `data` are directories to mount read-only, besides the usual ones and those of the inventory.
     `source` is the directory of the workload's source. If the command has a working directory, it
     is inside `source`. Otherwise the command runs in the directory where it is started.
     """
@@ -177,7 +208,9 @@ def enclose(
     options += ["--network", "host", "--uts", "host", "--ipc", "host"]
     options += _GPUS[image.engine] if on_gpu else ()
     options += _FABRIC if has_fabric else ()
-    for directory in ([source] if source else []) + [DATA, *host.container_data]:
+    usual = [DATA, *host.container_data]
+    missing = [path for path in data if not any(is_below(path, place) for place in usual)]
+    for directory in ([source] if source else []) + usual + missing:
         options += ["--volume", f"{directory}:{directory}:ro"]
     if command.cwd:
         options += ["--workdir", command.cwd]
@@ -205,6 +238,22 @@ def enclose(
         env=environment,
         cleanup=(*_REMOVE[image.engine], container),
     )
+
+
+def inner(command: Command, container: str) -> Command:
+    """The command inside its container, as it would be without one. `container` is the run's."""
+    if not container:
+        return command
+    argv = command.argv[command.argv.index(container.partition(" ")[2]) + 1 :]
+    start = next((n for n in range(len(argv)) if argv[n : n + len(_DAEMONS)] == _DAEMONS), None)
+    if start is not None:
+        argv = (*argv[:start], *argv[start + len(_DAEMONS) :])
+    environment = {k: v for k, v in command.env.items() if not k.startswith(_OWN_VARIABLES)}
+    return replace(command, argv=argv, env=environment)
+
+
+def is_below(path: str, directory: str) -> bool:
+    return PurePosixPath(path).is_relative_to(directory)
 
 
 def container_name(run: str) -> str:
@@ -247,7 +296,11 @@ def proof_command(
     )
     image = Image("podman", reference, argv[0])
     program = launchers.Program(
-        argv=tuple(argv), gpus_per_node=len(hosts) // len(nodes), on_gpu=False, cwd="/"
+        argv=tuple(argv),
+        gpus_per_node=len(hosts) // len(nodes),
+        on_gpu=False,
+        cwd="/",
+        launcher_options=("--bind-to", "none"),
     )
     launcher = "mpirun" if mpirun else "single_process"
     (command,) = launchers.launch(launcher, program, inside(nodes, image))

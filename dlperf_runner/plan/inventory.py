@@ -21,6 +21,7 @@ from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, Node
 from ..core.paths import project
+from .datasets import places
 
 GROUP = "nodes"
 
@@ -241,6 +242,8 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
             )
         values[key] = value
     values.setdefault("mpirun", mpirun_of(values["stack"]))
+    if (given := variables.get("dlperf_datasets")) is not None:
+        values["datasets"] = places(given, f"host {name}: dlperf_datasets")
     return Node(**values)
 
 

@@ -12,16 +12,18 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
+from ..catalog.workload import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
-from . import containers
+from . import containers, datasets
 from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 from .order import ordered
 
 if TYPE_CHECKING:
+    from ..catalog.framework import Environment
     from ..catalog.reader import Catalog
     from ..catalog.workload import Matrix, Source, Workload
     from ..core.node import Node
@@ -139,12 +141,22 @@ def _runs(
     on_gpu = _on_gpu(catalog, first)
     environment = _environment(catalog, workload, source, first)
     python = f"{ENVIRONMENTS}/{environment}/bin/python"
-    image = _image(choice, catalog, workload, environment, python, hosts)
+    entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
+    image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
-    parameters = _merged_parameters(choice, workload, matrix, case.variant)
+    dataset, parameters = datasets.fill_data(
+        choice,
+        workload.name,
+        source,
+        _merged_parameters(choice, workload, matrix, case.variant),
+        hosts,
+    )
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
     batch, topology, window = case.batch, case.topology, case.window
+    data: tuple[str, ...] = ()
+    if image and isinstance(source.data, DataParameter):
+        data = datasets.mounted(source.data, parameters[source.data.parameter], workload.name)
     runs = []
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
         values: dict[str, object] = {
@@ -161,14 +173,20 @@ def _runs(
             "nodes": topology.nodes,
             "gpus_per_node": topology.gpus_per_node,
             "world_size": topology.world_size,
+            "devices": ",".join(map(str, range(topology.gpus_per_node))),
             "total_steps": window.total_steps,
             "total_samples": batch.batch_size_per_device * topology.world_size * window.total_steps,
             "warmup_steps": window.warmup_steps,
             "repeat": repeat,
         }
         program = _program(workload, source, case, values, on_gpu)
+        if not image:
+            program = replace(program, environment={**entry.variables, **program.environment})
         launched = containers.inside(hosts, image) if image else hosts
-        commands = launchers.launch(source.launcher or workload.launcher, program, launched)
+        launcher = source.launcher or workload.launcher
+        if source.launcher_options.of(topology) is None:
+            launcher = "direct"
+        commands = launchers.launch(launcher, program, launched)
         if image:
             commands = tuple(
                 containers.enclose(
@@ -176,6 +194,7 @@ def _runs(
                     image,
                     hosts,
                     f"{case.id}/r{repeat}",
+                    data=data,
                     source=f"{SOURCES}/{workload.name}-{case.source}",
                     on_gpu=on_gpu,
                     has_fabric=catalog.stacks[first.stack].infiniband is not None,
@@ -201,6 +220,7 @@ def _runs(
                 stack=first.stack,
                 accelerator=first.accelerator,
                 environment=environment,
+                dataset=dataset,
                 container=str(image or ""),
                 log_format=workload.log_format,
                 log_name=f"{short_name}_b{batch.batch_size_per_device}"
@@ -235,6 +255,7 @@ def _program(
     argv = (
         *source.argv,
         *source.on_precision.get(case.batch.precision, ()),
+        *(source.on_several_nodes.get(case.batch.precision, ()) if case.topology.nodes > 1 else ()),
         *(source.on_gpu if on_gpu else source.on_cpu),
     )
     directory = getattr(source, "directory", "")
@@ -248,6 +269,7 @@ def _program(
         on_gpu=on_gpu,
         environment=environment,
         cwd=cwd,
+        launcher_options=fill(source.launcher_options.of(case.topology) or (), values),
     )
     return launchers.in_run_directory(program) if source.started_in == "run" else program
 
@@ -290,15 +312,14 @@ def _environment(catalog: Catalog, workload: Workload, source: Source, node: Nod
 def _image(
     choice: Choice,
     catalog: Catalog,
-    workload: Workload,
+    environment: Environment,
     name: str,
     python: str,
     hosts: tuple[Node, ...],
 ) -> containers.Image | None:
     """The image for the runs. None if they run without containers."""
-    stack = hosts[0].stack
-    environment = catalog.framework(workload.framework).environments_on(stack)[name]
-    engine = containers.engine_for(choice.container, environment, catalog.stacks[stack], hosts[0])
+    stack = catalog.stacks[hosts[0].stack]
+    engine = containers.engine_for(choice.container, environment, stack, hosts[0])
     return containers.image_for(engine, name, python, environment, hosts) if engine else None
 
 

@@ -305,6 +305,7 @@ def comparison(name: str, rows: Sequence[Case], heading: str, t: Labels) -> Tabl
         Column(t("factor_estimator")),
         Column(t("factors")),
         Column(t("noted")),
+        Column(t("declared")),
         Column(t("not_stated")),
         Column(t("publication")),
     )
@@ -326,7 +327,9 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
         cell(row["estimator"]),
-        *(cell(t.conditions(row.get(name))) for name in ("factors", "noted", "unknown")),
+        *(cell(t.conditions(row.get(name))) for name in ("factors", "noted")),
+        cell(row.get("declared")),
+        cell(t.conditions(row.get("unknown"))),
         cell(publication or None),
     )
 

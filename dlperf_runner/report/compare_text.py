@@ -26,6 +26,7 @@ _NOTES = {
     "noted": "also differs or is not known: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
+    "declared": "changed in the published command: ",
     "environment": "differs in ",
     "apart": "not paired: ",
     "unrecorded": "not recorded on either side, so it may differ: ",

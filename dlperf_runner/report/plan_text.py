@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..catalog.reader import own_workloads
+from ..catalog.workload import DataParameter
 from .terminal import counted
 
 
@@ -27,12 +29,34 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
             for command in commands:
                 yield f"  {label} on {command['host']}: {shell_line(command)}"
         yield ""
+    for case, name in _without_data(cases).items():
+        yield f"{case}: data=synthetic; the published run read {name} (see docs/datasets.md)"
     order = _order(document["choice"]) if len(document["runs"]) > len(cases) > 1 else ""
     yield f"{counted(len(cases), 'case')}, {counted(len(document['runs']), 'run')}{order};" + (
         " nothing was run"
     )
     if "campaign" in document:
         yield f"campaign {document['campaign']}"
+
+
+def _data(run: Mapping[str, Any]) -> object:
+    """The kind of training data, as results have it among the parameters."""
+    workload = own_workloads().get(run["workload"])
+    known = workload.measured_parameters(run["source"], run["parameters"]) if workload else {}
+    return known.get("data")
+
+
+def _without_data(cases: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+    """The workloads whose published program runs on GPUs without the data set that it read."""
+    found = {}
+    for first in (runs[0] for runs in cases.values()):
+        workload = own_workloads().get(first["workload"])
+        source = workload.sources.named(first["source"]) if workload else None
+        if source is None or first["accelerator"] == "cpu" or _data(first) != "synthetic":
+            continue
+        if isinstance(source.data, DataParameter) and source.data.dataset:
+            found[f"{first['workload']}-{first['source']}"] = source.data.dataset
+    return found
 
 
 def _order(choice: Mapping[str, Any]) -> str:
@@ -43,11 +67,13 @@ def _order(choice: Mapping[str, Any]) -> str:
 
 def _described(runs: Sequence[Mapping[str, Any]]) -> str:
     first = runs[0]
+    data = _data(first)
     return (
         f"{counted(first['nodes'], 'node')} with {counted(first['gpus_per_node'], 'device')}"
         f" ({', '.join(first['hosts'])}), {first['precision']}, batch"
         f" {first['batch_size_per_device']} per device, {first['total_steps']} iterations of which"
         f" {first['warmup_steps']} are warm-up, {counted(len(runs), 'run')}"
+        + (f", data={data}" if data else "")
     )
 
 

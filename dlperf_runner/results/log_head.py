@@ -19,6 +19,7 @@ from .statement import Stated
 _FIELDS = {
     "batch_size": "batch_size_per_device",
     "world_size": "world_size",
+    "nodes": "nodes",
     "precision": "precision",
 }
 # Parameters that programs print as the plan has them.

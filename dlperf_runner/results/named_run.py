@@ -181,6 +181,9 @@ class _Identification:
     def _from_devices(self, devices: int | None) -> Topology:
         if devices is not None and self.words.devices is not None:
             return self._flat(devices)
+        if devices and "nodes" in self.head:
+            nodes = int(self.head["nodes"].value)
+            return Topology(nodes, devices // nodes)
         if devices == 1 or (devices and self.entry.max_nodes == 1):
             return Topology(1, devices)
         raise UserError(

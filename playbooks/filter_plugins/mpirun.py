@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,13 @@ CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 
 
 def argv(
-    mpirun: str, hosts: Sequence[str], interface: str, arguments: Sequence[str] = ()
+    mpirun: str,
+    hosts: Sequence[str],
+    interface: str,
+    arguments: Sequence[str] = (),
+    exported: Iterable[str] = (),
 ) -> list[str]:
-    """The command line up to the program to start.
+    """The command line up to the program to start. `exported`: names of variables.
 
     TCP is forced: another interface or a silent fallback to shared memory must not pass.
     """
@@ -26,6 +30,8 @@ def argv(
         declared = yaml.safe_load((CATALOG / "mpirun.yml").read_text(encoding="utf-8"))
         for parameter in declared["interface_parameters"]:
             command += ["--mca", parameter, interface]
+    for name in exported:
+        command += ["-x", name]
     return [*command, *arguments]
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Mapping, Sequence
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 PATHS = ("requirements", "build_requirements")
 ROOT = Path(__file__).parents[2]
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+METADATA = r"[^/]+\.dist-info/METADATA"
 
 
 def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
@@ -49,7 +54,9 @@ def for_node(
     stack, apt, environments = chosen.stack, chosen.stack["apt_packages"], chosen.environments
     openmpi = {"method": "package", "version": "", **stack.get("openmpi", {})}
     has_gpus, is_built = stack["accelerator"] == "gpu", openmpi["method"] == "source"
-    pulled = images(choice["frameworks"], choice["stack"], root)
+    pulled = images(choice["frameworks"], choice["stack"], root, choice["container_images"])
+    if not any(item["libraries"] for item in environments):
+        stack = {key: value for key, value in stack.items() if key != "cuda_libraries"}
     # If the interpreter is missing, the stack's own will be installed.
     version = node["python_version"] or chosen.python or None
     # Environments made with a Python that will be removed are lost.
@@ -65,6 +72,7 @@ def for_node(
         "framework": True,
         "horovod": True,
         "container": bool(chosen.has_containers or pulled),
+        "dataset": bool(choice["datasets"]),
     }
     refusing = {
         "node_base": bool(choice["mirror"]),
@@ -72,10 +80,12 @@ def for_node(
         "gpu_node": has_gpus,
         "openmpi": is_built,
         "python": bool(chosen.python),
+        "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     program = choice["mpirun"] or mpirun(choice["stack"], root)
     tensor = ("name", "path", "import_name", "tensor", "eager")
+    framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
         "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
@@ -97,11 +107,12 @@ def for_node(
         "python_env_packages": apt["python_env"],
         "python_env_own_interpreter": chosen.own_interpreter,
         "python_env_environments": only(environments, "name", "requires_python"),
-        "framework_environments": only(environments, *tensor, "requirements", "operator_wheels"),
+        "framework_environments": only(environments, *framework),
         "framework_interpreter": chosen.interpreter,
         "horovod_environments": only(
             environments,
             *("name", "path", "distribution", "tensor", "eager", "requirements", "horovod"),
+            "variables",
         ),
         "horovod_interpreter": chosen.interpreter,
         "horovod_mpirun": program,
@@ -150,7 +161,11 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     return _Chosen(
         stack=stack,
         environments=environments(
-            choice["frameworks"], choice["stack"], root, choice["operator_wheels"]
+            choice["frameworks"],
+            choice["stack"],
+            root,
+            choice["operator_wheels"],
+            images=choice["container_images"],
         ),
         packages=list(dict.fromkeys(packages)),
         python=python,
@@ -181,11 +196,13 @@ def environments(
     root: str,
     operator_wheels: Mapping[str, Any] | None = None,
     directory: str = "/opt/dlperf",
+    images: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """One environment per name (`<framework>` or `<framework>-<flavor>`), as arguments of roles,
     with file paths below `root`.
 
-    Environments that exist only as an image are left out: there is nothing to install. Raises
+    Environments that are an image are left out: there is nothing to install. `images`: digests by
+    image name, the inventory's variable. Raises
     ValueError if an environment does not support the stack, or needs an operator's wheel that
     `operator_wheels` (the inventory's variable) lacks.
     """
@@ -196,7 +213,7 @@ def environments(
             known = ", ".join(stacks)
             raise ValueError(f"{name} has no environment for the stack {stack}, only for: {known}")
         entry = stacks[stack]
-        if "requirements" not in entry:
+        if _image(entry, images or {}):
             continue
         environment = {
             "name": name,
@@ -205,6 +222,8 @@ def environments(
             "tensor": entry.get("tensor") or framework["tensor"],
             "eager": entry.get("eager") or "",
             "distribution": entry.get("distribution") or framework["name"],
+            "variables": entry.get("variables", {}),
+            "libraries": entry.get("libraries", []),
             "requires_python": entry["python"],
             "requirements": f"{root}/{entry['requirements']}",
             "operator_wheels": [
@@ -227,14 +246,18 @@ def mpirun(stack: str, root: str = str(ROOT)) -> str:
     return str(document("mpirun", root)["paths"][method])
 
 
-def images(names: Sequence[str], stack: str, root: str) -> list[str]:
-    """Registry names of the images of environments that exist only as an image."""
+def images(names: Sequence[str], stack: str, root: str, digests: Mapping[str, str]) -> list[str]:
+    """Registry names of the images that are environments."""
     entries = (_framework(name, root)[1].get(stack, {}) for name in names)
-    return [
-        entry["container"]["image"]
-        for entry in entries
-        if "container" in entry and "requirements" not in entry
-    ]
+    return [image for image in (_image(entry, digests) for entry in entries) if image]
+
+
+def _image(entry: Mapping[str, Any], digests: Mapping[str, str]) -> str:
+    """The image that the environment is: because there is nothing else, or because the inventory
+    has a digest for it, with whatever tag. Empty for one that is installed on the node."""
+    image = str(entry.get("container", {}).get("image", ""))
+    bare = [re.sub(r":[^:/]*$", "", name) for name in (image, *digests)]
+    return image if "requirements" not in entry or bare[0] in bare[1:] else ""
 
 
 def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -253,27 +276,50 @@ def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _operator_wheel(
-    environment: str, wheel: Mapping[str, str], given: Mapping[str, Any]
+    environment: str, wheel: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The wheel with the operator's path and sha256; errors name the inventory's variable."""
-    name, version = wheel["distribution"], wheel["version"]
-    said = given.get(name)
-    variable = f"dlperf_operator_wheels: {{{name}: {{path: ..., sha256: ...}}}}"
+    """The operator's wheel under the name and version of its own metadata, with its sha256.
+
+    Errors name the inventory's variable.
+    """
+    key, version = wheel["distribution"], wheel["version"]
+    names = [key, *wheel.get("names", [])]
+    said = given.get(key)
+    variable = f"dlperf_operator_wheels: {{{key}: {{path: ..., sha256: ...}}}}"
     if said is None:
         raise ValueError(
-            f"{environment} needs the wheel of {name} {version}, which you must provide"
+            f"{environment} needs the wheel of {key} {version}, which you must provide"
             f" ({wheel['reason']}). Add it to the inventory: {variable}"
         )
-    path, sha256 = str(said.get("path", "")), str(said.get("sha256", ""))
-    if not re.match(rf"{re.escape(name)}-{re.escape(version)}[-.+]\S*\.whl$", Path(path).name):
-        raise ValueError(
-            f"{path!r} is not a wheel of {name} {version}. Correct the inventory's {variable}"
-        )
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+    path, sha256 = Path(said.get("path") or ""), str(said.get("sha256", ""))
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise ValueError(f"the sha256 must have 64 hexadecimal digits in {variable}")
-    if not Path(path).is_file():
+    if not path.is_file():
         raise ValueError(f"the controller has no file {path}. Correct {variable}")
-    return {"distribution": name, "version": version, "path": path, "sha256": sha256}
+    name, built = _wheel_metadata(path)
+    if (
+        canonicalize_name(name) not in map(canonicalize_name, names)
+        or built not in SpecifierSet(f"=={version}.*", prereleases=True)
+        or canonicalize_name(path.name.partition("-")[0]) != canonicalize_name(name)
+    ):
+        raise ValueError(
+            f"{str(path)!r} is not a wheel of {' or '.join(names)} {version}: its metadata"
+            f" say {name or 'no name'} {built}. The file must have the name that it was built"
+            f" with. Correct the inventory's {variable}"
+        )
+    # uv and pip refuse a wheel of another name than the requirement's.
+    return {"distribution": name, "version": built, "path": str(path), "sha256": sha256.lower()}
+
+
+def _wheel_metadata(path: Path) -> tuple[str, str]:
+    """Name and version as the wheel itself states them; empty and 0 if it is no wheel."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            (member,) = (n for n in archive.namelist() if re.fullmatch(METADATA, n))
+            metadata = message_from_bytes(archive.read(member))
+    except (zipfile.BadZipFile, ValueError):
+        return "", "0"
+    return metadata["Name"] or "", metadata["Version"] or "0"
 
 
 def only(items: Sequence[Mapping[str, Any]], *keys: str) -> list[dict[str, Any]]:

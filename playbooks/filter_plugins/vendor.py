@@ -215,6 +215,16 @@ def repository(
     return described | ({"key_sha256": key["sha256"]} if has_sum else {})
 
 
+def parts(
+    entries: list[dict[str, Any]], system: str, mirror: str | None, keys: Mapping[str, list[str]]
+) -> list[dict[str, Any]]:
+    """The packages of several repositories, in the form that the module unpacked_packages takes."""
+    return [
+        {**entry, "repository": repository(entry["repository"], system, mirror, keys)}
+        for entry in entries
+    ]
+
+
 def last_words(result: Mapping[str, Any]) -> str:
     """The last output lines of a failed step; a compiler prints its errors last."""
     said = str(result.get("stderr") or result.get("stdout") or "").strip()
@@ -231,6 +241,7 @@ class FilterModule:
             "vendor_address": address,
             "vendor_file_refusal": file_refusal,
             "vendor_last_words": last_words,
+            "vendor_parts": parts,
             "vendor_refusal": refusal,
             "vendor_release": release,
             "vendor_repository": repository,

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from executed_modules import call
+from filters import load
 from gpu_standins import one
 from standin_repository import Standin, suite_repository
 from tiny_index import only_this_index, wheel
@@ -26,9 +28,14 @@ from dlperf_runner.bundle.debian.archives import Source
 from dlperf_runner.bundle.folder import manifest as manifests
 from dlperf_runner.bundle.folder.files import digest
 from dlperf_runner.bundle.python.locks import RequirementsFile
+from dlperf_runner.bundle.vendor import release_tables
 from dlperf_runner.bundle.vendor.release_tables import of_distribution
+from dlperf_runner.catalog.framework import Environment
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.main import app
 from dlperf_runner.core import paths
+
+vendor = load("playbooks/filter_plugins/vendor.py")
 
 pytestmark = pytest.mark.skipif(
     not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
@@ -104,7 +111,7 @@ class Bundle:
         ]
         given = [text for pair in pairs for text in pair]
         where = ["--vendor-mirror", settings.mirror, "--debian-mirror", f"file:{self.ubuntu}"]
-        # It has an image for this stack, so that there is no wheel of the real index.
+        # Only its image counts (bundle_in), so that there is no wheel of the real index.
         what = ["--stack", "v100-cuda10.2", "--suite", "bionic", "--framework", "tensorflow"]
         argv = ["bundle", *what, *where, "--output", str(self.output), *given, *options]
         return CliRunner().invoke(app, argv)
@@ -130,6 +137,9 @@ def bundle_in(
     ubuntu = dataclasses.replace(archives.UBUNTU, keyring=keyring)
     patch.setitem(archives.DISTRIBUTIONS, "ubuntu", ubuntu)
     patch.setattr(needs, "UV", RequirementsFile(str(there / "lock.txt"), "uv"))
+    whole = load_catalog().frameworks["tensorflow"].environments["v100-cuda10.2"]
+    image = Environment(container=whole.container)
+    patch.setattr(needs, "_environments", lambda *_: {"tensorflow": image})
     # What it keeps of the project's own: lists of packages, and the key that signs.
     patch.setattr(paths, "cache", lambda: there / "cache")
     only_this_index(patch, there / "index")
@@ -167,6 +177,22 @@ def test_what_is_left_out_is_said_and_nothing_else_is(whole: tuple[Path, Result]
     assert "nvcr.io/nvidia/tensorflow" in left_out[1]
     assert "nccl_archive_sha256: " in done.stdout
     assert "missing" not in done.stdout
+
+
+def test_a_node_unpacks_libraries_of_another_cuda_from_it(made: Bundle, tmp_path: Path) -> None:
+    """The mirror has them without what they depend on, and cuDNN 7 for both versions of CUDA."""
+    table = release_tables.role_variables("cuda_libraries")["__cuda_libraries_releases"]["10.0.130"]
+    keys = made.site.settings(made.output).keys
+    parts = vendor.parts(table["parts"], "ubuntu18.04", str(made.output / "vendor"), keys)
+    result = call("unpacked_packages", path=str(tmp_path / "cuda"), parts=parts)
+    assert result.get("changed"), result
+    wanted = {
+        name: version for part in table["parts"] for name, version in part["packages"].items()
+    }
+    assert {name: found["version"] for name, found in result["packages"].items()} == wanted
+    files = [path.rpartition("/")[2] for path in made.files()]
+    assert sum(name.startswith("libcudnn7_7.6.5.32") for name in files) == 2
+    assert not any("cuda-license" in name for name in files)
 
 
 def test_the_distributions_part_is_what_vendors_packages_depend_on(made: Bundle) -> None:

@@ -33,7 +33,7 @@ from vendor_site import (
 
 from dlperf_runner.bundle.debian import apt
 from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.folder.manifest import Missing
+from dlperf_runner.bundle.folder.manifest import Item, Missing
 from dlperf_runner.bundle.vendor.indexes_and_files import Settings
 from dlperf_runner.catalog.stack import Release, Stack
 from dlperf_runner.core.errors import UserError
@@ -71,8 +71,9 @@ def test_all_of_a_stack_is_there_and_no_newer_version(site: Site, whole: tuple[P
     assert made.missing == ()
     for path in (NCCL, OFED, OPENMPI, PYTHON):
         assert (output / path).read_bytes() == (site.folder / path).read_bytes()
-    debs = made.of_kind("deb")
+    debs = installed(made)
     assert len(debs) == len({item.name for item in debs}) == 21
+    assert len(made.of_kind("deb")) == 21 + 9
     versions = {item.name: item.version for item in debs}
     # Which cuda-drivers asks for, in any version that is new enough.
     assert versions["libnvidia-gl-440"] == "440.33.01-0ubuntu1"
@@ -84,6 +85,11 @@ def test_all_of_a_stack_is_there_and_no_newer_version(site: Site, whole: tuple[P
     assert {path: digest(output / "vendor" / path) for path in made.files} == {
         path: item.sha256 for path, item in made.files.items()
     }
+
+
+def installed(made: Made) -> list[Item]:
+    """Its packages but those that nodes unpack beside these."""
+    return [item for item in made.of_kind("deb") if item.wanted_by != ("cuda_libraries",)]
 
 
 def files(output: Path) -> list[Path]:
@@ -112,7 +118,7 @@ def test_apt_finds_all_of_it_where_the_roles_look(
     # A member of the driver's family that none of it asks for.
     choices = apt.resolve(root, [*names, "libxnvctrl0"], where="the test")
     assert {choice.name: choice.sha256 for choice in choices} == {
-        item.name: item.sha256 for item in made.of_kind("deb")
+        item.name: item.sha256 for item in installed(made)
     }
     (tmp_path / "got").mkdir()
     apt.download(root, choices, tmp_path / "got")
@@ -371,11 +377,14 @@ def test_checksums_that_no_table_has_are_asked_for_by_their_variables(
     site: Site, tmp_path: Path
 ) -> None:
     settings = Settings(tmp_path, mirror=str(site.folder / "vendor"))
-    ofed, peer_memory = fetch(NETWORK, "bionic", settings).missing
+    # Nobody asks for nv_peer_mem, which is optional, unless the operator has begun to give it.
+    ofed = only(fetch(NETWORK, "bionic", settings))
     assert ofed.reason == "has no known checksum, and nothing is kept without one"
     assert "--checksum infiniband_archive_sha256=SHA256" in ofed.remedy
-    assert peer_memory.reason == "has no address that is known here"
-    assert "--file infiniband_peer_memory_archive=PATH" in peer_memory.remedy
+    files = {"infiniband_peer_memory_archive": str(site.peer_memory)}
+    peer_memory = fetch(NETWORK, "bionic", dataclasses.replace(settings, files=files)).missing[-1]
+    assert peer_memory.reason == "has no known checksum, and nothing is kept without one"
+    assert "--checksum infiniband_peer_memory_sha256=SHA256" in peer_memory.remedy
 
 
 # ---- options and exit statuses

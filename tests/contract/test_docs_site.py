@@ -19,7 +19,7 @@ from dlperf_runner.cli.main import app
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [
     *(ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # Attributes that make a browser fetch something; a link that a person follows is none of them.
 FETCHING = {"src", "srcset", "poster", "data", "action"}

@@ -109,7 +109,9 @@ def test_a_role_has_the_skeleton(role: str) -> None:
 
 def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
     # Each role once, of a stack that needs it.
-    gpu = provision.for_node(choice(stack="v100-cuda10.2"), node(), {})["provision_roles"]
+    gpu = provision.for_node(
+        choice(stack="v100-cuda10.2", datasets={"faces_emore": {}}), node(), {}
+    )["provision_roles"]
     cpu = provision.for_node(choice(container_engine="podman"), node(), {})["provision_roles"]
     (play,) = read(PROJECT / "playbooks/decommission.yml")
     (removing,) = (task["vars"]["decommission_roles"] for task in play["tasks"])

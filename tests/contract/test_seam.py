@@ -84,7 +84,7 @@ def test_each_choice_is_declared_once() -> None:
     assert isinstance(plan.callback, types.FunctionType)
     assert {item.name for item in VARIABLES.values()} <= set(plan.callback.__annotations__)
     samples = {"source": "builtin", "container": "podman", "precision": "fp32"}
-    samples |= {"run_order": "random", "until_ci": "1%"}
+    samples |= {"run_order": "random", "until_ci": "1%", "data": "synthetic"}
     for name, item in VARIABLES.items():
         text = samples.get(name, "1")
         assert getattr(choice_of_variables({name: text}, ()), item.name)

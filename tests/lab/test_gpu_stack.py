@@ -314,6 +314,24 @@ def test_each_role_alone_finds_its_own_and_changes_nothing(cluster: UsedCluster,
     assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
 
 
+def test_libraries_of_another_cuda_lie_beside_the_installed_one(cluster: UsedCluster) -> None:
+    """Of cuDNN 7 there are two versions under one name then, of which dpkg knows one."""
+    alone = {"cuda_libraries_version": "10.0.130"}
+    status, output = cluster.alone("cuda_libraries", **alone)
+    assert status == 0, output
+    assert re.search(r"node2 : ok=\d+ changed=1 ", output), output
+    links = cluster.lab.said("node2", "cd /opt/dlperf/cuda-10.0/lib && readlink -f *").split()
+    assert len(links) == 8
+    assert all(link.startswith("/opt/dlperf/cuda-10.0/usr/") for link in links)
+    cudnn = "cat /opt/dlperf/cuda-10.0/lib/libcudnn.so.7"
+    assert cluster.lab.said("node2", cudnn) == "7.6.5.32-1+cuda10.0"
+    assert cluster.versions("node2", ["libcudnn7"]) == {"libcudnn7": VERSIONS["libcudnn7"]}
+    assert cluster.lab.ssh("node2", "dpkg-query -W cuda-cudart-10-0").returncode == 1
+    status, output = cluster.alone("cuda_libraries", **alone)
+    assert status == 0, output
+    assert re.search(r"node2 : ok=\d+ changed=0 ", output), output
+
+
 def test_an_upgrade_of_the_node_does_not_take_the_newer_versions(cluster: UsedCluster) -> None:
     """No simulation; not even one that overrides holds."""
     upgrade = "DEBIAN_FRONTEND=noninteractive apt-get -y --allow-change-held-packages dist-upgrade"

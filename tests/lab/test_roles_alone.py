@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filters import provision
+from gpu_standins import shared_library
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
+from standins import wheel
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -36,7 +41,10 @@ ROLES = {
 }
 # What the roles want to know of an environment, as provision.yml tells them.
 ENVIRONMENT = {
-    "framework": ["name", "path", "requirements", "import_name", "tensor"],
+    "framework": [
+        *("name", "path", "requirements", "import_name", "tensor", "operator_wheels"),
+        *("libraries", "variables"),
+    ],
     "horovod": ["name", "path", "distribution", "tensor", "requirements", "horovod"],
     "container": ["name", "path", "import_name", "tensor", "horovod"],
 }
@@ -55,12 +63,14 @@ def before(lab: Lab) -> list[str]:
     return node_state(lab, "node2")
 
 
-def play(lab: Lab, role: str, part: str = "main") -> list[str]:
+def play(
+    lab: Lab, role: str, part: str = "main", environments: Sequence[Mapping[str, Any]] = ()
+) -> list[str]:
     """Run a part of the role alone; how many tasks changed something on each node."""
     variables: dict[str, object] = {"role": role, "part": part}
     if role in ENVIRONMENT:
-        environments = provision.environments(["mxnet"], "cpu", str(PROJECT))
-        variables[f"{role}_environments"] = provision.only(environments, *ENVIRONMENT[role])
+        chosen = environments or provision.environments(["mxnet"], "cpu", str(PROJECT))
+        variables[f"{role}_environments"] = provision.only(chosen, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
         r"^node\d+ .*changed=(\d+) ", output.rpartition("PLAY RECAP")[2], re.MULTILINE
@@ -76,6 +86,48 @@ def test_a_role_alone_brings_what_it_says_and_then_nothing(
     command, shown = ROLES[role]
     assert lab.said("node2", command).startswith(shown)
     assert play(lab, role) == ["0", "0"]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """OneFlow 0.1.8 as it was released for CUDA 10.2; a stand-in for it, which computes nothing."""
+    folder = tmp_path_factory.mktemp("wheels")
+    path, sha256 = wheel(folder, "oneflow_cu102", "0.1.8")
+    given = {"oneflow": {"path": str(path), "sha256": sha256}}
+    stack, root = "v100-cuda10.2", str(PROJECT)
+    (environment,) = provision.environments(["oneflow"], stack, root, given)
+    locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text().replace("\\\n", "")
+    pins = folder / "numpy.txt"
+    pins.write_text("".join(line for line in locked.splitlines(True) if line.startswith("numpy==")))
+    return {**environment, "requirements": str(pins)}
+
+
+def test_a_wheel_of_the_operator_is_installed_under_its_own_name(
+    lab: Lab, published: dict[str, Any]
+) -> None:
+    assert "0" not in play(lab, "framework", environments=[published])
+    shown = "import oneflow; print(oneflow.__version__, oneflow.__file__)"
+    said = lab.said("node2", f"/opt/dlperf/envs/oneflow/bin/python -c '{shown}'")
+    assert said.startswith("0.1.8 /opt/dlperf/envs/oneflow/lib/")
+    assert play(lab, "framework", environments=[published]) == ["0", "0"]
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")
+def test_libraries_that_a_framework_opens_are_proven(lab: Lab, published: dict[str, Any]) -> None:
+    """As TensorFlow's of CUDA 10.0; a stand-in for one of them."""
+    folder, name = "/opt/dlperf/cuda-10.0/lib", "libcudart.so.10.0"
+    variables = {"LD_LIBRARY_PATH": folder}
+    opens = {**published, "libraries": [name], "variables": variables}
+    with pytest.raises(AssertionError, match=rf"{name}: cannot open shared object file"):
+        play(lab, "framework", environments=[opens])
+    content = base64.b64encode(shared_library()).decode()
+    for node in ("node1", "node2"):
+        place = f"mkdir -p {folder} && echo {content} | base64 -d > {folder}/{name}"
+        lab.said(node, place)
+    assert "0" not in play(lab, "framework", environments=[opens])
+    assert play(lab, "framework", environments=[opens]) == ["0", "0"]
+    for node in ("node1", "node2"):
+        lab.said(node, "rm -r /opt/dlperf/cuda-10.0")
 
 
 def test_each_goes_alone_too(lab: Lab, before: list[str]) -> None:

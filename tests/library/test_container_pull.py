@@ -1,5 +1,5 @@
 """The pulling of images by the role container, executed by Ansible on this machine, with a stand-in
-for the engine that has no image and says what it was asked."""
+for the engine that says what it was asked."""
 
 from __future__ import annotations
 
@@ -27,6 +27,42 @@ PLAY = """
 """
 
 
+def pulled(folder: Path, engine: str, digest: str, registry: str = "") -> tuple[int, str]:
+    """The exit status and the output of the role's part that pulls."""
+    (folder / "docker").write_text(engine)
+    (folder / "docker").chmod(0o755)
+    (folder / "play.yml").write_text(PLAY)
+    values = {
+        "container_engine": "docker",
+        "container_wanted": IMAGE,
+        "dlperf_container_images": {IMAGE: digest},
+        "dlperf_registry": registry,
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml"),
+            *("-i", "localhost,", "-e", json.dumps(values)),
+        ],
+        env={
+            **os.environ,
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def asked(folder: Path) -> list[str]:
+    return (folder / "asked").read_text().splitlines()
+
+
 @pytest.mark.parametrize(
     ("registry", "place"),
     [
@@ -38,35 +74,20 @@ PLAY = """
 def test_images_come_by_digest_from_the_registry_that_is_named(
     tmp_path: Path, registry: str, place: str
 ) -> None:
-    (tmp_path / "docker").write_text(ENGINE)
-    (tmp_path / "docker").chmod(0o755)
-    (tmp_path / "play.yml").write_text(PLAY)
-    values = {
-        "container_engine": "docker",
-        "container_wanted": IMAGE,
-        "dlperf_container_images": {IMAGE: DIGEST},
-        "dlperf_registry": registry,
-        "ansible_become": False,
-        "ansible_python_interpreter": sys.executable,
-    }
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), tmp_path / "play.yml"),
-            *("-i", "localhost,", "-e", json.dumps(values)),
-        ],
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "asked").read_text().splitlines() == [
+    status, said = pulled(tmp_path, ENGINE, DIGEST, registry)
+    assert status == 0, said
+    assert asked(tmp_path) == [
         f"image inspect {place}@{DIGEST}",
         f"pull --quiet {place}@{DIGEST}",
     ]
+
+
+def test_a_locally_built_image_is_found_by_its_id_and_never_pulled(tmp_path: Path) -> None:
+    status, said = pulled(tmp_path, ENGINE.replace("pull", "image"), f"id:{DIGEST}")
+    assert status == 0, said
+    assert asked(tmp_path) == [f"image inspect {DIGEST}"]
+    status, said = pulled(tmp_path, ENGINE, f"id:{DIGEST}")
+    assert status != 0
+    assert f"localhost has no image with the ID {DIGEST}" in said
+    assert "docker save IMAGE | ssh NODE docker load" in said
+    assert asked(tmp_path)[1:] == [f"image inspect {DIGEST}"]

@@ -78,6 +78,9 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "") == pair
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
     assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
+    variables = {"LD_LIBRARY_PATH": "/opt/cuda", "XLA_FLAGS": "--x"}
+    exported = ["-x", "LD_LIBRARY_PATH", "-x", "XLA_FLAGS", "-q"]
+    assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
     assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
     assert mpirun.next_of(["a"], "a") == "a"
 
@@ -165,7 +168,7 @@ def roles_of(path: str) -> list[str]:
 
 def test_what_is_built_against_the_driver_comes_behind_it_and_goes_before_it() -> None:
     order = roles_of("each.yml")
-    assert order[:2] == ["nvidia_driver", "infiniband"]
+    assert order[:3] == ["nvidia_driver", "fabric_manager", "infiniband"]
     assert roles_of("absent.yml") == order[::-1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from filters import provision
 from provisioning_choices import choice, node
 from standins import PROJECT
@@ -67,6 +68,23 @@ def test_the_published_cluster_gets_its_gpu_software_a_built_openmpi_and_a_pytho
     assert own["python_version"] == ""
     assert "python" not in own["provision_roles"]
     assert own["openmpi_mpirun"] == "/opt/mpirun"
+
+
+def test_libraries_of_another_cuda_come_with_the_environment_that_opens_them() -> None:
+    stack = "v100-cuda10.2"
+    document = told(stack=stack, frameworks=["mxnet", "tensorflow"])
+    assert document["gpu_node_stack"]["cuda_libraries"] == {"version": "10.0.130"}
+    _, tensorflow = document["framework_environments"]
+    table = yaml.safe_load((PROJECT / "roles/cuda_libraries/vars/main.yml").read_text())
+    release = table["__cuda_libraries_releases"]["10.0.130"]
+    assert tensorflow["variables"]["LD_LIBRARY_PATH"] == f"{release['directory']}/lib"
+    assert f"={release['directory']}/" in tensorflow["variables"]["XLA_FLAGS"]
+    assert "cuda_libraries" not in told(stack=stack, frameworks=["mxnet"])["gpu_node_stack"]
+    images = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
+    in_image = told(stack=stack, frameworks=["tensorflow"], container_images=images)
+    assert "cuda_libraries" not in in_image["gpu_node_stack"]
+    assert in_image["framework_environments"] == []
+    assert in_image["container_images"] == list(images)
 
 
 def test_one_node_alone_gets_no_mesh_and_no_sshd_for_it() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from filters import load, provision
+from standins import wheel
 
 PROJECT = Path(__file__).parents[2]
 
@@ -34,7 +35,8 @@ flavors:
       requirements: old.txt
       tensor: net.to_variable
       eager: net.enable_eager
-      operator_wheels: [{distribution: net, version: 0.1.8, reason: it is on no index}]
+      operator_wheels:
+        - {distribution: net, names: [net_cu102], version: 0.1.8, reason: it is on no index}
 """
 
 
@@ -46,10 +48,14 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def wheels(tmp_path: Path, **changes: str) -> dict[str, dict[str, str]]:
-    path = tmp_path / "net-0.1.8-cp37-cp37m-manylinux1_x86_64.whl"
-    path.write_bytes(b"wheel")
-    return {"net": {"path": str(path), "sha256": "a" * 64, **changes}}
+def wheels(
+    tmp_path: Path, built: str = "net-0.1.8", file: str = "", **changes: str
+) -> dict[str, dict[str, str]]:
+    """What the inventory says of a wheel that was built with a name and version."""
+    path, sha256 = wheel(tmp_path, *built.split("-"))
+    if file:
+        path = path.rename(path.with_name(file))
+    return {"net": {"path": str(path), "sha256": sha256, **changes}}
 
 
 def test_an_environment_of_a_flavor_has_its_own_name_and_place(root: str, tmp_path: Path) -> None:
@@ -84,7 +90,11 @@ def test_an_environment_that_is_not_there_is_told(root: str, name: str, message:
             None,
             "net-old needs the wheel of net 0.1.8, which you must provide .it is on no index.. Add",
         ),
-        ({"path": "/srv/net-0.2.0-py3-none-any.whl"}, "is not a wheel of net 0.1.8"),
+        ({"built": "net-0.2.0"}, "is not a wheel of net or net_cu102 0.1.8.*say net 0.2.0"),
+        ({"built": "other-0.1.8"}, "is not a wheel of net or net_cu102 0.1.8.*say other 0.1.8"),
+        # uv and pip install no wheel under another name than its own.
+        ({"built": "net_cu102-0.1.8", "file": "net-0.1.8-py3-none-any.whl"}, "say net_cu102 0.1.8"),
+        ({"path": __file__}, "say no name"),
         ({"path": "/nowhere/net-0.1.8-py3-none-any.whl"}, "no file /nowhere/net-0.1.8"),
         ({"sha256": "abc"}, "must have 64 hexadecimal digits"),
     ],
@@ -96,6 +106,26 @@ def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable
     with pytest.raises(ValueError, match=message) as caught:
         provision.environments(["net-old"], "gpu", root, given)
     assert "dlperf_operator_wheels: {net: {path: ..., sha256: ...}}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("built", "name", "version"),
+    [
+        ("net_cu102-0.1.8", "net_cu102", "0.1.8"),
+        ("net-0.1.8+git.17a2bdc9b", "net", "0.1.8+git.17a2bdc9b"),
+    ],
+)
+def test_an_operators_wheel_is_called_as_its_own_metadata_say(
+    root: str, tmp_path: Path, built: str, name: str, version: str
+) -> None:
+    (old,) = provision.environments(["net-old"], "gpu", root, wheels(tmp_path, built))
+    (found,) = old["operator_wheels"]
+    assert (found["distribution"], found["version"]) == (name, version)
+    distributions = {name.replace("_", "-"): {"version": version}}
+    there = {old["path"]: {"python": "3.7.16", "distributions": distributions}}
+    pins = tmp_path / "none.txt"
+    pins.touch()
+    assert provision.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
 
 
 def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Path) -> None:
@@ -235,8 +265,24 @@ def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: 
         path.read_text().replace("  cpu:", f"  big: {{container: {{image: '{image}'}}}}\n  cpu:")
     )
     assert provision.environments(["net"], "big", root) == []
-    assert provision.images(["net"], "big", root) == [image]
-    assert provision.images(["net"], "cpu", root) == []
+    assert provision.images(["net"], "big", root, {}) == [image]
+    assert provision.images(["net"], "cpu", root, {}) == []
+
+
+def test_an_environment_that_is_an_image_too_is_pulled_where_there_is_a_digest(root: str) -> None:
+    image = "registry.example:5000/net:1"
+    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path.write_text(
+        path.read_text().replace("  gpu: {", f"  gpu: {{container: {{image: '{image}'}}, ")
+    )
+    for digests in ({}, {"other:1": "sha256:0"}):
+        (environment,) = provision.environments(["net"], "gpu", root, images=digests)
+        assert environment["distribution"] == "net-cu102"
+        assert provision.images(["net"], "gpu", root, digests) == []
+    # Of another tag too: the role container then asks for the digest of this one.
+    for digests in ({image: "sha256:0"}, {"registry.example:5000/net:2": "sha256:0"}):
+        assert provision.environments(["net"], "gpu", root, images=digests) == []
+        assert provision.images(["net"], "gpu", root, digests) == [image]
 
 
 def test_the_mesh_stands_where_every_node_has_proven_the_same() -> None:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from executed_modules import HAVE_RUNUSER, ME, call
-from standins import MODULE_UTILS
+from filters import provision
+from standins import MODULE_UTILS, wheel
 
 
 class TestNodeFiles:
@@ -272,25 +273,6 @@ class TestProof:
 REQUIREMENT = "{name} @ file://{path} --hash=sha256:{digest}"
 
 
-def wheel(folder: Path, name: str, version: str) -> tuple[Path, str]:
-    """A wheel of one empty module, and its SHA-256."""
-    import hashlib
-    import zipfile
-
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n")
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        archive.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{info}/RECORD", "")
-    return path, hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 class TestPythonEnvironment:
     UV = str(Path(sys.executable).parent / "uv")
 
@@ -354,6 +336,26 @@ class TestPythonEnvironment:
             text = REQUIREMENT.format(name="alpha", path=path, digest=digest)
             assert self.environment(tmp_path, text, dependencies=False)["changed"]
             assert not self.environment(tmp_path, text, dependencies=False)["changed"]
+
+    @pytest.mark.parametrize(
+        ("built", "uv"),
+        [("net_cu102-0.1.8", UV), ("net_cu102-0.1.8", None), ("net-0.1.8+git.17a2bdc9b", UV)],
+    )
+    def test_an_operators_wheel_is_installed_under_the_name_of_its_metadata(
+        self, tmp_path: Path, built: str, uv: str | None
+    ) -> None:
+        """Of an entry of the catalogue that is called net."""
+        path, digest = wheel(tmp_path, *built.split("-"))
+        wanted = {"distribution": "net", "names": ["net_cu102"], "version": "0.1.8", "reason": ""}
+        given = {"net": {"path": path, "sha256": digest}}
+        found = provision._operator_wheel("net", wanted, given)
+        text = REQUIREMENT.format(name=found["distribution"], path=path, digest=digest)
+        made = self.environment(tmp_path, text, dependencies=False, uv=uv)
+        name = found["distribution"].replace("_", "-")
+        assert made["packages"] == {name: found["version"]}, made
+        assert not self.environment(tmp_path, text, dependencies=False, uv=uv)["changed"]
+        (module,) = (tmp_path / "env").glob("lib/*/site-packages/net.py")
+        assert found["version"] in module.read_text()
 
     def test_a_requirement_for_another_python_is_left_out(self, tmp_path: Path) -> None:
         digest = f" --hash=sha256:{'0' * 64}\n"
@@ -563,6 +565,25 @@ class TestNodeFacts:
         assert result["python_version"] == ".".join(str(part) for part in sys.version_info[:3])
         codename = f"VERSION_CODENAME={result['release']}\n"
         assert codename in Path("/etc/os-release").read_text()
+
+    @pytest.mark.parametrize(
+        ("file", "text", "name"),
+        [
+            ("redhat-release", "CentOS release 6.3 (Final)\n", "CentOS 6.3 (Final)"),
+            ("redhat-release", "CentOS Linux release 7.5.1804 (Core)\n", "CentOS 7.5.1804 (Core)"),
+            ("os-release", 'ID=sles\nPRETTY_NAME="SLES 15"\n', "SLES 15"),
+            ("os-release", "ID=mint\nID_LIKE='ubuntu debian'\n", None),
+            ("os-release", "ID=debian\n", None),
+        ],
+    )
+    def test_a_system_without_packages_of_debian_is_refused_by_its_name(
+        self, tmp_path: Path, file: str, text: str, name: str | None
+    ) -> None:
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc" / file).write_text(text)
+        answer = call("node_facts", root=str(tmp_path), stamps=str(tmp_path))
+        assert answer.get("msg", "").startswith(f"{name} is not supported: ") == (name is not None)
+        assert bool(answer.get("failed")) == (name is not None)
 
     def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
         (tmp_path / "ours").mkdir()

@@ -56,6 +56,22 @@ def test_a_refusal_says_the_reason_and_the_nearest_that_works(
     assert rules.refusal(releases("nccl"), version, system, "NCCL", "nccl.version") == said
 
 
+@pytest.mark.parametrize("version", ["450.80.02", "470.83.01"])
+def test_the_drivers_of_the_published_tensorflow_runs_are_run_files(version: str) -> None:
+    """NVIDIA publishes no checksum of them here: without the operator's they are refused."""
+    table = releases("nvidia_driver", "runfiles")
+    what = ("the driver (by runfile)", "driver.version")
+    for system in ("ubuntu16.04", "ubuntu18.04"):
+        assert rules.refusal(table, version, system, *what) == ""
+        found = rules.release(table, version, system, *what)
+        name = f"NVIDIA-Linux-x86_64-{version}.run"
+        assert found["url"].endswith(f"/{version}/{name}")
+        assert "sha256" not in found
+        variables = "nvidia_driver_runfile nvidia_driver_sha256"
+        assert "nvidia_driver_sha256" in rules.file_refusal(name, found["url"], "", variables)
+    assert "does not support centos 7" in rules.refusal(table, version, "centos7", *what)
+
+
 def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     entry = {"version": "12.9.1", "minimum_driver": "525.60"}
     assert "needs driver 525.60 or newer, but the stack has 440.33.01" in rules.too_old(

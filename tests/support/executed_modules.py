@@ -26,9 +26,13 @@ HAVE_RUNUSER = os.geteuid() == 0
 
 
 def call(
-    module: str, check: bool = False, prefix: Sequence[str] = (), **arguments: Any
+    module: str,
+    check: bool = False,
+    prefix: Sequence[str] = (),
+    within: int = 120,
+    **arguments: Any,
 ) -> dict[str, Any]:
-    """One execution of a module; returns what it returns."""
+    """One execution of a module that ends within so many seconds; returns what it returns."""
     given = {"ANSIBLE_MODULE_ARGS": arguments | {"_ansible_check_mode": check}}
     finished = subprocess.run(
         [*prefix, PYTHON, "-c", RUN, MODULE_UTILS, LIBRARY / f"{module}.py"],
@@ -37,7 +41,7 @@ def call(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=within,
     )
     assert finished.stdout, finished.stderr
     return json.loads(finished.stdout)

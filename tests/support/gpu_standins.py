@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,22 @@ def driver_440(version: str) -> list[Standin]:
     ]
 
 
-def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
+# What dkms's part of a real one does: a kernel without headers is skipped, and that is no error.
+DKMS_POSTINST = """
+test ! -e /lib/modules/$(uname -r)/build || dkms autoinstall --kernelver $(uname -r)
+"""
+
+
+def fabric(version: str, ending: str = "") -> list[Standin]:
+    """Of boards with NVSwitch; until 575 their names end in the branch."""
+    program = "/usr/bin/nv-fabricmanager"
+    says = {program: f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"}
+    more = {"files": says, "executables": frozenset({program})}
+    names = (f"nvidia-fabricmanager{ending}", f"libnvidia-nscq{ending}")
+    return [one(names[0], f"{version}-1", **more), one(names[1], f"{version}-1")]
+
+
+def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:
     """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
     exact = f"{version}-0ubuntu1"
     parts = (
@@ -84,8 +101,9 @@ def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
             ", ".join(f"{part} (= {exact})" for part in parts) + ", nvidia-modprobe",
             conflicts="nvidia-driver-440",
         ),
-        *(one(part, exact) for part in parts),
+        *(one(part, exact, postinst=DKMS_POSTINST if "dkms" in part else "") for part in parts),
         one("nvidia-modprobe", exact),
+        *fabric(version, fabric_ending),
     ]
 
 
@@ -102,6 +120,7 @@ def driver_580_of_debian(version: str) -> list[Standin]:
         ),
         one("nvidia-driver-cuda", exact, ", ".join(f"{name} (>= {version})" for name in programs)),
         *(one(name, exact) for name in (*kernel, *programs)),
+        *fabric(version),
     ]
 
 
@@ -118,6 +137,35 @@ def cuda(
         one(f"cuda-nvcc-{dashed}", compiler, **program),
         *blas,
     ]
+
+
+def cuda_10_0_libraries() -> list[Standin]:
+    """What is unpacked beside CUDA 10.2, with shared libraries of no function."""
+    folder = "/usr/local/cuda-10.0"
+    libraries = f"{folder}/targets/x86_64-linux/lib"
+    names = ("cublas", "cudart", "cufft", "curand", "cusolver", "cusparse")
+    places = {
+        **{f"cuda-{name}-10-0": f"{libraries}/lib{name}.so.10.0" for name in names},
+        "cuda-cupti-10-0": f"{folder}/extras/CUPTI/lib64/libcupti.so.10.0",
+    }
+    return [
+        *(
+            one(name, "10.0.130-1", "cuda-license-10-0", files={path: shared_library()})
+            for name, path in places.items()
+        ),
+        one("cuda-nvcc-10-0", "10.0.130-1", files={f"{folder}/nvvm/libdevice/libdevice.10.bc": ""}),
+    ]
+
+
+@cache
+def shared_library() -> bytes:
+    """A shared library that holds nothing; bytes that cannot be loaded without a compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "empty.so")
+        argv = ["gcc", "-shared", "-nostdlib", "-x", "c", "/dev/null", "-o", str(made)]
+        if not shutil.which("gcc") or subprocess.run(argv, check=False).returncode:
+            return b"stand-in"
+        return made.read_bytes()
 
 
 def cublas(version: str) -> list[Standin]:
@@ -244,8 +292,8 @@ def cuda_12_packages(driver: Driver) -> list[Standin]:
     ]
 
 
-DRIVER_535 = partial(driver_of_branch, "535", "")
-DRIVER_580 = partial(driver_of_branch, "580", "-open")
+DRIVER_535 = partial(driver_of_branch, "535", "", "-535")
+DRIVER_580 = partial(driver_of_branch, "580", "-open", "")
 CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_packages, "28.1.1")
 CUDA_12 = Generation(
     {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},
@@ -292,13 +340,18 @@ def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, s
                 *driver("440.118.02"),
                 *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
                 *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+                *cuda_10_0_libraries(),
             ],
             scratch / "cuda-key",
             "3bf863cc.pub",
         ),
         "nvidia-machine-learning": flat_repository(
             mirror / LEARNING / "repos" / folder,
-            [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")],
+            [
+                *cudnn_7("7.6.5.32-1+cuda10.0"),
+                *cudnn_7("7.6.5.32-1+cuda10.2"),
+                *cudnn_7("7.6.5.33-1+cuda10.2"),
+            ],
             scratch / "learning-key",
             "7fa2af80.pub",
         ),

@@ -12,6 +12,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "frameworks": [],
         "operator_wheels": {},
         "container_engine": "",
+        "container_images": {},
         "interpreter": "",
         "python": "",
         "mpirun": "",
@@ -19,6 +20,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "nodes": 4,
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
+        "datasets": {},
     }
     return chosen | changed
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -98,6 +100,23 @@ def program(folder: Path, name: str, script: str) -> Path:
     (folder / name).write_text(f"#!/bin/sh\n{script}\n")
     (folder / name).chmod(0o755)
     return folder
+
+
+def wheel(folder: Path, name: str, version: str) -> tuple[Path, str]:
+    """A wheel of one module, which holds its version and is called as the part of the
+    distribution's name before `_`; and the wheel's SHA-256."""
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in files.items():
+            archive.writestr(member, text)
+    return path, hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def nvidia_smi(

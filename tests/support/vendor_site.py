@@ -12,7 +12,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpu_standins import CUDA, LEARNING, cublas, cuda, cudnn_7, docker, driver_440, toolkit
+from gpu_standins import (
+    CUDA,
+    LEARNING,
+    cublas,
+    cuda,
+    cuda_10_0_libraries,
+    cudnn_7,
+    docker,
+    driver_440,
+    toolkit,
+)
 from standin_repository import Standin, flat_repository, suite_repository
 
 from dlperf_runner.bundle import mirror
@@ -87,10 +97,12 @@ def make_site(
         *driver_440("440.118.02"),
         *cuda("10.2", "10.2.89-1", "10.2.89-1", cublas("10.2.2.89-1"), "libcublas-dev"),
         *cuda("10.2", "10.2.300-1", "10.2.300-1", cublas("10.2.3.254-1"), "libcublas-dev"),
+        *cuda_10_0_libraries(),
         *further,
     ]
     own = flat_repository(folder / CUDA / "ubuntu1804/x86_64", of(packages), key, "3bf863cc.pub")
-    packages = [*cudnn_7("7.6.5.32-1+cuda10.2"), *cudnn_7("7.6.5.33-1+cuda10.2")]
+    versions = ("7.6.5.32-1+cuda10.0", "7.6.5.32-1+cuda10.2", "7.6.5.33-1+cuda10.2")
+    packages = [made for version in versions for made in cudnn_7(version)]
     learning = folder / LEARNING / "repos/ubuntu1804/x86_64"
     flat_repository(learning, packages, key, "7fa2af80.pub")
     flat_repository(toolkits, [*toolkit("1.13.5-1"), *toolkit("1.13.95-1")], key, "gpgkey")

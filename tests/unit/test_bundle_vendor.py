@@ -57,7 +57,10 @@ def test_every_version_of_a_stack_can_be_had_on_each_of_its_systems(name: str) -
             if (entry := methods[role]) and entry.method == of_files
         }
         built = {"python"} if stack.python else set()
-        assert {item.wanted_by for item in items} == {*ROLES, *files, *built}
+        beside = {"cuda_libraries"} if stack.cuda_libraries else set()
+        # The published cluster's boards have no NVSwitch.
+        beside |= {"fabric_manager"} if name != "v100-cuda10.2" else set()
+        assert {item.wanted_by for item in items} == {*ROLES, *files, *built, *beside}
         for item in items:
             assert "{" not in item.name + item.source
             assert re.match(r"key [0-9A-F]{40}|sha256 (in [a-z_0-9]+|[0-9a-f]{64})$", item.known_by)
@@ -69,6 +72,7 @@ def test_what_the_published_cluster_needs() -> None:
         "nvidia_driver": "cuda-drivers=440.33.01-1",
         "cuda": "cuda-toolkit-10-2=10.2.89-1",
         "cudnn": "libcudnn7=7.6.5.32-1+cuda10.2",
+        "cuda_libraries": "cuda-cublas-10-0=10.0.130-1",
         "nccl": "nccl-repo-ubuntu1804-2.7.3-ga-cuda10.2_1-1_amd64.deb",
         "container_runtime": "docker-ce=5:20.10.7~3-0~ubuntu-bionic",
         "infiniband": "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz",
@@ -85,6 +89,11 @@ def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() ->
     items = items_of(load_catalog().stack("a100-cuda11.8"), "focal")
     assert [(item.wanted_by, *item.name.split(" ")) for item in items] == [
         ("nvidia_driver", "nvidia-driver-535=535.183.01-0ubuntu1"),
+        (
+            "fabric_manager",
+            "nvidia-fabricmanager-535=535.183.01-1",
+            "libnvidia-nscq-535=535.183.01-1",
+        ),
         ("cuda", "cuda-toolkit-11-8=11.8.0-1"),
         ("cudnn", "libcudnn8=8.9.6.50-1+cuda11.8", "libcudnn8-dev=8.9.6.50-1+cuda11.8"),
         ("nccl", "libnccl2=2.15.5-1+cuda11.8", "libnccl-dev=2.15.5-1+cuda11.8"),
@@ -177,7 +186,7 @@ def test_the_listing_names_what_comes_with_the_frameworks() -> None:
     (interpreter,) = (row for row in without if row[0] == "interpreter")
     assert interpreter[1:3] == (
         "Python >=3.7,<3.8",
-        "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2",
+        "mxnet, mxnet-mkl, oneflow, paddle, paddle-paddle2, tensorflow",
     )
     assert "python_env_interpreter" in interpreter[3]
 

@@ -62,7 +62,7 @@ def test_values_are_frozen() -> None:
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
             " (expected one of mpirun, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, single_process, found 'mpirum')",
+            " same_command_everywhere, single_process, direct, found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -95,7 +95,7 @@ def test_values_are_frozen() -> None:
             '      - "{total_steps}"',
             '      - "{steps}"',
             ".yml:{line}: sources.builtin.argv.8: unknown placeholder (expected one of"
-            " batch_size_per_device, classes, data_nthreads,",
+            " batch_size_per_device, bind_to, classes, data_nthreads,",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",

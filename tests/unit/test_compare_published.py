@@ -78,6 +78,28 @@ def test_the_published_runs_themselves_are_a_reproduction() -> None:
     assert case["published_source"] == source
 
 
+def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
+    one, two = "--mca oob_tcp_if_include", "NCCL_SOCKET_IFNAME"
+    for nodes, devices, named in ((1, 1, {one}), (2, 8, {one, two})):
+        (case,) = compared(rows(RUNS, nodes=nodes, gpus_per_node=devices))
+        names = (
+            case["declared"].partition(" (docs/reproducing/mxnet-resnet50v1b.md)")[0].split(", ")
+        )
+        assert {name for name in names if name in (one, two)} == named
+        # The paths of a site and the spelling of a flag change nothing.
+        assert not {"--rec-train", "--allow-run-as-root"} & set(names)
+        text = render_published(compared_frame(nodes, devices), 0.05)
+        assert "- changed in the published command: --mca oob_tcp_if_include" in text
+    (case,) = compared(rows(RUNS, source="builtin"))
+    assert case["declared"] is None
+
+
+def compared_frame(nodes: int, devices: int) -> Any:
+    frame = make_frame(rows(RUNS, nodes=nodes, gpus_per_node=devices))
+    cases = summarize(frame).to_dict(orient="records")
+    return compare_published(frame, {case_key(case): V100 for case in cases})
+
+
 @pytest.mark.parametrize(
     ("factor", "verdict"),
     [(1.1, "faster"), (0.9, "slower"), (1.04, "reproduced"), (1.05, "undecided")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,8 @@ def test_the_published_case_on_four_nodes_in_nvidias_image(precision: str) -> No
         *docker_options(name),
         *("--volume", "/etc/ssh/ssh_known_hosts:/etc/ssh/ssh_known_hosts:ro"),
         *("--env", "OMP_NUM_THREADS"),
+        *("--env", "NCCL_DEBUG"),
+        *("--env", "NCCL_DEBUG_SUBSYS"),
         *("--env", "NCCL_SOCKET_IFNAME"),
         *("--env", "DLPERF_REMOTE_CONTAINER"),
         *("--env", "DLPERF_REMOTE_USER"),
@@ -100,6 +103,8 @@ def test_the_published_case_on_four_nodes_in_nvidias_image(precision: str) -> No
         *("--mca", "btl", "^openib"),
         *("--wdir", SOURCE),
         *("-x", "OMP_NUM_THREADS"),
+        *("-x", "NCCL_DEBUG"),
+        *("-x", "NCCL_DEBUG_SUBSYS"),
         *("-x", "NCCL_SOCKET_IFNAME"),
         *("--mca", "plm_rsh_agent", "/opt/dlperf/container/remote_shell"),
         *("--mca", "plm_rsh_no_tree_spawn", "1"),
@@ -119,6 +124,8 @@ def test_the_published_case_on_four_nodes_in_nvidias_image(precision: str) -> No
     assert command.cleanup == ("docker", "rm", "--force", name)
     assert command.env == {
         "OMP_NUM_THREADS": "1",
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
         "NCCL_SOCKET_IFNAME": "ib0",
         "DLPERF_REMOTE_USER": "dlperf",
         "DLPERF_REMOTE_CONTAINER": command.env["DLPERF_REMOTE_CONTAINER"],
@@ -136,7 +143,7 @@ def test_one_node_needs_no_way_to_others() -> None:
     command = planned(v100_nodes(), precision=("fp32",), nodes=(1,), gpus_per_node=(8,))[0]
     assert not {"plm_rsh_agent", "--leave-session-attached"} & set(command.argv)
     assert "ssh" not in " ".join(command.argv)
-    assert command.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert command.env == {"OMP_NUM_THREADS": "1"}
 
 
 def test_the_run_says_in_what_it_was_made() -> None:
@@ -151,6 +158,22 @@ def test_podman_gives_the_gpus_by_its_own_name_and_raises_no_limit() -> None:
     gpus = argv.index("nvidia.com/gpu=all")
     assert argv[gpus - 1 : gpus + 3] == ("--device", "nvidia.com/gpu=all", "--ulimit", "host")
     assert "--gpus" not in argv
+
+
+def test_a_locally_built_image_runs_by_its_id() -> None:
+    """`docker build . -t nvidia_rn50_tf`, as the report has it, gives an image without a digest."""
+    (run, *_) = make_plan(
+        Choice(framework=("tensorflow",)),
+        load_catalog(),
+        v100_nodes(container_images={NGC: f"id:{DIGEST}"}),
+    )
+    assert run.container == f"docker {DIGEST}"
+    assert DIGEST in run.commands[0].argv
+    assert not [part for part in run.commands[0].argv if "tensorflow@" in part or "id:" in part]
+    first, *others = v100_nodes(container_images={NGC: f"id:{DIGEST}"})
+    rebuilt = [replace(n, container_images={NGC: "id:sha256:" + "6a" * 32}) for n in others]
+    with pytest.raises(UserError, match="build on one node, then `docker save` and `docker load`"):
+        planned((first, *rebuilt), nodes=(4,))
 
 
 @pytest.mark.parametrize(
@@ -173,9 +196,32 @@ def test_an_image_without_a_digest_is_not_run(
     images: dict[str, str], said: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
-        planned(v100_nodes(container_images=images))
+        planned(v100_nodes(container_images=images), container="docker")
     for text in said:
         assert text in str(caught.value)
+
+
+def test_without_a_digest_the_nodes_own_environment_runs_with_its_libraries() -> None:
+    """On bare nodes: no engine, and CUDA 10.0 where TensorFlow looks for it."""
+    (command,) = planned(v100_nodes(container_images={}), precision=("fp32",), nodes=(4,))
+    assert command.argv[0] == "/usr/bin/mpirun"
+    assert "/opt/dlperf/envs/tensorflow/bin/python" in command.argv
+    cuda = "/opt/dlperf/cuda-10.0"
+    variables = {
+        "LD_LIBRARY_PATH": f"{cuda}/lib",
+        "XLA_FLAGS": f"--xla_gpu_cuda_data_dir={cuda}/usr/local/cuda-10.0",
+    }
+    assert variables.items() <= command.env.items()
+    exported = {b for a, b in pairwise(command.argv) if a == "-x"}
+    assert variables.keys() <= exported
+    (inside,) = planned(v100_nodes(), precision=("fp32",), nodes=(4,))
+    assert not variables.keys() & inside.env.keys()
+
+
+def test_a_digest_under_another_tag_is_refused_and_does_not_run_without_the_image() -> None:
+    images = {NGC.replace("20.12", "20.11"): DIGEST}
+    with pytest.raises(UserError, match=r"found nvcr\.io/nvidia/tensorflow:20\.11-tf1-py3"):
+        planned(v100_nodes(container_images=images))
 
 
 def test_nodes_with_different_images_are_refused() -> None:

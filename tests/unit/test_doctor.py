@@ -262,7 +262,8 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of_port(rate_gbps=None), "link rate", "warning", "unknown"),
     (of_port(link_layer="Ethernet"), "roce", "warning", "no GID"),
     (of("fabric", ofed=None), "ofed", "failed", "none"),
-    (of("fabric", peer_memory=[]), "peer memory", "failed", "not loaded"),
+    # nv_peer_mem, which is optional.
+    (of("fabric", peer_memory=[]), "peer memory", "warning", "not loaded"),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
     (of("fabric", memlock_unlimited=None), "locked memory", "warning", "unknown"),
     (of("ssh_mesh", failed="node3: Host key verification failed."), "ssh mesh", "failed", "Host"),

@@ -70,6 +70,12 @@ def test_parameters_are_those_that_change_what_is_measured() -> None:
     assert parameters_text(resnet.measured_parameters("builtin", IMAGENET)) == (
         "data=synthetic image_size=224"
     )
+    # How builtin is started counts if it was changed; upstream's start is the report's.
+    changed = {**IMAGENET, "omp_num_threads": 4, "bind_to": "socket"}
+    assert parameters_text(resnet.measured_parameters("builtin", changed)) == (
+        "bind_to=socket data=synthetic image_size=224 omp_num_threads=4"
+    )
+    assert "omp_num_threads" not in resnet.measured_parameters("upstream", changed)
     faces = workloads["mxnet-arcface"]
     builtin = faces.measured_parameters("builtin", {**faces.parameters, "network": "y1"})
     assert parameters_text(builtin) == (

@@ -11,6 +11,11 @@ from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.launchers import Program, in_run_directory, launch, launchers
 
+BETWEEN_NODES = {
+    "NCCL_DEBUG": "INFO",
+    "NCCL_DEBUG_SUBSYS": "INIT,NET",
+    "NCCL_SOCKET_IFNAME": "ib0",
+}
 PYTHON = "/opt/dlperf/envs/mxnet/bin/python"
 
 
@@ -21,6 +26,7 @@ def program(on_gpu: bool = True, gpus_per_node: int = 8) -> Program:
         on_gpu=on_gpu,
         environment={"OMP_NUM_THREADS": "1"},
         cwd="/opt/dlperf/src/w-builtin",
+        launcher_options=("--bind-to", "none", "--map-by", "slot"),
     )
 
 
@@ -40,10 +46,12 @@ def test_mpirun_on_two_gpu_nodes() -> None:
             *("--mca", "btl", "^openib"),
             *("--wdir", "/opt/dlperf/src/w-builtin"),
             *("-x", "OMP_NUM_THREADS"),
+            *("-x", "NCCL_DEBUG"),
+            *("-x", "NCCL_DEBUG_SUBSYS"),
             *("-x", "NCCL_SOCKET_IFNAME"),
             *(PYTHON, "-u", "train.py", "--batch-size", "128"),
         ),
-        env={"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"},
+        env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
         cwd="/opt/dlperf/src/w-builtin",
     )
 
@@ -108,11 +116,7 @@ def test_single_process_sees_the_devices_of_the_run() -> None:
         Command(
             host="node1",
             argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
-            env={
-                "CUDA_VISIBLE_DEVICES": "0,1,2,3",
-                "OMP_NUM_THREADS": "1",
-                "NCCL_SOCKET_IFNAME": "ib0",
-            },
+            env={"CUDA_VISIBLE_DEVICES": "0,1,2,3", "OMP_NUM_THREADS": "1"},
             cwd="/opt/dlperf/src/w-builtin",
         ),
     )
@@ -123,9 +127,25 @@ def test_single_process_on_cpu_has_the_variable_empty() -> None:
     assert command.env == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 
 
-def test_single_process_cannot_span_nodes() -> None:
+def test_a_program_without_a_launcher_has_its_own_variables_only() -> None:
+    (command,) = launch("direct", program(), gpu_nodes(1))
+    assert command.argv == (PYTHON, "-u", "train.py", "--batch-size", "128")
+    assert command.env == {"OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("launcher", ["single_process", "direct"])
+def test_one_process_cannot_span_nodes(launcher: str) -> None:
     with pytest.raises(UserError, match="one process cannot use several nodes"):
-        launch("single_process", program(), gpu_nodes(2))
+        launch(launcher, program(), gpu_nodes(2))
+
+
+def test_the_operators_variables_override_those_between_nodes() -> None:
+    hosts = tuple(replace(node, env={"NCCL_DEBUG": "WARN"}) for node in gpu_nodes(2))
+    for launcher in ("mpirun", "paddle_launch", "paddle_launch_1", "same_command_everywhere"):
+        for command in launch(launcher, program(), hosts):
+            assert command.env == {**BETWEEN_NODES, "OMP_NUM_THREADS": "1", "NCCL_DEBUG": "WARN"}
+        for command in launch(launcher, program(), gpu_nodes(1)):
+            assert not [name for name in command.env if name.startswith("NCCL_")]
 
 
 def test_paddle_launch_once_per_node() -> None:
@@ -143,7 +163,7 @@ def test_paddle_launch_once_per_node() -> None:
     assert first.argv == tuple(
         text.replace("--host=10.11.0.3", "--host=10.11.0.2") for text in second.argv
     )
-    assert second.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert second.env == {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
     assert second.cwd == ""
 
 
@@ -158,7 +178,7 @@ def test_paddle_launch_of_1_8_has_the_options_that_were_published() -> None:
         *("/opt/dlperf/src/w-builtin/train.py", "--batch-size", "128"),
     )
     assert first.argv[5] == "--node_ip=10.11.0.2"
-    assert second.env == {"OMP_NUM_THREADS": "1", "NCCL_SOCKET_IFNAME": "ib0"}
+    assert second.env == {"OMP_NUM_THREADS": "1", **BETWEEN_NODES}
 
 
 def test_paddle_1_8_on_cpu_is_one_process() -> None:
@@ -213,6 +233,6 @@ def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
 
 def test_every_launcher_is_covered_here() -> None:
     assert set(launchers()) == {
-        *("mpirun", "single_process", "same_command_everywhere"),
+        *("direct", "mpirun", "single_process", "same_command_everywhere"),
         *("paddle_launch", "paddle_launch_1"),
     }

@@ -108,6 +108,25 @@ def test_the_words_of_a_name_count_in_any_order(tmp_path: Path) -> None:
     assert accelerators["tf_rn50_b256_amp_1n8g_v100_2022-11.log"] == "V100"
 
 
+@pytest.mark.parametrize("topology", [(1, 1), (1, 4), (4, 8)])
+def test_the_log_of_the_oneflow_report_says_what_ran_itself(
+    tmp_path: Path, topology: tuple[int, int]
+) -> None:
+    """Its script calls every log oneflow.log; the program prints its arguments before it trains."""
+    nodes, devices = topology
+    arguments = [
+        f"Running resnet50: num_gpu_per_node = {devices}, num_nodes = {nodes}.",
+        *("dtype = float32", "model = resnet50", "use_fp16 = None", "num_epochs = 1"),
+        *("batch_size_per_device = 160", "val_batch_size_per_device = 125"),
+        *("image_size = 224", "train_data_dir = /path/to/ofrecord/train"),
+        "loss_print_every_n_iter = 20",
+    ]
+    write(tmp_path / "oneflow_temp/oneflow.log", [*arguments, *oneflow(382.324)])
+    assert cases(load(tmp_path)) == [
+        ("oneflow-resnet50v1.5", "fp32", 160, f"{nodes}n{devices}g", 1)
+    ]
+
+
 @pytest.mark.skipif(not SHARED_LOGS.is_dir(), reason="the public logs are not here")
 def test_public_logs_are_identified() -> None:
     """Two have all steps of the published rule, and so has the sample; the others say what they

@@ -16,6 +16,7 @@ from dlperf_runner.core.case import Run, Topology
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan, plan_document
+from dlperf_runner.plan.memory import memory_warnings
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,21 @@ def test_the_lab_has_a_smoke_matrix_of_every_published_system(
             assert "--no-cuda" in command.argv
 
 
+def test_a_batch_that_was_published_on_larger_gpus_is_planned_with_a_warning() -> None:
+    image = {"nvcr.io/nvidia/tensorflow:20.12-tf1-py3": "sha256:" + "0" * 64}
+    changes = {"stack": "v100-cuda10.2", "container_images": image}
+    own = load_catalog()
+    for memory, precision, told in ((16, "fp32", 1), (32, "fp32", 0), (16, "amp", 0)):
+        name = f"Tesla V100-SXM2-{memory}GB"
+        nodes = tuple(replace(node, accelerator=name, **changes) for node in gpu_nodes())
+        choice = choose(workload="tensorflow-resnet50v1.5", precision=precision)
+        lines = memory_warnings(make_plan(choice, own, nodes), own.workloads)
+        assert len(lines) == told
+        for line in lines:
+            assert "batch 256 in fp32 was published on GPUs with 32 GB" in line
+            assert "Tesla V100-SXM2-16GB" in line
+
+
 def test_a_run_in_full(catalog: Catalog) -> None:
     run = make_plan(choose(nodes=2), catalog, lab_nodes())[0]
     (command,) = run.commands
@@ -95,6 +111,7 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "stack": "cpu",
         "accelerator": "cpu",
         "environment": "mxnet",
+        "dataset": "",
         "container": "",
         "log_format": "gluoncv_horovod",
         "log_name": "rn50_b2_fp32_1.log",
@@ -105,6 +122,9 @@ def test_a_run_in_full(catalog: Catalog) -> None:
             "classes": 1000,
             "rec_train": "/opt/dlperf/data/noise/train.rec",
             "data_nthreads": 1,
+            "omp_num_threads": 1,
+            "bind_to": "none",
+            "map_by": "slot",
         },
         "commands": (),
     }

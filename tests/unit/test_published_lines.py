@@ -7,9 +7,11 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from make_logs import published, write
+from make_logs import campaign_run, published, write
 
+from dlperf_runner.catalog.published_numbers import load_rule
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.compare.conditions import read_conditions
 from dlperf_runner.compare.with_published import compare_published
 from dlperf_runner.core.case import Topology
 from dlperf_runner.report.compare_text import render_published
@@ -139,6 +141,29 @@ def test_publication_is_compared_by_its_own_estimator(results: Results) -> None:
         assert "estimator" not in (case["noted"] or "")
     text = " ".join(render_published(table, 0.05).split())
     assert "samples/s by mean_of_lines, as published, not by mean_of_rates" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "parameters", "noise"),
+    [
+        ("upstream", {"noise": "fresh"}, []),
+        ("upstream", {"noise": "repeated"}, ["repeated, fresh"]),
+        ("builtin", {"noise": "fresh"}, ["one batch, fresh"]),  # which it does not use
+    ],
+)
+def test_how_the_noise_was_made_is_named_beside_the_publication(
+    tmp_path: Path, source: str, parameters: dict[str, str], noise: list[str]
+) -> None:
+    write(tmp_path / "campaign.json", ["{}"])
+    of_workload = {"workload": "paddle-arcface", "framework": "paddle", "model": "arcface"}
+    log = {"log_format": "plsc", "total_steps": 150, "warmup_steps": 50}
+    lines = node_log("1n1g", 397.78)
+    known = {**of_workload, **log, "source": source, "parameters": parameters}
+    campaign_run(tmp_path, "1n1g", 1, lines, **known)
+    found = load_results([tmp_path], jobs=1)
+    (case,) = records(compare_published(found.frame, read_conditions(found.counted, load_rule())))
+    assert case["report"] == "paddle-plsc-arcface"
+    assert re.findall(r"noise \((.*?)\)", case["noted"]) == noise
 
 
 def test_a_run_without_the_published_estimator_is_compared_by_its_own(results: Results) -> None:

@@ -121,12 +121,10 @@ def test_arcface_of_mxnet(catalog: Catalog) -> None:
     assert command.argv == (python, "-u", script, *arguments)
     assert command.env == {
         "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
-        "OMP_NUM_THREADS": "1",
         "DLPERF_MAX_STEPS": "120",
         "DLPERF_DATASET": "/opt/dlperf/data/noise112",
         "DLPERF_CLASSES": "85742",
         "DLPERF_CPU_DEVICES": "8",
-        "NCCL_SOCKET_IFNAME": "ib0",
     }
     assert command.cwd == ""
     (run,) = plan(catalog, nodes, "parallel=data", workload="mxnet-arcface", **options)
@@ -144,7 +142,7 @@ def test_arcface_of_paddle(catalog: Catalog) -> None:
         "--selected_gpus=0,1,2,3,4,5,6,7",
         f"{SRC}/paddle-arcface-upstream/demo/plsc_train.py",
         *("--batch-size", "128", "--last-batch", "150", "--log-period", "10"),
-        *("--image-size", "112"),
+        *("--noise", "fresh", "--image-size", "112"),
         *("--classes", "85742", "--parallel", "model", "--lr", "auto"),
     )
     with pytest.raises(UserError, match="has no collective operations on the CPU"):
@@ -169,7 +167,7 @@ def test_resnet_of_oneflow(catalog: Catalog) -> None:
             "--loss_print_every_n_iter=20",
             "--batch_size_per_device=160",
             "--val_batch_size_per_device=125",
-            "--num_epochs=1",
+            "--num_epoch=1",
             "--log_dir=./log",
             "--model=resnet50",
             "--node_ips=10.11.0.2,10.11.0.3",
@@ -187,7 +185,8 @@ def test_resnet_of_tensorflow(catalog: Catalog) -> None:
         *("--warmup_steps", "200", "--num_iter", "500", "--iter_unit", "batch"),
         *("--batch_size", "256", "--display_every", "10", "--data_dir="),
         *("--synthetic_data_size=224", "--results_dir="),
-        *("--amp", "--static_loss_scale", "128", "--cpu"),
+        *("--use_tf_amp", "--use_static_loss_scaling", "--loss_scale=128", "--lr_init=0.01"),
+        "--cpu",
     )
 
 

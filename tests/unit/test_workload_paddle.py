@@ -3,9 +3,12 @@
 import argparse
 import re
 import sys
+from itertools import islice
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from read_logs import read
 
@@ -112,6 +115,37 @@ def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
     from dlperf_runner.workloads import plsc_train
 
     options = ["--last-batch", last, "--log-period", period, "--image-size", "1"]
-    plsc_train.main(options)
+    plsc_train.main([*options, "--noise", "repeated"])
     entry.set_log_period.assert_called_once_with(int(period))
     assert entry.last_batch == stops
+
+
+@pytest.mark.parametrize(("options", "different"), [((), 2000), (("--noise", "repeated"), 1024)])
+def test_upstream_makes_noise_for_each_sample_as_published_or_repeats_it(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], different: int
+) -> None:
+    """By default as PaddlePaddle/PLSC/scripts/train.py of Oneflow-Inc/DLPerf 7e236cf: normal noise
+    in double precision, passed on by eight threads that read 5,000 samples ahead."""
+    entry = Mock(num_trainers=1, trainer_id=3)
+    handed: list[tuple[int, int]] = []
+
+    def xmap_readers(mapper: Any, reader: Any, threads: int, ahead: int) -> Any:
+        handed.append((threads, ahead))
+        return lambda: map(mapper, reader())
+
+    fake = SimpleNamespace(reader=SimpleNamespace(xmap_readers=xmap_readers))
+    monkeypatch.setitem(sys.modules, "paddle", fake)
+    monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: entry))
+    monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    from dlperf_runner.workloads import plsc_train
+
+    plsc_train.main(["--image-size", "2", "--classes", "7", *options])
+    samples = list(islice(entry.train_reader(), 2000))
+    assert {image.shape for image, _ in samples} == {(3, 2, 2)}
+    assert {label for _, label in samples} == set(range(7))
+    assert len({image.tobytes() for image, _ in samples}) == different
+    values = np.concatenate([image.ravel() for image, _ in samples])
+    assert (abs(values.mean()) < 0.05, abs(values.std() - 1) < 0.05) == (True, True)
+    if not options:
+        assert (values.dtype, handed) == (np.float64, [(8, 5000)])

@@ -49,18 +49,26 @@ class Vendors:
     def _fetcher(self) -> Fetcher:
         return Fetcher(self.folder, self.mirror)
 
-    def packages(self, root: Root) -> tuple[dict[str, tuple[str, ...]], list[Missing]]:
-        """By role, the packages that the indexes have, as apt-get takes them; and the others."""
-        names = dict.fromkeys(name for one in self.families for name, _ in one.packages)
+    def packages(
+        self, root: Root
+    ) -> tuple[dict[str, tuple[str, ...]], dict[str, str], list[Missing]]:
+        """By role, the packages that the indexes have, as apt-get takes them; the role of each that
+        is only unpacked; and those that the indexes lack."""
+        families = [(one, (*one.packages, *one.unpacked)) for one in self.families]
+        names = dict.fromkeys(name for _, exact in families for name, _ in exact)
         rows = apt.versions(root, names)
         found: dict[str, tuple[str, ...]] = {}
+        unpacked: dict[str, str] = {}
         missing = []
-        for one in self.families:
+        for one, exact in families:
             uri = self._uri(one).rstrip("/")
-            for name, version in one.packages:
+            for name, version in exact:
                 there = [v for n, v, source in rows if n == name and source.startswith(uri)]
                 if version in there:
-                    found[one.wanted_by] = (*found.get(one.wanted_by, ()), f"{name}={version}")
+                    if (name, version) in one.unpacked:
+                        unpacked[f"{name}={version}"] = one.wanted_by
+                    else:
+                        found[one.wanted_by] = (*found.get(one.wanted_by, ()), f"{name}={version}")
                     continue
                 reason = (
                     f"does not have it: {name}={version} is not in it; it has"
@@ -70,7 +78,17 @@ class Vendors:
                 missing.append(
                     Missing(what, one.wanted_by, one.item.source, reason, "Try --refresh.")
                 )
-        return found, missing
+        return found, unpacked, missing
+
+    def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[Choice, Item]:
+        """Packages that nodes unpack beside installed ones; `roles` as `packages` gives them."""
+        items = {}
+        for choice in apt.candidates(root, roles):
+            role = roles[f"{choice.name}={choice.version}"]
+            if path := self.path(choice):
+                why = f"{choice.name}, which {role} unpacks"
+                items[choice] = choice.item(path, (role,), why)
+        return items
 
     def members(self, root: Root, closure: Container[str]) -> dict[Choice, Item]:
         """Packages outside the closure that a pin moves with its family: a node may have them."""

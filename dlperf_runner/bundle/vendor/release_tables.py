@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -49,6 +49,7 @@ class VendorFile:
     sha256_variable: str
     has_login: bool = False
     packages: str = ""
+    is_optional: bool = False  # wanted only if the operator gives it
 
     @property
     def item(self) -> VendorItem:
@@ -60,7 +61,8 @@ class VendorFile:
 
 @dataclass(frozen=True)
 class VendorRepository:
-    """What a role installs from a repository. `pins`: (names or globs, version or glob)."""
+    """What a role installs from a repository. `pins`: (names or globs, version or glob).
+    `unpacked`: packages that the role unpacks beside installed ones, without their dependencies."""
 
     name: str
     wanted_by: str
@@ -72,10 +74,11 @@ class VendorRepository:
     key_sha256: str
     packages: tuple[tuple[str, str], ...]
     pins: tuple[tuple[tuple[str, ...], str], ...]
+    unpacked: tuple[tuple[str, str], ...] = ()
 
     @property
     def item(self) -> VendorItem:
-        packages = " ".join(f"{name}={version}" for name, version in self.packages)
+        packages = " ".join(f"{n}={version}" for n, version in (*self.packages, *self.unpacked))
         source, known_by = f"{self.uri} {self.suite}", "key " + " ".join(self.fingerprints)
         return VendorItem("repository", packages, self.wanted_by, source, known_by)
 
@@ -131,8 +134,11 @@ def wanted(
     for table in tables(stack):
         if not table.refusal(system):
             entry = table.release(system)
-            if "repository" in entry:
-                found.append(_repository(table, entry, system, keys or {}))
+            if "parts" in entry:
+                for part in entry["parts"]:
+                    found.append(_repository(table, part, system, keys or {}, is_unpacked=True))
+            elif "repository" in entry:
+                found += _repositories(table, entry, system, keys or {})
             else:
                 found.append(_file(table, entry))
     return [*found, *_sources(stack)]
@@ -154,7 +160,7 @@ def _sources(stack: Stack) -> Iterator[VendorFile]:
         )
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
         names = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
-        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names)
+        yield VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True)
 
 
 def _built(stack: Stack) -> dict[str, str]:
@@ -216,6 +222,9 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
         yield ReleaseTable("cuda", "releases", stack.cuda.version, "CUDA")
     if stack.cudnn:
         yield ReleaseTable("cudnn", "releases", stack.cudnn.version, "cuDNN")
+    if stack.cuda_libraries:
+        title = "CUDA's libraries"
+        yield ReleaseTable("cuda_libraries", "releases", stack.cuda_libraries.version, title)
     if stack.nccl:
         variables = ("nccl_archive", "nccl_archive_sha256")
         yield ReleaseTable("nccl", "releases", stack.nccl.version, "NCCL", *variables)
@@ -225,14 +234,30 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
         yield ReleaseTable("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
 
 
-def _repository(
+def _repositories(
     table: ReleaseTable, entry: Mapping[str, Any], system: str, keys: Mapping[str, list[str]]
+) -> Iterator[VendorRepository]:
+    """What a release installs on every node, and what only boards with NVSwitch get besides."""
+    yield _repository(table, entry, system, keys)
+    if "fabric_packages" in entry:
+        fabric = {**entry, "packages": entry["fabric_packages"], "pins": []}
+        yield _repository(replace(table, role="fabric_manager"), fabric, system, keys)
+
+
+def _repository(
+    table: ReleaseTable,
+    entry: Mapping[str, Any],
+    system: str,
+    keys: Mapping[str, list[str]],
+    *,
+    is_unpacked: bool = False,
 ) -> VendorRepository:
     name = entry["repository"]
     repositories = _yaml("playbooks/vars/vendor_repositories.yml")["vendor_repositories"]
     one = _filled(repositories[name], {}, system)
     # A mirror that signs anew has another key file, too.
     sha256 = "" if name in keys else one["key"].get("sha256", "")
+    packages = tuple(entry["packages"].items())
     return VendorRepository(
         name,
         table.role,
@@ -242,8 +267,9 @@ def _repository(
         one["key"]["url"],
         tuple(keys.get(name, one["key"]["fingerprints"])),
         sha256,
-        tuple(entry["packages"].items()),
+        () if is_unpacked else packages,
         tuple((tuple(pin["packages"]), pin["version"]) for pin in entry.get("pins", [])),
+        packages if is_unpacked else (),
     )
 
 

@@ -9,12 +9,14 @@ from typing import Any
 
 
 def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Digests of the environment's pins."""
+    """Digests of the environment's pins, and what its libraries depend on."""
     digests: dict[str, Any] = {
         "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
     }
     if wheels := environment.get("operator_wheels"):
         digests["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
+    if libraries := environment.get("libraries"):
+        digests["libraries"], digests["variables"] = list(libraries), environment["variables"]
     return digests
 
 

@@ -24,7 +24,9 @@ def wanted(
     environment: Mapping[str, Any], mpirun: str, interface: str, arguments: Sequence[str]
 ) -> dict[str, Any]:
     """The inputs of the verification, except the wheel's key, which only the node knows."""
+    variables = environment.get("variables")
     return {
+        **({"variables": variables} if variables else {}),
         "version": environment["horovod"]["version"],
         "options": options(environment),
         "mpirun": mpirun,

@@ -1,0 +1,197 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: dataset_make
+short_description: Bring a data set to a folder of this node, or remove one that this module brought
+description:
+  - Unpacks an archive whose checksum is known, packs a folder of JPEGs into a record format, or makes synthetic images of the size,
+    number and classes of the real ones.
+  - Everything is written next to O(path) and renamed, so a data set is whole or missing. A folder that this module did not make is
+    neither replaced nor removed.
+options:
+  path: {description: Folder of the data set., type: path, required: true}
+  state: {description: Whether the data set is there., type: str, choices: [present, absent], default: present}
+  format: {description: Record format., type: str, choices: [recordio, tfrecord, ofrecord]}
+  files: {description: "Files of the data set, as paths below O(path).", type: list, elements: str, default: []}
+  faces: {description: Add the records of identities and the file C(property) that insightface reads., type: bool, default: false}
+  archive: {description: "A tar archive: a path on this node, or a URL.", type: str}
+  sha256: {description: SHA-256 of the archive., type: str}
+  images: {description: Folder with a folder of JPEGs per class., type: path}
+  records: {description: Number of synthetic images., type: int}
+  classes: {description: Number of classes of synthetic images., type: int}
+  width: {description: Width of synthetic images., type: int}
+  height: {description: Height of synthetic images., type: int}
+  mean_bytes: {description: Mean size of synthetic images., type: int}
+  seed: {description: Seed of the synthetic images and of the order of O(images)., type: int, default: 0}
+  processors: {description: Number of processes; 0 takes all processors., type: int, default: 0}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Make 10000 synthetic images in RecordIO
+  dataset_make:
+    path: /opt/dlperf/data/synthetic/imagenet-recordio
+    format: recordio
+    files: [train.rec, train.idx]
+    records: 10000
+    classes: 1000
+    width: 500
+    height: 375
+    mean_bytes: 110000
+"""
+
+RETURN = r""" # """
+
+import hashlib
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import tarfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.dataset_writer import Folder, Noise, read_manifest, write_manifest, write_set
+
+try:
+    from urllib.request import urlopen
+except ImportError:  # Python 2
+    from urllib2 import urlopen
+
+SUFFIX = ".dlperf-new"
+KINDS = ("archive", "images", "records")
+
+
+class Hashed:
+    """A stream that computes the checksum of everything that is read."""
+
+    def __init__(self, stream):
+        self.stream, self.sum = stream, hashlib.sha256()
+
+    def read(self, count=-1):
+        data = self.stream.read(count)
+        self.sum.update(data)
+        return data
+
+
+def unpack(archive, sha256, folder):
+    """Unpack regular files and folders. Without a copy of the archive: a data set has hundreds of gigabytes."""
+    stream = Hashed(urlopen(archive) if re.match(r"[a-z]+://", archive) else io.open(archive, "rb"))
+    with tarfile.open(fileobj=stream, mode="r|*") as tar:
+        for member in tar:
+            parts = [part for part in member.name.split("/") if part not in ("", ".")]
+            if ".." in parts or member.name.startswith("/") or not (member.isfile() or member.isdir()):
+                raise ValueError("%r in the archive is neither a file nor a folder below it" % member.name)
+            target = os.path.join(folder, *parts)
+            below = target if member.isdir() else os.path.dirname(target)
+            if not os.path.isdir(below):
+                os.makedirs(below)
+            if member.isfile():
+                with io.open(target, "wb") as out:
+                    shutil.copyfileobj(tar.extractfile(member), out, 1 << 20)
+    while stream.read(1 << 20):
+        pass
+    if stream.sum.hexdigest() != sha256:
+        raise ValueError("the archive has the SHA-256 %s, not the given one" % stream.sum.hexdigest())
+
+
+def check_room(folder, need):
+    stat = os.statvfs(folder)
+    free = stat.f_bavail * stat.f_frsize
+    if need > free:
+        raise ValueError("it needs %d GB, but %s has only %d GB free: choose fewer records" % (need / 1e9, folder, free / 1e9))
+
+
+def fill(folder, given, kind):
+    """Write the data set; what the manifest says of it."""
+    if kind == "archive":
+        unpack(given["archive"], given["sha256"], folder)
+        return {}
+    processors = given["processors"] or multiprocessing.cpu_count()
+    if kind == "images":
+        source = Folder(given["images"], given["seed"])
+        if not source.count:
+            raise ValueError("%s has no folders with JPEGs, one folder for each class" % given["images"])
+    else:
+        check_room(os.path.dirname(folder), given["records"] * given["mean_bytes"])
+        shape = [given[name] for name in ("classes", "width", "height", "mean_bytes", "seed")]
+        source = Noise(given["records"], *shape, by_class=given["faces"])
+    write_set(folder, given["format"], given["files"], source, processors, given["faces"])
+    if given["faces"]:
+        with io.open(os.path.join(folder, "property"), "w") as stream:
+            stream.write(u"%d,%d,%d\n" % (source.classes, given["height"], given["width"]))
+    return {"records": source.count, "classes": source.classes}
+
+
+def main():
+    numbers = dict((name, {"type": "int"}) for name in ("records", "classes", "width", "height", "mean_bytes"))
+    module = AnsibleModule(
+        argument_spec=dict(
+            numbers,
+            path={"type": "path", "required": True},
+            state={"type": "str", "choices": ["present", "absent"], "default": "present"},
+            format={"type": "str", "choices": ["recordio", "tfrecord", "ofrecord"]},
+            files={"type": "list", "elements": "str", "default": []},
+            faces={"type": "bool", "default": False},
+            archive={"type": "str"},
+            sha256={"type": "str"},
+            images={"type": "path"},
+            seed={"type": "int", "default": 0},
+            processors={"type": "int", "default": 0},
+        ),
+        mutually_exclusive=[KINDS],
+        required_together=[("archive", "sha256"), ("classes", "width", "height", "mean_bytes")],
+        required_by={"images": ["format"], "records": ["format", "classes"]},
+        supports_check_mode=True,
+    )
+    given = module.params
+    path = given["path"].rstrip("/")
+    manifest = read_manifest(path)
+    if given["state"] == "absent":
+        changed = manifest is not None
+        if changed and not module.check_mode:
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                module.fail_json(msg="cannot remove the data set %s: %s" % (path, error))
+        module.exit_json(changed=changed)
+    kind = next((name for name in KINDS if given[name] is not None), None)
+    if kind is None:
+        module.fail_json(msg="dataset_make: give archive, images or records")
+    of_kind = {
+        "archive": ("sha256",),
+        "images": ("images", "format", "files", "seed"),
+        "records": ("records", "classes", "width", "height", "mean_bytes", "format", "files", "faces", "seed"),
+    }
+    made_of = dict((name, given[name]) for name in of_kind[kind])
+    if manifest is not None and manifest.get("made_of") == made_of:
+        module.exit_json(changed=False)
+    if manifest is None and os.path.isdir(path) and os.listdir(path):
+        module.fail_json(
+            msg="%s exists and was not made by this role. Choose another path, or give only the path of this data set" % path
+        )
+    if module.check_mode:
+        module.exit_json(changed=True)
+    new = path + SUFFIX
+    os.umask(0o022)
+    try:
+        if os.path.isdir(new):
+            shutil.rmtree(new)
+        os.makedirs(new)
+        write_manifest(new, made_of, **fill(new, given, kind))
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        os.rename(new, path)
+    except (IOError, OSError, ValueError, RuntimeError, tarfile.TarError, EOFError) as error:
+        shutil.rmtree(new, ignore_errors=True)
+        module.fail_json(msg="cannot make the data set %s: %s" % (path, error))
+    module.exit_json(changed=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The environments of the published cluster, installed from their locks and imported without a GPU.
+
+Real are the wheels, the module that installs them on nodes, and the dynamic linker. Stand-ins take
+the place of CUDA's libraries (cuda_standins.py, gpu_standins.py); they compute nothing. The
+interpreter is that of DLPERF_PYTHON37, or python3.7 on PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cuda_standins
+import pytest
+import yaml
+from executed_modules import call
+from filters import load, provision
+from gpu_standins import cuda_10_0_libraries, one, shared_library
+from standin_repository import flat_repository
+from standins import PROJECT, interpreter
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.versions,
+    pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler"),
+    pytest.mark.skipif(
+        not (os.environ.get("DLPERF_PYTHON37") or interpreter("3.7")),
+        reason="needs Python 3.7: name one in DLPERF_PYTHON37",
+    ),
+]
+STACK = "v100-cuda10.2"
+UV = str(Path(sys.executable).parent / "uv")
+# What the stack's driver brings, and nothing else.
+DRIVER = "libcuda.so.1"
+FRAMEWORKS = PROJECT / "roles/framework/files"
+vendor = load("playbooks/filter_plugins/vendor.py")
+# As DsoLoader::GetCudnnDsoHandle() is called in TensorFlow's library, for each that it opens.
+OPENS = """
+import ctypes, sys, tensorflow
+with open("/proc/self/maps") as maps:
+    (path,) = {line.split()[-1] for line in maps if "_pywrap_tensorflow_internal" in line}
+library = ctypes.CDLL(path)
+for name in sys.argv[1:]:
+    get = "Get%sDsoHandle" % name
+    symbol = "_ZN15stream_executor8internal9DsoLoader%d%sEv" % (len(get), get)
+    getattr(library, symbol)(ctypes.create_string_buffer(256))
+"""
+TENSORFLOW = ("CudaRuntime", "Cublas", "Cufft", "Curand", "Cusolver", "Cusparse", "Cudnn", "Cupti")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
+    """An environment of the stack, as a node gets it, in a folder that goes: it has gigabytes."""
+    folder = tmp_path / "environments"
+
+    def install(name: str) -> dict[str, Any]:
+        (chosen,) = provision.environments([name], STACK, str(PROJECT), directory=str(folder))
+        result = call(
+            "python_environment",
+            within=1800,
+            path=chosen["path"],
+            interpreter=os.environ.get("DLPERF_PYTHON37") or interpreter("3.7"),
+            requirements=Path(chosen["requirements"]).read_text(),
+            uv=UV,
+        )
+        assert result.get("changed"), result
+        return chosen
+
+    yield install
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def python(
+    environment: dict[str, Any], *arguments: str, libraries: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [f"{environment['path']}/bin/python", "-W", "ignore", "-c", *arguments],
+        env={**os.environ, "LD_LIBRARY_PATH": libraries},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def compute(environment: dict[str, Any], libraries: str = "") -> subprocess.CompletedProcess[str]:
+    """What provisioning verifies an environment by."""
+    code = (FRAMEWORKS / "compute.py").read_text()
+    given = [environment[key] for key in ("import_name", "tensor", "eager")]
+    return python(environment, code, *given, libraries=libraries)
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("mxnet", "mxnet/libmxnet.so"),
+        ("mxnet-mkl", "mxnet/libmxnet.so"),
+        ("paddle-paddle2", "paddle/fluid/libpaddle.so"),
+    ],
+)
+def test_what_is_linked_with_cuda_lacks_the_stacks_cuda_and_driver_and_nothing_else(
+    installed: Callable[[str], dict[str, Any]], tmp_path: Path, name: str, library: str
+) -> None:
+    """Paddle 2 opens the driver's library by name, and goes on without it."""
+    environment = installed(name)
+    (binary,) = Path(environment["path"]).glob(f"lib/python3.7/site-packages/{library}")
+    lacking = cuda_standins.missing(binary)
+    assert next(found for found in lacking if found != DRIVER) == "libcudart.so.10.2"
+    done = compute(environment)
+    assert done.returncode == 1
+    assert "libcudart.so.10.2: cannot open shared object file" in done.stderr
+
+    assert cuda_standins.make(binary, tmp_path) == lacking
+    if DRIVER in lacking:
+        (tmp_path / "driver").mkdir()
+        (tmp_path / DRIVER).rename(tmp_path / "driver" / DRIVER)
+        done = compute(environment, str(tmp_path))
+        assert done.returncode == 1
+        assert f"{DRIVER}: cannot open shared object file" in done.stderr
+        assert cuda_standins.missing(binary, tmp_path) == [DRIVER]
+    done = compute(environment, f"{tmp_path}:{tmp_path}/driver")
+    assert done.stdout.rstrip().endswith("computed [5.0, 11.0, 19.0]"), done.stderr
+
+
+def test_paddle_1_opens_what_it_needs_of_cuda_when_it_needs_it(
+    installed: Callable[[str], dict[str, Any]],
+) -> None:
+    code = (
+        "import paddle.fluid as fluid, plsc_imports, numpy;"
+        " fluid.enable_dygraph(fluid.CPUPlace());"
+        " print(paddle.__version__, fluid.dygraph.to_variable(numpy.ones(2)).numpy())"
+    ).replace("plsc_imports", "paddle, cv2, easydict, scipy, sklearn")
+    done = python(installed("paddle"), code)
+    assert done.stdout.endswith("1.8.5 [1. 1.]\n"), done.stderr
+
+
+def test_tensorflow_opens_its_libraries_where_they_are_unpacked(
+    installed: Callable[[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    """By its own loader: all but the driver's."""
+    environment = installed("tensorflow")
+    base = tmp_path / "mirror/developer.download.nvidia.com/compute"
+    cudnn = {"/usr/lib/x86_64-linux-gnu/libcudnn.so.7": shared_library()}
+    content = {
+        "cuda": ("3bf863cc.pub", cuda_10_0_libraries()),
+        "machine-learning": (
+            "7fa2af80.pub",
+            [one("libcudnn7", "7.6.5.32-1+cuda10.0", files=cudnn)],
+        ),
+    }
+    keys = {
+        f"nvidia-{name}": [
+            flat_repository(base / name / "repos/ubuntu1804/x86_64", packages, tmp_path / "k", key)
+        ]
+        for name, (key, packages) in content.items()
+    }
+    table = yaml.safe_load((PROJECT / "roles/cuda_libraries/vars/main.yml").read_text())
+    release = table["__cuda_libraries_releases"]["10.0.130"]
+    folder = tmp_path / "cuda"
+    parts = vendor.parts(release["parts"], "ubuntu18.04", str(tmp_path / "mirror"), keys)
+    assert call("unpacked_packages", path=str(folder), parts=parts).get("changed")
+
+    libraries = str(folder / "lib")
+    done = python(environment, OPENS, "CudaDriver", *TENSORFLOW, libraries=libraries)
+    opened = re.findall(r"Successfully opened dynamic library (\S+)", done.stderr)
+    assert sorted(opened) == sorted(environment["libraries"])
+    assert re.findall(r"Could not load dynamic library '(\S+)'", done.stderr) == [DRIVER]
+    code = (FRAMEWORKS / "libraries.py").read_text()
+    done = python(environment, code, "tensorflow", *environment["libraries"], libraries=libraries)
+    assert done.stdout == "found 8 libraries\n", done.stderr
+    done = compute(environment, libraries)
+    assert done.stdout.rstrip().endswith("computed [5.0, 11.0, 19.0]"), done.stderr
