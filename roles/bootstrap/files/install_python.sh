@@ -6,9 +6,14 @@ package=$1 limit=$2 waited=0
 holder() {
   for lock in /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock /var/lib/apt/lists/lock /var/cache/apt/archives/lock; do
     test -e "$lock" || continue
-    # 1: POSIX  ADVISORY  WRITE 4711 08:01:131076 0 EOF
-    process=$(awk -v end=":$(stat -c %i "$lock")$" '$2 != "->" && $6 ~ end { print $5; exit }' /proc/locks)
-    test -z "$process" || { echo "$(cat "/proc/$process/comm" 2>/dev/null), process $process has held $lock"; return; }
+    # 1: POSIX  ADVISORY  WRITE 4711 08:01:131076 0 EOF. Another file system may have the same inode, so the open file counts, too.
+    for process in $(awk -v end=":$(stat -c %i "$lock")$" '$2 != "->" && $6 ~ end { print $5 }' /proc/locks); do
+      for file in "/proc/$process/fd/"*; do
+        test "$(readlink "$file")" = "$lock" || continue
+        echo "$(cat "/proc/$process/comm" 2>/dev/null), process $process has held $lock"
+        return
+      done
+    done
   done
 }
 
