@@ -386,7 +386,7 @@ print(json.dumps({
     "fingerprints": openpgp_key.fingerprints(openpgp_key.dearmored(key)),
     "installed": there,
     "wrong": deb_family.wrong_versions(there, given["packages"], given["pins"]),
-    "locked": dpkg_locks.is_locked(os.path.join(folder, "no-lock")),
+    "locked": [dpkg_locks.holder(path) for path in (folder + "/no-lock", sys.executable)],
 }, sort_keys=True))
 """
 
