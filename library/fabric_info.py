@@ -13,6 +13,7 @@ options:
   root: {description: The node's root directory. Tests set another one with recorded files., type: path, default: /}
   user: {description: "User whose limit of locked memory to read; by default that of the module's own process.", type: str}
   interface: {description: "A network interface to include, even if it does not belong to an RDMA device.", type: str}
+  rails: {description: "The ports that NCCL uses, in the syntax of NCCL_IB_HCA, such as C(=mlx5_0:1,mlx5_1:1) or C(^mlx5_4).", type: str}
   timeout: {description: Time limit of each program in seconds., type: int, default: 20}
 attributes:
   check_mode: {support: full}
@@ -30,18 +31,29 @@ EXAMPLES = r"""
 RETURN = r"""
 devices:
   description: >-
-    Sorted by name. Each has C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps speed
-    width link_layer lid sm_lid gids interface), C(fault) (null if the port is up, else what to check) and C(in_use) (whether the port has
-    the named interface, or no port has it). Each of C(gids) has C(index gid type interface); all-zero ones are left out.
+    Sorted by name. Each has C(name type firmware board pci numa_node) and C(ports), each with C(port state physical_state rate_gbps
+    full_rate_gbps speed width link_layer lid sm_lid gids interface), C(full_rate_gbps) being the highest rate that ethtool says an Ethernet
+    port supports, C(fault) (null if the port is up, else what to check) and C(in_use) (whether O(rails) names
+    the port; without O(rails), whether the port has the named interface, or no port has it). Each of C(gids) has C(index gid type
+    interface); all-zero ones are left out.
   returned: always
   type: list
   elements: dict
+missing_rails: {description: Names in O(rails) that no port matches., returned: always, type: list, elements: str}
 interfaces:
   description: C(state mtu mode speed_mbps addresses) of the devices' interfaces and of O(interface), by name.
   returned: always
   type: dict
 modules: {description: Versions of the loaded kernel modules for RDMA and peer memory., returned: always, type: dict}
-peer_memory: {description: "Which of nv_peer_mem and nvidia-peermem are loaded, by their names in a stack.", returned: always, type: list}
+gpu_direct:
+  description: >-
+    How the cards can read GPU memory, first what NCCL prefers - C(DMA-BUF) (both the kernel's RDMA and the open kernel modules of NVIDIA's
+    driver support it), C(nvidia-peermem) or C(nv_peer_mem), if loaded.
+  returned: always
+  type: list
+  elements: str
+dma_buf: {description: What DMA-BUF lacks on the node; empty if nothing., returned: always, type: list, elements: str}
+peer_memory_client: {description: Whether the kernel has an interface for peer memory modules; null if unknown., returned: always, type: bool}
 ofed: {description: Version of MLNX_OFED from ofed_info; null if not installed., returned: always, type: str}
 ibstat: {description: C(state rate_gbps) by device and port from ibstat; null if not installed., returned: always, type: dict}
 memlock_kib: {description: How much memory the user may lock; null if unlimited or unknown., returned: always, type: int}
@@ -57,6 +69,8 @@ from ansible.module_utils.node_probes import bounded, integer, modules, names, p
 MODULES = re.compile(r"^(mlx\w*|ib_\w+|rdma_\w+|nv_peer_mem|nvidia_peermem|bnxt_re|irdma|efa)$")
 # Name in a stack: name of the kernel module.
 PEER_MEMORY = {"nv_peer_mem": "nv_peer_mem", "nvidia-peermem": "nvidia_peermem"}
+# Kernel functions: for peer memory modules (MLNX_OFED's and some distributions' kernels), and for DMA-BUF (Linux 5.12 and newer MLNX_OFED).
+CLIENT, DMA_BUF = "ib_register_peer_memory_client", "ib_umem_dmabuf_get"
 NOTHING = re.compile(r"^[0:]*$")
 
 
@@ -79,6 +93,20 @@ def rate(value):
     """(100, EDR, 4X) for `100 Gb/sec (4X EDR)`."""
     match = re.match(r"(\S+) Gb/sec(?: \((\d+X)(?: (\w+))?\))?\Z", value or "")
     return (number(match.group(1)), match.group(3), match.group(2)) if match else (None, None, None)
+
+
+def rails_of(value):
+    """(is_excluded, is_exact, [(name, port)]) of NCCL_IB_HCA as NCCL reads it; port None stands for every port."""
+    is_excluded = value.startswith("^")
+    value = value[1:] if is_excluded else value
+    is_exact = value.startswith("=")
+    named = [item.partition(":") for item in value.lstrip("=").split(",") if item.strip()]
+    return is_excluded, is_exact, [(name.strip(), integer(port.strip())) for name, _colon, port in named]
+
+
+def is_named(rail, is_exact, device, port):
+    name, number_of_port = rail
+    return number_of_port in (None, port) and (device == name if is_exact else device.startswith(name))
 
 
 def lid(value):
@@ -158,6 +186,31 @@ def addresses(output):
     return re.findall(r"(?m)^\d+: \S+\s+inet6? ([0-9a-fA-F.:]+/\d+)\b(?!.*\bscope link\b)", output)
 
 
+def full_rate(name, timeout):
+    """400 for `Supported link modes: 100000baseCR4/Full 400000baseCR4/Full`, the first list of ethtool's output."""
+    ethtool = program("ethtool", ["/sbin", "/usr/sbin"])
+    told = bounded([ethtool, name], timeout)["output"] if ethtool and name else ""
+    supported = re.search(r"Supported link modes:((?:\s+\d+base\S+)+)", told)
+    return max(int(speed) for speed in re.findall(r"(\d+)base", supported.group(1))) // 1000 if supported else None
+
+
+def gpu_direct(root, loaded):
+    """How the cards reach GPU memory. A line of kallsyms: `0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]`."""
+    known = text(root, "proc/kallsyms") or ""
+    driver = text(root, "proc/driver/nvidia/version") or ""
+    lacks = []
+    if not re.search(r" %s\b" % DMA_BUF, known):
+        lacks.append("an RDMA core with DMA-BUF (Linux 5.12 or newer, or a current MLNX_OFED), loaded")
+    if "Open Kernel Module" not in driver:
+        lacks.append("the open kernel modules of NVIDIA's driver (515 or newer)" if driver else "a running driver")
+    return {
+        "gpu_direct": ([] if lacks else ["DMA-BUF"]) + sorted(name for name, module in PEER_MEMORY.items() if module in loaded),
+        "dma_buf": lacks,
+        # The function is there only while ib_core is loaded.
+        "peer_memory_client": True if re.search(r" %s\b" % CLIENT, known) else False if known and "ib_core" in loaded else None,
+    }
+
+
 def interface(root, name, timeout):
     where = os.path.join(root, "sys/class/net", name)
     if not os.path.isdir(where):
@@ -211,13 +264,22 @@ def memlock(root, user, timeout):
     return (integer(limit) // factor, False) if integer(limit) is not None else (None, None)
 
 
-def facts(root, user, named, timeout):
+def facts(root, user, named, rails, timeout):
     folder = os.path.join(root, "sys/class/infiniband")
     devices = [device_of(folder, name) for name in names(folder)]
     ports = [port for device in devices for port in device["ports"]]
     interfaces = [port["interface"] for port in ports]
-    for port in ports:
-        port["in_use"] = named not in interfaces or port["interface"] == named
+    is_excluded, is_exact, listed = rails_of(rails)
+    for device in devices:
+        for port in device["ports"]:
+            port["full_rate_gbps"] = full_rate(port["interface"], timeout) if port["link_layer"] == "Ethernet" else None
+            is_listed = any(is_named(rail, is_exact, device["name"], port["port"]) for rail in listed)
+            port["in_use"] = is_listed != is_excluded if listed else named not in interfaces or port["interface"] == named
+    missing = [] if is_excluded else [
+        rail[0] if rail[1] is None else "%s:%d" % rail
+        for rail in listed
+        if not any(is_named(rail, is_exact, device["name"], port["port"]) for device in devices for port in device["ports"])
+    ]
     told = dict((name, interface(root, name, timeout)) for name in interfaces + [named] if name)
     loaded = modules(root)
     ofed = program("ofed_info")
@@ -226,16 +288,17 @@ def facts(root, user, named, timeout):
     program_ibstat = program("ibstat", ["/usr/sbin", "/sbin"])
     state = bounded([program_ibstat], timeout) if program_ibstat else None
     limit, is_unlimited = memlock(root, user, timeout)
-    return {
+    found = {
         "devices": devices,
+        "missing_rails": missing,
         "interfaces": told,
         "modules": dict((name, known) for name, known in loaded.items() if MODULES.match(name)),
-        "peer_memory": sorted(name for name, module in PEER_MEMORY.items() if module in loaded),
         "ofed": version.group(1) if version else None,
         "ibstat": ibstat(state["output"]) if state and state["code"] == 0 else None,
         "memlock_kib": limit,
         "memlock_unlimited": is_unlimited,
     }
+    return dict(found, **gpu_direct(root, loaded))
 
 
 def main():
@@ -244,12 +307,13 @@ def main():
             "root": {"type": "path", "default": "/"},
             "user": {"type": "str"},
             "interface": {"type": "str"},
+            "rails": {"type": "str", "default": ""},
             "timeout": {"type": "int", "default": 20},
         },
         supports_check_mode=True,
     )
     given = module.params
-    module.exit_json(changed=False, **facts(given["root"], given["user"], given["interface"], given["timeout"]))
+    module.exit_json(changed=False, **facts(given["root"], given["user"], given["interface"], given["rails"], given["timeout"]))
 
 
 if __name__ == "__main__":

@@ -40,6 +40,21 @@ def read_entry(path: Path, model: type[_E]) -> _E:
     return _read_entry(path, model)[0]
 
 
+def validated(data: dict[str, Any], model: type[_E], where: str) -> _E:
+    """Validate values that stand in no file of their own."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problem, keys, expected, found, more = _first_mistake(error)
+        raise UserError(
+            problem,
+            where=": ".join(filter(None, (where, ".".join(map(str, keys))))),
+            expected=expected,
+            found=found,
+            hint=f"{more} more" if more else None,
+        ) from None
+
+
 def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
     data, document = _read_yaml(path)
     if not isinstance(data, dict):
@@ -100,6 +115,19 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
     """The first mistake as a UserError. The hint states the number of further mistakes."""
+    problem, keys, expected, found, more = _first_mistake(error)
+    dotted = ".".join(str(key) for key in keys)
+    return UserError(
+        problem,
+        where=f"{shown(path)}:{_line(document, keys)}" + (f": {dotted}" if dotted else ""),
+        expected=expected,
+        found=found,
+        hint=f"{more} more in this file" if more else None,
+    )
+
+
+def _first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], str, str, int]:
+    """Problem, keys, expected and found value of the first mistake, and the number of others."""
     errors = error.errors(include_url=False)
     first = errors[0]
     context = first.get("ctx", {})
@@ -116,15 +144,8 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
         expected = first["msg"].removeprefix("Input should be ")
         found = show(first["input"])
     keys = _without_types(keys)
-    dotted = ".".join(str(key) for key in keys)
     more = len({_without_types(item["loc"]) for item in errors}) - 1
-    return UserError(
-        problem,
-        where=f"{shown(path)}:{_line(document, keys)}" + (f": {dotted}" if dotted else ""),
-        expected=expected,
-        found=found,
-        hint=f"{more} more in this file" if more else None,
-    )
+    return problem, keys, expected, found, more
 
 
 def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:

@@ -10,10 +10,12 @@ from typing import TypeVar
 
 from .. import logs
 from ..core.errors import UserError
+from ..core.node import Node
 from .entry import CATALOG as CATALOG
 from .entry import load_entry as load_entry
 from .entry import read_entry as read_entry
-from .entry import shown
+from .entry import shown, validated
+from .overrides import merged
 from .types import listed
 from .workload import Framework, Stack, Workload
 
@@ -34,6 +36,15 @@ class Catalog:
 
     def stack(self, name: str, where: str | None = None) -> Stack:
         return lookup("stack", name, self.stacks, where)
+
+    def stack_of(self, node: Node) -> Stack:
+        """The stack of a node, with the inventory's changes."""
+        stack = self.stack(node.stack, f"host {node.name}: dlperf_stack")
+        if not node.stack_overrides:
+            return stack
+        where = f"host {node.name}: dlperf_stack_overrides"
+        own = stack.model_dump(exclude_unset=True)
+        return validated(merged(own, node.stack_overrides), Stack, where)
 
 
 _T = TypeVar("_T")

@@ -39,12 +39,18 @@ class OpenMpi(Entry):
 
 
 class InfiniBand(Entry):
-    """`rate_gbps`: the full rate of a link. `peer_memory`: the module for GPUDirect RDMA."""
+    """`rails`: the ports that NCCL uses, in the syntax of NCCL_IB_HCA.
+
+    `rate_gbps`: the full rate of an InfiniBand link, `roce_rate_gbps` that of an Ethernet port if
+    it is not the card's own. `peer_memory`: the module for GPUDirect RDMA.
+    """
 
     method: Literal["inbox", "mlnx_ofed"] = "inbox"
     version: Version | None = None
     peer_memory: Literal["nv_peer_mem", "nvidia-peermem"] | None = None
+    rails: Annotated[str, Field(pattern=r"^\^?=?[\w.-]+(:\d+)?(,[\w.-]+(:\d+)?)*$")] | None = None
     rate_gbps: Count | None = None
+    roce_rate_gbps: Count | None = None
 
 
 class ContainerRuntime(Entry):

@@ -19,7 +19,7 @@ def examine(inventories: Sequence[str], limit: str, facts: Path | None = None) -
     """The findings for the nodes of the inventory, from saved facts or, by default, new ones."""
     nodes = read_inventory(inventories, limit or None)
     catalog = load_catalog()
-    stacks = {n.stack: catalog.stack(n.stack, f"host {n.name}: dlperf_stack") for n in nodes}
+    stacks = {node.name: catalog.stack_of(node) for node in nodes}
     document = read_facts(facts) if facts else gather(inventories, limit)
     try:
         return diagnose(nodes, stacks, document)

@@ -7,6 +7,8 @@ from typing import Any
 
 # The supported container engines.
 ENGINES = ("docker", "podman")
+# What carries the messages of MPI between nodes.
+MPI_TRANSPORTS = ("tcp", "ucx")
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Node:
     `container_images` maps image names to digests. `registry` is the site's own registry, if it
     has one. Containers mount the directories in `container_data` read-only.
     `datasets` are the paths and numbers of parts of data sets by name.
+    `stack_overrides` are the inventory's changes of the stack.
     """
 
     name: str
@@ -38,3 +41,5 @@ class Node:
     container_data: tuple[str, ...] = ()
     container_args: tuple[str, ...] = ()
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stack_overrides: dict[str, Any] = field(default_factory=dict)
+    mpi_transport: str = "tcp"

@@ -21,20 +21,12 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     yield from _ports(node, declared, facts)
     if declared.version:
         yield as_declared(node.name, "ofed", declared.version, facts["ofed"], again)
+        loaded = facts["modules"].get("mlx5_core")
+        if facts["ofed"] and loaded and not facts["ofed"].startswith(loaded):
+            hint = "restart the drivers: /etc/init.d/openibd restart, or reboot the node"
+            yield Finding(node.name, "loaded ofed", "failed", facts["ofed"], loaded, hint)
     if declared.peer_memory:
-        module = declared.peer_memory
-        loaded = module in facts["peer_memory"]
-        is_optional = module == "nv_peer_mem"
-        yield judged(
-            node.name,
-            "peer memory",
-            loaded or (None if is_optional else False),
-            f"{module} is loaded",
-            "loaded" if loaded else "not loaded",
-            "optional; infiniband_peer_memory_archive names its source"
-            if is_optional
-            else f"modprobe {module}; rebuild it after any change of OFED or the driver",
-        )
+        yield _gpu_direct(node.name, declared.peer_memory, facts)
     unlimited = facts["memlock_unlimited"]
     limit = facts["memlock_kib"]
     found = "unlimited" if unlimited else None if limit is None else f"{limit} KiB"
@@ -69,6 +61,27 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
         )
 
 
+def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
+    """Check that the cards can read GPU memory: by DMA-BUF, which NCCL prefers, or by a module."""
+    found = facts["gpu_direct"]
+    hint = f"modprobe {module}; rebuild it after any change of OFED or the driver"
+    if module == "nv_peer_mem":
+        hint = "optional; infiniband_peer_memory_archive names its source"
+    elif facts["peer_memory_client"] is False:
+        hint = (
+            f"this kernel has no interface for {module}, and DMA-BUF needs"
+            f" {' and '.join(facts['dma_buf'])}"
+        )
+    return judged(
+        name,
+        "peer memory",
+        bool(found) or (None if module == "nv_peer_mem" else False),
+        f"DMA-BUF or {module}",
+        found[0] if found else "none: NCCL copies through the host's memory",
+        hint,
+    )
+
+
 def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     name = node.name
     ports = [(device["name"], port) for device in facts["devices"] for port in device["ports"]]
@@ -77,6 +90,8 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
         yield Finding(name, "rdma ports", "failed", "at least one", "none", hint)
         return
     used = [item for item in ports if item[1]["in_use"]]
+    is_named = bool(node.env.get("NCCL_IB_HCA") or declared.rails)
+    yield from _rails(name, ports, used, facts["missing_rails"], is_named)
     bad = [item for item in used if item[1]["fault"]]
     yield judged(
         name,
@@ -87,19 +102,9 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
         or ", ".join(f"{_name(item)} {item[1]['state']}" for item in used),
         "; ".join(dict.fromkeys(item[1]["fault"] for item in bad)),
     )
-    full = declared.rate_gbps
     for item in used:
-        rate = item[1]["rate_gbps"]
-        if full is None or item[1]["fault"]:
-            continue
-        yield judged(
-            name,
-            "link rate",
-            None if rate is None else rate >= full,
-            f"{full} Gb/s",
-            None if rate is None else f"{_name(item)} {rate} Gb/s {item[1]['speed'] or ''}".strip(),
-            "the link trained below its rate: reseat or replace the cable, check the switch",
-        )
+        if not item[1]["fault"]:
+            yield from _rate(name, item, declared)
     for item in used:
         port = item[1]
         if port["link_layer"] == "Ethernet" and not port["fault"]:
@@ -119,6 +124,45 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
             )
             hint = "run the check again: the link is changing its rate"
             yield Finding(name, "ibstat", "warning", "same as the kernel", found, hint)
+
+
+def _rails(
+    name: str, ports: list[Any], used: list[Any], missing: list[str], is_named: bool
+) -> Iterator[Finding]:
+    """Check that the named ports exist. If none is named, report other ports that are down."""
+    if missing:
+        found = f"no port {', '.join(missing)}, only {', '.join(map(_name, ports))}"
+        hint = "look for the card (lspci, dmesg), or correct NCCL_IB_HCA or infiniband.rails"
+        yield Finding(name, "rails", "failed", "a port for each name", found, hint)
+    down = [item for item in ports if item not in used and item[1]["fault"]]
+    others = [item for item in ports if item not in used and not item[1]["fault"]]
+    if down and not is_named:
+        found = "; ".join(f"{_name(item)} {_state(item[1])}" for item in down)
+        used_names = ", ".join(map(_name, [*used, *others])) or "none"
+        hint = (
+            f"NCCL uses the ports that are ACTIVE ({used_names}). Name those that it must have"
+            " (dlperf_env: {NCCL_IB_HCA: ...}, or infiniband.rails in dlperf_stack_overrides)"
+        )
+        yield Finding(name, "other links", "warning", "ACTIVE, or rails named", found, hint)
+
+
+def _rate(name: str, item: Any, declared: InfiniBand) -> Iterator[Finding]:
+    """Compare a link with the full rate of its kind: Ethernet's is not InfiniBand's."""
+    port = item[1]
+    is_roce, rate = port["link_layer"] == "Ethernet", port["rate_gbps"]
+    key = "roce_rate_gbps" if is_roce else "rate_gbps"
+    full = (declared.roce_rate_gbps or port["full_rate_gbps"]) if is_roce else declared.rate_gbps
+    found = None if rate is None else f"{_name(item)} {rate} Gb/s {port['speed'] or ''}".strip()
+    hint = (
+        "reseat or replace the cable, check the switch's port; if this is the link's full rate:"
+        f" dlperf_stack_overrides: {{infiniband: {{{key}: {rate or '...'}}}}}"
+    )
+    if full is None and is_roce:
+        hint = f"install ethtool on the node, or set infiniband.{key} (dlperf_stack_overrides)"
+        yield judged(name, "link rate", None, "the full rate of the card", found, hint)
+    elif full is not None:
+        good = None if rate is None else rate >= full
+        yield judged(name, "link rate", good, f"{full} Gb/s", found, hint)
 
 
 def _name(item: tuple[str, Any]) -> str:

@@ -27,6 +27,7 @@ def diagnose(
 ) -> list[Finding]:
     """The findings of each node in inventory order, then those of the comparison between nodes.
 
+    `stacks` are those of the nodes, by the nodes' names.
     `document` is what preflight.yml writes: `ansible_core`, and the facts by node, each null or
     with a `failed` message if it could not be gathered.
     """
@@ -35,7 +36,7 @@ def diagnose(
     reached = sum(not facts.get("unreachable") for facts in told.values())
     for node in nodes:
         facts = told.get(node.name) or {"unreachable": "it was not asked"}
-        stack, core = stacks[node.stack], document["ansible_core"]
+        stack, core = stacks[node.name], document["ansible_core"]
         findings += _of_node(node, stack, facts, core, reached - (node.name in told))
     findings += _of_cluster(nodes, told)
     return findings

@@ -11,6 +11,9 @@ from .program import Program, environment_of
 if TYPE_CHECKING:
     from ..core.node import Node
 
+# OpenMPI's layer for messages between processes, by dlperf_mpi_transport.
+PML = {"tcp": "ob1", "ucx": "ucx"}
+
 
 def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """One `mpirun` on the first host starts one process per device on every host.
@@ -20,6 +23,7 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     """
     first = hosts[0]
     _refuse_unequal(hosts, "dlperf_interface", [host.interface for host in hosts])
+    _refuse_unequal(hosts, "dlperf_mpi_transport", [host.mpi_transport for host in hosts])
     _refuse_unequal(hosts, "dlperf_env", [host.env for host in hosts])
     environment = environment_of(program, hosts, first)
     slots = ",".join(f"{host.name}:{program.gpus_per_node}" for host in hosts)
@@ -28,7 +32,7 @@ def mpirun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     if first.interface:
         argv += ["--mca", "btl_tcp_if_include", first.interface]
         argv += ["--mca", "oob_tcp_if_include", first.interface]
-    argv += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
+    argv += ["--mca", "pml", PML[first.mpi_transport], "--mca", "btl", "^openib"]
     if program.cwd:
         argv += ["--wdir", program.cwd]
     for name in environment:

@@ -19,7 +19,7 @@ from typing import Any
 from ..catalog.mpirun import mpirun_of
 from ..core.errors import UserError
 from ..core.extras import require_cluster
-from ..core.node import ENGINES, Node
+from ..core.node import ENGINES, MPI_TRANSPORTS, Node
 from ..core.paths import project
 from .datasets import places
 
@@ -176,6 +176,15 @@ def _engine(value: Any) -> str | None:
     return value if value in ("", *ENGINES) else None
 
 
+def _overrides(value: Any) -> dict[str, Any] | None:
+    # Keys and values are validated with the stack. Its name says which stack is changed.
+    return value if isinstance(value, dict) and "name" not in value else None
+
+
+def _transport(value: Any) -> str | None:
+    return value if value in MPI_TRANSPORTS else None
+
+
 def _interface(value: Any) -> str | None:
     # A leading dash would be an option of mpirun. A comma would add a second interface.
     known = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*|", value)
@@ -200,6 +209,7 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_devices_per_node": ("devices_per_node", _count, "an integer of at least 1"),
     "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _text, "the name of a stack"),
+    "dlperf_stack_overrides": ("stack_overrides", _overrides, "keys of a stack, without its name"),
     "dlperf_address": ("address", _address, "an address or a host name"),
     "dlperf_interface": ("interface", _interface, "the name of a network interface"),
     "dlperf_frameworks": ("frameworks", _texts, "a list of frameworks"),
@@ -208,6 +218,7 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_env": ("env", _environment, "variable names with strings or numbers"),
     "dlperf_mpirun": ("mpirun", _absolute_path, "an absolute path"),
     "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
+    "dlperf_mpi_transport": ("mpi_transport", _transport, f"one of {', '.join(MPI_TRANSPORTS)}"),
     "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
     "dlperf_container_images": ("container_images", _digests, "image names with digests"),
     "dlperf_registry": ("registry", _registry, "a registry, like registry.example:5000/ngc"),
@@ -241,7 +252,7 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 found=repr(variables[variable]),
             )
         values[key] = value
-    values.setdefault("mpirun", mpirun_of(values["stack"]))
+    values.setdefault("mpirun", mpirun_of(values["stack"], values.get("stack_overrides")))
     if (given := variables.get("dlperf_datasets")) is not None:
         values["datasets"] = places(given, f"host {name}: dlperf_datasets")
     return Node(**values)

@@ -139,6 +139,7 @@ def _runs(
     first = hosts[0]
     source = _source(workload, case)
     on_gpu = _on_gpu(catalog, first)
+    fabric = catalog.stack_of(first).infiniband
     environment = _environment(catalog, workload, source, first)
     python = f"{ENVIRONMENTS}/{environment}/bin/python"
     entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
@@ -180,6 +181,9 @@ def _runs(
             "repeat": repeat,
         }
         program = _program(workload, source, case, values, on_gpu)
+        if on_gpu and fabric and fabric.rails and topology.nodes > 1:
+            variables = {"NCCL_IB_HCA": fabric.rails, **program.environment}
+            program = replace(program, environment=variables)
         if not image:
             program = replace(program, environment={**entry.variables, **program.environment})
         launched = containers.inside(hosts, image) if image else hosts
@@ -197,7 +201,7 @@ def _runs(
                     data=data,
                     source=f"{SOURCES}/{workload.name}-{case.source}",
                     on_gpu=on_gpu,
-                    has_fabric=catalog.stacks[first.stack].infiniband is not None,
+                    has_fabric=fabric is not None,
                 )
                 for command in commands
             )
@@ -276,8 +280,7 @@ def _program(
 
 def _on_gpu(catalog: Catalog, node: Node) -> bool:
     """Return whether the nodes' stack has GPUs."""
-    where = f"host {node.name}: dlperf_stack"
-    stack = catalog.stack(node.stack, where)
+    stack = catalog.stack_of(node)
     on_gpu = stack.accelerator == "gpu"
     if on_gpu == (node.accelerator == "cpu"):
         raise UserError(
@@ -318,7 +321,7 @@ def _image(
     hosts: tuple[Node, ...],
 ) -> containers.Image | None:
     """The image for the runs. None if they run without containers."""
-    stack = catalog.stacks[hosts[0].stack]
+    stack = catalog.stack_of(hosts[0])
     engine = containers.engine_for(choice.container, environment, stack, hosts[0])
     return containers.image_for(engine, name, python, environment, hosts) if engine else None
 

@@ -1,4 +1,4 @@
-"""The mpirun command of verifications: TCP, the named interface, one process per host entry."""
+"""The mpirun command of verifications: the named interface, one process per host entry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+# OpenMPI's layers for messages, by dlperf_mpi_transport.
+TRANSPORTS = {"tcp": ("ob1", "--mca", "btl", "tcp,self"), "ucx": ("ucx", "--mca", "btl", "^openib")}
 CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 
 
@@ -18,14 +20,15 @@ def argv(
     interface: str,
     arguments: Sequence[str] = (),
     exported: Iterable[str] = (),
+    transport: str = "tcp",
 ) -> list[str]:
     """The command line up to the program to start. `exported`: names of variables.
 
-    TCP is forced: another interface or a silent fallback to shared memory must not pass.
+    The transport is forced: another one, or a silent fallback to shared memory, must not pass.
     """
     slots = ",".join(f"{host}:{count}" for host, count in Counter(hosts).items())
     command = [mpirun, "-np", str(len(hosts)), "--bind-to", "none"]
-    command += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--host", slots]
+    command += ["--mca", "pml", *TRANSPORTS[transport], "--host", slots]
     if interface:
         declared = yaml.safe_load((CATALOG / "mpirun.yml").read_text(encoding="utf-8"))
         for parameter in declared["interface_parameters"]:

@@ -83,7 +83,7 @@ def for_node(
         "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
-    program = choice["mpirun"] or mpirun(choice["stack"], root)
+    program = choice["mpirun"]
     tensor = ("name", "path", "import_name", "tensor", "eager")
     framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
     return {
@@ -142,7 +142,7 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
-    stack = document(choice["stack"], root, "stacks")
+    stack = choice["stack_document"]
     # An inventory may set another interpreter for some nodes.
     given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
     python = "" if given else choice["python"] or stacks_own
@@ -238,12 +238,6 @@ def environments(
             }
         chosen.append(environment)
     return chosen
-
-
-def mpirun(stack: str, root: str = str(ROOT)) -> str:
-    """The path of a stack's mpirun, which differs for a build from source."""
-    method = document(stack, root, "stacks").get("openmpi", {}).get("method", "package")
-    return str(document("mpirun", root)["paths"][method])
 
 
 def images(names: Sequence[str], stack: str, root: str, digests: Mapping[str, str]) -> list[str]:
@@ -376,7 +370,6 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "provision_for_node": for_node,
-            "provision_mpirun": mpirun,
             "provision_only": only,
             "provision_query": query,
         }

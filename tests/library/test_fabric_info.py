@@ -61,6 +61,7 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
                         "fault": None,
                         "in_use": True,
                         "rate_gbps": 100,
+                        "full_rate_gbps": None,
                         "speed": "EDR",
                         "width": "4X",
                         "link_layer": "InfiniBand",
@@ -89,7 +90,13 @@ def test_a_card_of_the_published_tests(tmp_path: Path) -> None:
             }
         },
         "modules": {"nv_peer_mem": "1.0-9", "ib_ipoib": None, "mlx5_core": "5.0-2.1.8"},
-        "peer_memory": ["nv_peer_mem"],
+        "missing_rails": [],
+        "gpu_direct": ["nv_peer_mem"],
+        "dma_buf": [
+            "an RDMA core with DMA-BUF (Linux 5.12 or newer, or a current MLNX_OFED), loaded",
+            "a running driver",
+        ],
+        "peer_memory_client": None,
         "ofed": "5.0-2.1.8.0",
         "ibstat": {"mlx5_0": {"1": {"state": "Active", "rate_gbps": 100}}},
         "memlock_kib": 64,
@@ -113,7 +120,7 @@ def test_ports_on_ethernet_one_of_them_down(tmp_path: Path) -> None:
     assert found["interfaces"]["eth3"]["speed_mbps"] is None  # -1 while it is down
     assert found["interfaces"]["eth2"]["addresses"] is None  # there is no ip to ask
     assert found["modules"] == {"mlx5_ib": None, "nvidia_peermem": None}
-    assert found["peer_memory"] == ["nvidia-peermem"]
+    assert found["gpu_direct"] == ["nvidia-peermem"]
     assert (found["ofed"], found["ibstat"], found["memlock_unlimited"]) == (None, None, None)
 
 
@@ -148,6 +155,94 @@ def test_the_ports_in_use_are_the_named_interfaces_or_all(
     ports = facts(tmp_path, tree(tmp_path / "root", files), **named)["devices"][0]["ports"]
     assert [port["in_use"] for port in ports] == in_use
     assert {port["fault"] for port in ports} == {"start a subnet manager (opensm, or the switch's)"}
+
+
+# NCCL_IB_HCA and the ports that NCCL then uses, of mlx5_0, mlx5_1, mlx5_10 with two ports each.
+RAILS = [
+    ("mlx5_0", ["0:1", "0:2"], []),
+    ("mlx5_1", ["1:1", "1:2", "10:1", "10:2"], []),
+    ("=mlx5_1", ["1:1", "1:2"], []),
+    ("=mlx5_0:1,mlx5_10:2", ["0:1", "10:2"], []),
+    ("^mlx5_1", ["0:1", "0:2"], []),
+    ("^=mlx5_1,mlx5_0:2", ["0:1", "10:1", "10:2"], []),
+    ("mlx5", ["0:1", "0:2", "1:1", "1:2", "10:1", "10:2"], []),
+    ("=mlx5_0,mlx5_7,mlx5_1:3", ["0:1", "0:2"], ["mlx5_7", "mlx5_1:3"]),
+]
+
+
+@pytest.mark.parametrize(("rails", "used", "missing"), RAILS)
+def test_the_ports_in_use_are_the_rails_that_nccl_would_take(
+    tmp_path: Path, rails: str, used: list[str], missing: list[str]
+) -> None:
+    base = "sys/class/infiniband/mlx5_"
+    files = {f"{base}{n}/ports/{p}/state": "1: DOWN" for n in (0, 1, 10) for p in (1, 2)}
+    files[f"{base}0/device/net/ib0/dev_id"] = "0x0"
+    root = tree(tmp_path / "root", files)
+    found = facts(tmp_path, root, interface="ib0", rails=rails)
+    in_use = [
+        f"{device['name'].removeprefix('mlx5_')}:{port['port']}"
+        for device in found["devices"]
+        for port in device["ports"]
+        if port["in_use"]
+    ]
+    assert (in_use, found["missing_rails"]) == (used, missing)
+
+
+# Shortened output of ethtool for a ConnectX-7; the second list is what the card offers.
+ETHTOOL = """Settings for eth2:
+    Supported ports: [ FIBRE ]
+    Supported link modes:   1000baseKX/Full
+                            100000baseCR4/Full
+                            200000baseCR4/Full
+    Supported pause frame use: Symmetric
+    Advertised link modes:  400000baseCR4/Full
+    Speed: 100000Mb/s
+"""
+
+
+def test_the_full_rate_of_an_ethernet_port_is_its_cards(tmp_path: Path) -> None:
+    bins = program(tmp_path / "bin", "ethtool", f"echo '{ETHTOOL}'")
+    found = facts(tmp_path, recorded(tmp_path / "root", "connectx7_roce"), bins)
+    assert [device["ports"][0]["full_rate_gbps"] for device in found["devices"]] == [200, 200]
+    program(bins, "ethtool", "exit 75")
+    found = facts(tmp_path, tmp_path / "root", bins)
+    assert [device["ports"][0]["full_rate_gbps"] for device in found["devices"]] == [None, None]
+
+
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build"
+CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.105.08  Wed Nov 13 00:00:22 UTC 2025"
+DMA_BUF = "0000000000000000 T ib_umem_dmabuf_get\t[ib_uverbs]"
+CLIENT = "0000000000000000 T ib_register_peer_memory_client\t[ib_core]"
+CORE = "ib_core 45 1 - Live 0x0"
+
+
+@pytest.mark.parametrize(
+    ("symbols", "driver", "modules", "by", "client", "lacks"),
+    [
+        (DMA_BUF, OPEN, CORE, ["DMA-BUF"], False, ""),
+        (f"{DMA_BUF}\n{CLIENT}", OPEN, f"{CORE}\nnvidia_peermem 1 0 - Live 0x0", *(
+            ["DMA-BUF", "nvidia-peermem"], True, "")),
+        (DMA_BUF, CLOSED, CORE, [], False, "the open kernel modules of NVIDIA's driver"),
+        (CLIENT, OPEN, CORE, [], True, "Linux 5.12 or newer"),
+        (DMA_BUF, "", CORE, [], False, "a running driver"),
+        ("0000000000000000 T vfs_read", OPEN, "ext4 1 0 - Live 0x0", [], None, "Linux 5.12"),
+    ],
+)  # fmt: skip
+def test_how_the_cards_can_read_gpu_memory(
+    tmp_path: Path,
+    symbols: str,
+    driver: str,
+    modules: str,
+    by: list[str],
+    client: bool | None,
+    lacks: str,
+) -> None:
+    files = {"proc/kallsyms": symbols, "proc/modules": modules}
+    files |= {"proc/driver/nvidia/version": driver} if driver else {}
+    found = facts(tmp_path, tree(tmp_path / "root", files))
+    assert (found["gpu_direct"], found["peer_memory_client"]) == (by, client)
+    assert lacks in " ".join(found["dma_buf"])
+    assert bool(lacks) == bool(found["dma_buf"])
 
 
 def test_a_node_without_any(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from executed_modules import call
-from filters import load, provision
+from filters import load
 from standins import PROJECT
 
 from dlperf_runner import launchers
@@ -18,6 +18,7 @@ from dlperf_runner.catalog.mpirun import mpirun_of
 from dlperf_runner.core.node import Node
 
 openmpi = load("roles/openmpi/filter_plugins/openmpi.py")
+stack = load("playbooks/filter_plugins/stack.py")
 infiniband = load("roles/infiniband/filter_plugins/infiniband.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
 mpirun = load("playbooks/filter_plugins/mpirun.py")
@@ -66,8 +67,11 @@ def test_the_mpirun_of_a_build_is_its_own() -> None:
 def test_everybody_says_the_same_of_where_mpirun_is() -> None:
     defaults = yaml.safe_load((PROJECT / "roles/openmpi/defaults/main.yml").read_text())
     built = defaults["openmpi_prefix"] + "/bin/mpirun"
-    assert mpirun_of("v100-cuda10.2") == provision.mpirun("v100-cuda10.2") == built
-    assert mpirun_of("cpu") == provision.mpirun("cpu") == "/usr/bin/mpirun"
+    assert mpirun_of("v100-cuda10.2") == stack.mpirun("v100-cuda10.2") == built
+    assert mpirun_of("cpu") == stack.mpirun("cpu") == "/usr/bin/mpirun"
+    other = {"openmpi": {"method": "package", "version": None}}
+    assert mpirun_of("v100-cuda10.2", other) == "/usr/bin/mpirun"
+    assert stack.mpirun("v100-cuda10.2", other) == "/usr/bin/mpirun"
     assert mpirun_of("no such stack") == "/usr/bin/mpirun"
 
 
@@ -79,6 +83,9 @@ def test_a_proof_starts_one_process_a_host_over_tcp_and_the_named_interface() ->
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "ib0", ["-q"]) == [*pair, *bound, "-q"]
     assert mpirun.argv("m", ["a", "a"], "")[-1] == "a:2"
     variables = {"LD_LIBRARY_PATH": "/opt/cuda", "XLA_FLAGS": "--x"}
+    over_ucx = mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", transport="ucx")
+    ucx = ["--mca", "pml", "ucx", "--mca", "btl", "^openib", "--host", "a:1,b:1"]
+    assert over_ucx == [*pair[:5], *ucx]
     exported = ["-x", "LD_LIBRARY_PATH", "-x", "XLA_FLAGS", "-q"]
     assert mpirun.argv("/usr/bin/mpirun", ["a", "b"], "", ["-q"], variables) == [*pair, *exported]
     assert [mpirun.next_of(["a", "b"], host) for host in "ab"] == ["b", "a"]
@@ -206,6 +213,8 @@ def facts(**changed: Any) -> dict[str, Any]:
         "state": "ACTIVE",
         "physical_state": "LinkUp",
         "rate_gbps": 100,
+        "full_rate_gbps": None,
+        "link_layer": "InfiniBand",
         "interface": "ib0",
         "fault": None,
         "in_use": True,
@@ -213,7 +222,11 @@ def facts(**changed: Any) -> dict[str, Any]:
     return {
         "devices": [{"name": "mlx5_0", "ports": [{**port, **changed}]}],
         "interfaces": {"ib0": {"addresses": ["10.11.0.2/24"]}},
-        "peer_memory": ["nv_peer_mem"],
+        "missing_rails": [],
+        "modules": {"mlx5_core": "5.0-2.1.8"},
+        "gpu_direct": ["nv_peer_mem"],
+        "dma_buf": ["a running driver"],
+        "peer_memory_client": True,
         "ofed": "5.0-2.1.8.0",
     }
 
@@ -221,7 +234,7 @@ def facts(**changed: Any) -> dict[str, Any]:
 def problems(found: dict[str, Any], **changed: Any) -> list[str]:
     given = {
         "interface": "ib0",
-        "rate_gbps": 100,
+        "rates_gbps": {"InfiniBand": 100, "Ethernet": 0},
         "ofed": "5.0-2.1.8.0",
         "peer_memory": "nv_peer_mem",
         "address": "10.11.0.2/24",
@@ -233,9 +246,8 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
     ("port", "asked", "said"),
     [
         ({"state": "INIT", "fault": "opensm"}, {}, "mlx5_0 port 1 is INIT, LinkUp .*: opensm"),
-        ({"rate_gbps": 56}, {}, "runs at 56 Gb/s instead of 100"),
+        ({"rate_gbps": 56}, {}, "runs at 56 Gb/s instead of 100: .*infiniband: {rate_gbps: 56}"),
         ({}, {"ofed": "5.8-1.0.1.1"}, "5.8-1.0.1.1 was expected, found 5.0-2.1.8.0"),
-        ({}, {"peer_memory": "nvidia-peermem"}, "nvidia-peermem is not loaded"),
         ({}, {"address": "10.11.0.9/24"}, "expected to have 10.11.0.9/24, found 10.11.0.2/24"),
     ],
 )
@@ -244,6 +256,77 @@ def test_what_is_amiss_is_told_with_what_to_do(
 ) -> None:
     (told,) = problems(facts(**port), **asked)
     assert re.search(said, told), told
+
+
+@pytest.mark.parametrize(
+    ("rate", "full", "given", "said"),
+    [
+        # 100 Gb/s of Ethernet in a stack with 400 Gb/s of InfiniBand.
+        (100, 100, 0, ""),
+        (100, None, 0, ""),
+        (40, 100, 0, "(RoCE) runs at 40 Gb/s instead of 100: reseat"),
+        (40, 100, 40, ""),
+        (100, None, 200, "infiniband: {roce_rate_gbps: 100}"),
+    ],
+)
+def test_an_ethernet_port_is_judged_by_its_own_full_rate(
+    rate: int, full: int | None, given: int, said: str
+) -> None:
+    roce = facts(rate_gbps=rate, full_rate_gbps=full, link_layer="Ethernet")
+    told = problems(roce, rates_gbps={"InfiniBand": 400, "Ethernet": given})
+    assert len(told) == bool(said)
+    assert said in "".join(told)
+
+
+def test_a_rail_that_is_missing_or_one_of_eight_that_is_down_is_told() -> None:
+    eight = facts()
+    card = eight["devices"][0]
+    down = {**card["ports"][0], "state": "DOWN", "fault": "check the cable", "interface": None}
+    eight["devices"] += [{"name": f"mlx5_{n}", "ports": [down]} for n in range(1, 8)]
+    told = problems(eight)
+    assert [f"mlx5_{n} port 1 is DOWN" in text for n, text in enumerate(told, 1)] == [True] * 7
+    (told,) = problems(facts() | {"missing_rails": ["mlx5_7"]})
+    assert "no port mlx5_7" in told and "there are mlx5_0 port 1" in told
+    assert problems(facts() | {"missing_rails": ["mlx5_7"]}, has_cards=False) == []
+
+
+def test_drivers_that_are_installed_and_not_loaded_need_a_restart() -> None:
+    stale = facts() | {"modules": {"mlx5_core": "5.0-0"}}
+    (told,) = problems(stale)
+    assert "restart needed" in told and "5.0-0" in told and "dlperf_reboot=true" in told
+    assert infiniband.stale_driver(facts(), "5.0-2.1.8.0") == ""
+    assert infiniband.stale_driver(stale, "5.0-2.1.8.0") == "5.0-0"
+    assert infiniband.stale_driver(facts() | {"modules": {}}, "5.0-2.1.8.0") == ""
+
+
+def test_a_kernel_without_peer_memory_may_have_dma_buf() -> None:
+    kernel = {"peer_memory_client": False, "gpu_direct": ["DMA-BUF"], "dma_buf": []}
+    assert problems(facts() | kernel, peer_memory="nvidia-peermem") == []
+    lacks = kernel | {"gpu_direct": [], "dma_buf": ["Linux 5.12"]}
+    (told,) = problems(facts() | lacks, peer_memory="nvidia-peermem")
+    assert "no interface for nvidia-peermem" in told and "DMA-BUF needs Linux 5.12" in told
+    lacks = lacks | {"peer_memory_client": True}
+    (told,) = problems(facts() | lacks, peer_memory="nvidia-peermem")
+    assert "nvidia-peermem is not loaded" in told and "DMA-BUF" in told
+
+
+@pytest.mark.parametrize(
+    ("told", "given", "said"),
+    [
+        ({"addresses": ["10.11.0.2/24"]}, "", ""),
+        ({"addresses": []}, "10.11.0.2/24", ""),
+        ({"addresses": None}, "", ""),  # there is no ip to ask
+        ({"addresses": []}, "", "ib0, which has no address"),
+        (None, "", "ib0, which does not exist yet"),
+        (None, "10.11.0.2/24", ""),
+    ],
+)
+def test_an_interface_without_address_is_asked_for_one(
+    told: dict[str, Any] | None, given: str, said: str
+) -> None:
+    refused = infiniband.unaddressed({"interfaces": {"ib0": told}}, "ib0", given)
+    assert said in refused
+    assert bool(refused) == bool(said) == ("dlperf_interface_address" in refused)
 
 
 def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> None:
@@ -258,7 +341,7 @@ def test_a_good_link_has_no_problem_and_other_ports_are_not_the_benchmarks() -> 
 
 
 def test_a_node_without_cards_is_told_of_unless_they_are_its_hosts() -> None:
-    bare = {**facts(), "devices": [], "peer_memory": []}
+    bare = {**facts(), "devices": [], "gpu_direct": []}
     assert any("no InfiniBand or RoCE port" in told for told in problems(bare))
     assert problems(bare, has_cards=False) == []
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from filters import load
+
+stack = load("playbooks/filter_plugins/stack.py")
+
 
 def choice(**changed: Any) -> dict[str, Any]:
     """Four nodes of the lab without frameworks."""
@@ -22,7 +26,10 @@ def choice(**changed: Any) -> dict[str, Any]:
         "limits": {"memlock": "unlimited"},
         "datasets": {},
     }
-    return chosen | changed
+    chosen |= changed
+    overrides = chosen.pop("stack_overrides", {})
+    chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(chosen["stack"], overrides)
+    return {"stack_document": stack.document(chosen["stack"], overrides)} | chosen
 
 
 def node(**changed: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import copy
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from dlperf_runner.cli.main import app
 from dlperf_runner.commands.doctor import examine, read_facts
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
+from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.findings import Finding
 from dlperf_runner.doctor.gpu import SILENCE
 from dlperf_runner.doctor.nodes import diagnose, status_of
@@ -30,7 +32,6 @@ import nvidia_smi  # noqa: E402
 import preflight  # noqa: E402
 
 FIXTURES = PROJECT / "tests/fixtures/gpu"
-STACKS = load_catalog().stacks
 V100 = nvidia_smi.read_xml((FIXTURES / "v100_440.xml").read_text())["gpus"][0]
 TOPOLOGY = nvidia_smi.topology((FIXTURES / "v100_topo.txt").read_text())
 NODES = tuple(
@@ -44,6 +45,7 @@ NODES = tuple(
     )
     for number in range(1, 5)
 )
+STACKS = {node.name: load_catalog().stack_of(node) for node in NODES}
 
 
 def gpu(index: int) -> dict[str, Any]:
@@ -59,6 +61,7 @@ def healthy(number: int) -> dict[str, Any]:
         "state": "ACTIVE",
         "physical_state": "LinkUp",
         "rate_gbps": 100,
+        "full_rate_gbps": None,
         "speed": "EDR",
         "width": "4X",
         "link_layer": "InfiniBand",
@@ -110,7 +113,10 @@ def healthy(number: int) -> dict[str, Any]:
                 "ib0": {"state": "up", "mtu": 65520, "addresses": [f"10.11.0.{number + 1}/24"]}
             },
             "modules": {"nv_peer_mem": "1.0-9", "mlx5_core": "5.0-2.1.8"},
-            "peer_memory": ["nv_peer_mem"],
+            "missing_rails": [],
+            "gpu_direct": ["nv_peer_mem"],
+            "dma_buf": ["a running driver"],
+            "peer_memory_client": True,
             "ofed": "5.0-2.1.8.0",
             "ibstat": None,
             "memlock_kib": None,
@@ -263,11 +269,71 @@ WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (of_port(link_layer="Ethernet"), "roce", "warning", "no GID"),
     (of("fabric", ofed=None), "ofed", "failed", "none"),
     # nv_peer_mem, which is optional.
-    (of("fabric", peer_memory=[]), "peer memory", "warning", "not loaded"),
+    (of("fabric", gpu_direct=[]), "peer memory", "warning", "none"),
+    (of("fabric", missing_rails=["mlx5_7"]), "rails", "failed", "no port mlx5_7, only mlx5_0"),
+    (
+        of("fabric", modules={"mlx5_core": "5.0-0"}),
+        *("loaded ofed", "failed", "5.0-0"),
+    ),
     (of("fabric", memlock_unlimited=False, memlock_kib=64), "locked memory", "failed", "64 KiB"),
     (of("fabric", memlock_unlimited=None), "locked memory", "warning", "unknown"),
     (of("ssh_mesh", failed="node3: Host key verification failed."), "ssh mesh", "failed", "Host"),
 ]
+
+
+def of_h100(**changed: Any) -> Any:
+    """The findings of one node of the stack h100-cuda12.9, whose links have 400 Gb/s."""
+    changes = {"infiniband": changed.pop("infiniband", {})}
+    node = replace(
+        NODES[0], stack="h100-cuda12.9", stack_overrides=changes, env=changed.pop("env", {})
+    )
+    fabric = healthy(1)["fabric"]
+    (card,) = fabric["devices"]
+    ports = changed.pop("ports", [{}])
+    fabric["devices"] = [
+        {"name": f"mlx5_{n}", "ports": [card["ports"][0] | port]} for n, port in enumerate(ports)
+    ]
+    findings = fabric_findings(node, load_catalog().stack_of(node), fabric | changed)
+    return {finding.check: finding for finding in findings}
+
+
+def test_a_roce_link_is_not_told_of_infinibands_rate() -> None:
+    roce = {"link_layer": "Ethernet", "full_rate_gbps": 100}
+    assert of_h100()["link rate"].status == "failed"
+    assert of_h100(infiniband={"rate_gbps": 100})["link rate"].status == "ok"
+    assert of_h100(ports=[roce])["link rate"].status == "ok"
+    slow = of_h100(ports=[roce | {"rate_gbps": 40}])["link rate"]
+    assert (slow.status, slow.expected) == ("failed", "100 Gb/s")
+    assert "roce_rate_gbps: 40" in slow.hint
+    unknown = of_h100(ports=[roce | {"full_rate_gbps": None}])["link rate"]
+    assert (unknown.status, "cable" in unknown.hint) == ("warning", False)
+    assert "link rate" not in of_h100(infiniband={"rate_gbps": None})
+
+
+def test_ports_that_are_down_and_not_named_are_told_with_how_to_name_them() -> None:
+    down = {"state": "DOWN", "physical_state": "Polling", "fault": "cable", "in_use": False}
+    told = of_h100(ports=[{}] + [down] * 7)["other links"]
+    assert told.status == "warning"
+    assert "mlx5_7 port 1 DOWN" in told.found and "NCCL_IB_HCA" in told.hint
+    for named in ({"env": {"NCCL_IB_HCA": "mlx5_0"}}, {"infiniband": {"rails": "mlx5_0"}}):
+        assert "other links" not in of_h100(ports=[{}] + [down] * 7, **named)
+
+
+def test_the_way_to_gpu_memory_is_told() -> None:
+    assert of_h100(gpu_direct=["DMA-BUF", "nvidia-peermem"])["peer memory"].found == "DMA-BUF"
+    bad = of_h100(gpu_direct=[], peer_memory_client=False)["peer memory"]
+    assert (bad.status, "DMA-BUF needs a running driver" in bad.hint) == ("failed", True)
+    assert "modprobe" in of_h100(gpu_direct=[])["peer memory"].hint
+    assert "peer memory" not in of_h100(infiniband={"peer_memory": None})
+
+
+def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
+    node = replace(NODES[0], stack_overrides={"infiniband": None})
+    found = fabric_findings(node, load_catalog().stack_of(node), healthy(1)["fabric"])
+    assert {(finding.check, finding.status) for finding in found} == {
+        ("interface", "ok"),
+        ("address", "ok"),
+    }
 
 
 @pytest.mark.parametrize(("change", "check", "status", "words"), WRONG)

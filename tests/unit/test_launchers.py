@@ -104,7 +104,16 @@ def test_mpirun_as_the_operator_has_it() -> None:
     assert command.env == {"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"}
 
 
-@pytest.mark.parametrize("change", [{"interface": "eth1"}, {"env": {"A": "1"}}])
+def test_mpi_goes_over_ucx_where_the_inventory_says_so() -> None:
+    ucx = tuple(replace(node, mpi_transport="ucx") for node in gpu_nodes(2))
+    (command,), (usual,) = (launch("mpirun", program(), nodes) for nodes in (ucx, gpu_nodes(2)))
+    at = usual.argv.index("ob1")
+    assert command.argv == (*usual.argv[:at], "ucx", *usual.argv[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    "change", [{"interface": "eth1"}, {"env": {"A": "1"}}, {"mpi_transport": "ucx"}]
+)
 def test_mpirun_refuses_nodes_that_one_command_cannot_serve(change: dict[str, object]) -> None:
     first, second = gpu_nodes(2)
     with pytest.raises(UserError, match=r"host node2: dlperf_\w+: mpirun needs the same dlperf_"):

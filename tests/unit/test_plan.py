@@ -45,6 +45,16 @@ def choose(**options: object) -> Choice:
 # ---- what a choice selects
 
 
+def test_the_rails_of_the_stack_are_those_that_nccl_takes(catalog: Catalog) -> None:
+    rails = {"infiniband": {"rails": "=mlx5_0,mlx5_1"}}
+    usual = tuple(replace(node, stack="v100-cuda10.2") for node in gpu_nodes())
+    nodes = tuple(replace(node, stack_overrides=rails) for node in usual)
+    own = tuple(replace(node, env={"NCCL_IB_HCA": "^mlx5_4"}) for node in nodes)
+    for hosts, expected in ((usual, None), (nodes, "=mlx5_0,mlx5_1"), (own, "^mlx5_4")):
+        (run, *_) = make_plan(choose(workload="mxnet-resnet50v1b", nodes=2), catalog, hosts)
+        assert run.commands[0].env.get("NCCL_IB_HCA") == expected
+
+
 def test_smoke_is_the_labs_default(catalog: Catalog) -> None:
     runs = make_plan(choose(model="resnet50v1b"), catalog, lab_nodes())
     assert [run.id for run in runs] == [

@@ -77,7 +77,7 @@ def address_commands(interface: str, network: str) -> list[list[str]]:
 def problems(
     facts: Mapping[str, Any],
     interface: str,
-    rate_gbps: int | None,
+    rates_gbps: Mapping[str, int],
     ofed: str,
     peer_memory: str,
     address: str = "",
@@ -85,6 +85,7 @@ def problems(
 ) -> list[str]:
     """Problems of a node's fabric, each with its remedy; `facts` come from fabric_info.
 
+    `rates_gbps`: the full rate by link layer; 0 stands for unknown.
     Without `has_cards` (a container uses its host's) ports and modules are not checked.
     """
     ports = [
@@ -101,26 +102,81 @@ def problems(
             " (modprobe mlx5_ib)"
         )
     for name, port in [item for item in ports if item[1]["in_use"]]:
-        state, rate = f"{port['state']}, {port['physical_state']}", port["rate_gbps"]
         if port["fault"]:
+            state = f"{port['state']}, {port['physical_state']}"
             found.append(f"{name} is {state} instead of ACTIVE, LinkUp: {port['fault']}")
-        elif rate_gbps and rate is not None and rate < rate_gbps:
-            found.append(
-                f"{name} runs at {rate} Gb/s instead of {rate_gbps}: reseat or replace the"
-                " cable, and check the switch's port"
-            )
+        else:
+            found += slow_link(name, port, rates_gbps)
+    if has_cards and facts["missing_rails"]:
+        found.append(
+            f"no port {', '.join(facts['missing_rails'])}, which NCCL_IB_HCA or infiniband.rails"
+            f" names; there are {', '.join(name for name, _ in ports) or 'none'}"
+        )
     if ofed and facts["ofed"] != ofed:
         found.append(f"MLNX_OFED {ofed} was expected, found {facts['ofed'] or 'none'}")
-    if peer_memory and peer_memory not in facts["peer_memory"]:
+    elif has_cards and ofed and stale_driver(facts, ofed):
         found.append(
-            f"{peer_memory} is not loaded: run modprobe {peer_memory} to see why. After a change of"
-            " driver or OFED it must be rebuilt"
+            f"restart needed: MLNX_OFED {ofed} is installed, but the loaded mlx5_core is"
+            f" {stale_driver(facts, ofed)}. Allow the restart with -e dlperf_reboot=true, or"
+            " restart openibd or the node yourself, then run again"
         )
+    if peer_memory and not facts["gpu_direct"]:
+        found.append(no_gpu_direct(facts, peer_memory))
     told = facts["interfaces"].get(interface)
     if address and (told is None or address not in (told["addresses"] or [])):
         has = ", ".join((told or {}).get("addresses") or []) or "none"
         found.append(f"{interface} was expected to have {address}, found {has}")
     return found
+
+
+def slow_link(name: str, port: Mapping[str, Any], rates_gbps: Mapping[str, int]) -> list[str]:
+    """A port below the full rate of its kind: an Ethernet port's own is that of its card."""
+    is_roce, rate = port["link_layer"] == "Ethernet", port["rate_gbps"]
+    full = rates_gbps["Ethernet" if is_roce else "InfiniBand"] or port["full_rate_gbps"]
+    if not full or rate is None or rate >= full:
+        return []
+    key = "roce_rate_gbps" if is_roce else "rate_gbps"
+    return [
+        f"{name}{' (RoCE)' if is_roce else ''} runs at {rate} Gb/s instead of {full}: reseat or"
+        " replace the cable, and check the switch's port. If this is the link's full rate, set"
+        f" dlperf_stack_overrides: {{infiniband: {{{key}: {rate}}}}}"
+    ]
+
+
+def stale_driver(facts: Mapping[str, Any], ofed: str) -> str:
+    """The version of a loaded mlx5_core that is not the installed MLNX_OFED's (5.0-2.1.8 is that of
+    5.0-2.1.8.0); empty if it is, or if the module is not loaded."""
+    loaded = str(facts["modules"].get("mlx5_core") or "")
+    return "" if facts["ofed"] != ofed or ofed.startswith(loaded) else loaded
+
+
+def no_gpu_direct(facts: Mapping[str, Any], module: str) -> str:
+    """Why the cards cannot read GPU memory, and what to do."""
+    lacks = " and ".join(facts["dma_buf"])
+    if facts["peer_memory_client"] is False:
+        return (
+            f"the cards cannot read GPU memory: this kernel has no interface for {module}"
+            f" ({CLIENT}), and DMA-BUF needs {lacks}. Provide it, install MLNX_OFED, or do without:"
+            " dlperf_stack_overrides: {infiniband: {peer_memory: null}}"
+        )
+    return (
+        f"{module} is not loaded: run modprobe {module} to see why. After a change of driver or"
+        f" OFED it must be rebuilt. DMA-BUF, which needs no module, needs {lacks}"
+    )
+
+
+def unaddressed(facts: Mapping[str, Any], interface: str, address: str) -> str:
+    """Why an interface will have no address; empty if it has or gets one, or if it is unknown."""
+    if not interface or address:
+        return ""
+    told = facts["interfaces"].get(interface)
+    if told is not None and (told["addresses"] is None or told["addresses"]):
+        return ""
+    state = "has no address" if told else "does not exist yet"
+    return (
+        f"dlperf_interface is {interface}, which {state}. Set dlperf_interface_address per host,"
+        f" such as 10.11.0.2/24, or give {interface} its address yourself"
+    )
 
 
 def load_failure(said: str, has_client: bool, module: str) -> str:
@@ -133,8 +189,8 @@ def load_failure(said: str, has_client: bool, module: str) -> str:
             )
         return (
             f"{module} needs {CLIENT}, which the loaded ib_core lacks. Install MLNX_OFED (method"
-            " mlnx_ofed), or leave peer_memory empty: NCCL then uses DMA-BUF if kernel and driver"
-            " support it"
+            " mlnx_ofed), or set dlperf_stack_overrides: {infiniband: {peer_memory: null}}: NCCL"
+            " then uses DMA-BUF if kernel and driver support it"
         )
     if "not found" in said:
         return f"the running kernel has no module {module}: install the driver or build the module"
@@ -149,5 +205,7 @@ class FilterModule:
             "fabric_load_failure": load_failure,
             "fabric_network": network_of,
             "fabric_problems": problems,
+            "fabric_stale_driver": stale_driver,
+            "fabric_unaddressed": unaddressed,
             "fabric_refusal": refusal,
         }

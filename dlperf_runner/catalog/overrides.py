@@ -1,0 +1,20 @@
+"""The inventory's changes of a stack (`dlperf_stack_overrides`, `dlperf_adopt`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` in `own`, recursively. A null removes the key; lists are replaced."""
+    result = dict(own)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            before = result.get(key)
+            result[key] = merged(before if isinstance(before, Mapping) else {}, value)
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,121 @@
+"""dlperf_stack_overrides means the same to Ansible, the doctor and the plan."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import pytest
+from filters import load
+from hypothesis import given
+from hypothesis import strategies as st
+from provisioning_choices import choice, node
+from pydantic import BaseModel
+
+from dlperf_runner.catalog.overrides import merged
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.stack import Stack
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.inventory import nodes_of
+
+stack = load("playbooks/filter_plugins/stack.py")
+provision = load("playbooks/filter_plugins/provision.py")
+H100 = "h100-cuda12.9"
+
+
+def keys_of(annotation: Any) -> str:
+    models = [kind for kind in (annotation, *typing.get_args(annotation)) if is_model(kind)]
+    return " ".join(models[0].model_fields) if models else ""
+
+
+def is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def test_ansible_knows_every_key_of_the_schema() -> None:
+    fields = {name: field.annotation for name, field in Stack.model_fields.items()}
+    assert {name: keys_of(kind) for name, kind in fields.items() if name != "name"} == stack.KEYS
+
+
+NESTED = st.recursive(
+    st.none() | st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+)
+DOCUMENTS = st.dictionaries(st.sampled_from("abc"), NESTED, max_size=3)
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_both_merge_alike(own: dict[str, Any], changes: dict[str, Any]) -> None:
+    result = stack.merged(own, changes)
+    assert result == merged(own, changes)
+    for key, value in changes.items():
+        assert (key in result) == (value is not None)
+
+
+def read(overrides: Any, name: str = H100) -> Any:
+    """The stack of one node, as doctor and plan see it."""
+    variables = {
+        "dlperf_devices_per_node": 8,
+        "dlperf_accelerator": "NVIDIA H200",
+        "dlperf_stack": name,
+        "dlperf_stack_overrides": overrides,
+    }
+    (found,) = nodes_of({"nodes": {"hosts": ["a"]}, "_meta": {"hostvars": {"a": variables}}})
+    return load_catalog().stack_of(found)
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"infiniband": {"rate_gbps": 100, "rails": "=mlx5_0:1,mlx5_1"}},
+    {"infiniband": {"rate_gbps": None}},
+    {"infiniband": None, "cudnn": None},
+    {"openmpi": {"method": "package", "version": None}},
+    {"tuning": {"locked_clocks": {"minimum": 1200, "maximum": 1500}}},
+    {"apt_packages": {"openmpi": ["libnuma1", "libucx0"]}},
+    {"driver": {"version": "570.86.15"}},
+    {},
+]
+
+
+@pytest.mark.parametrize("overrides", CHANGES)
+def test_an_override_reaches_the_roles_and_the_doctor_alike(overrides: dict[str, Any]) -> None:
+    told = provision.for_node(choice(stack=H100, stack_overrides=overrides), node(), {})
+    own = Stack.model_validate(told["gpu_node_stack"]).model_dump(exclude={"cuda_libraries"})
+    assert own == read(overrides).model_dump(exclude={"cuda_libraries"})
+    packages = told["gpu_node_stack"]["apt_packages"]["openmpi"]
+    assert told["openmpi_packages"] == packages
+    method = told["gpu_node_stack"]["openmpi"]["method"]
+    assert told["openmpi_method"] == method
+    assert told["openmpi_mpirun"] == stack.mpirun(H100, overrides)
+
+
+def test_a_part_that_is_null_is_not_installed() -> None:
+    told = provision.for_node(
+        choice(stack=H100, stack_overrides={"cudnn": None, "infiniband": None}), node(), {}
+    )
+    assert not {"cudnn", "infiniband"} & set(told["gpu_node_stack"])
+    assert read({"infiniband": None}).infiniband is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"infinband": {}}, "infinband"),
+        ({"infiniband": {"rate": 100}}, "rate"),
+        ({"cuda": "12.8"}, "cuda"),
+        ({"name": "other"}, "name"),
+    ],
+)
+def test_a_key_that_would_change_nothing_is_refused(overrides: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=f"{said}.*in dlperf_stack_overrides|{said} must have"):
+        stack.document(H100, overrides)
+    with pytest.raises(UserError) as caught:
+        read(overrides)
+    assert said in str(caught.value)
+    assert "host a: dlperf_stack_overrides" in str(caught.value)
+
+
+def test_the_rails_are_those_of_dlperf_env_or_of_the_stack() -> None:
+    overrides = {"infiniband": {"rails": "mlx5_0"}}
+    assert stack.rails(H100, overrides, {}) == "mlx5_0"
+    assert stack.rails(H100, overrides, {"NCCL_IB_HCA": "^mlx5_4"}) == "^mlx5_4"
+    assert stack.rails(H100, {}, {}) == stack.rails("cpu", {}, {}) == ""
