@@ -14,7 +14,6 @@ options:
   user: {description: User to look for., type: str}
   environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
   builds: {description: Paths of builds from source., type: list, elements: path, default: []}
-  root: {description: "Root of the filesystem in which the system's name is looked up.", type: path, default: /}
   limits: {description: Limits in the form of C(node_files)., type: dict, default: {}}
   interpreter: {description: Python interpreter for the environments., type: path, default: /usr/bin/python3}
   stamps: {description: Folder of the stamps., type: path, default: /opt/dlperf/stamps}
@@ -83,18 +82,6 @@ def os_release(path="/etc/os-release"):
         return dict((key, value.strip("\"'")) for key, _equals, value in pairs)
 
 
-def refused_system(root="/"):
-    """The name of a system whose packages are not Debian's, such as CentOS 7.5; None if they are."""
-    try:
-        # More exact than os-release, which CentOS 6 does not have.
-        with io.open(os.path.join(root, "etc/redhat-release"), encoding="utf-8") as stream:
-            return re.sub(r" (?:Linux )?release ", " ", stream.read().strip())
-    except (IOError, OSError):
-        release = os_release(os.path.join(root, "etc/os-release"))
-    names = [release.get("ID", "")] + release.get("ID_LIKE", "").split()
-    return None if set(names) & {"debian", "ubuntu"} else release.get("PRETTY_NAME", "unknown")
-
-
 def packages_of(module, names):
     """Version of each installed package; empty on a node without dpkg."""
     if not names or not os.access("/usr/bin/dpkg-query", os.X_OK):
@@ -141,13 +128,9 @@ def main():
             "limits": {"type": "dict", "default": {}},
             "environments": {"type": "list", "elements": "path", "default": []},
             "builds": {"type": "list", "elements": "path", "default": []},
-            "root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
-    refused = refused_system(module.params["root"])
-    if refused:
-        module.fail_json(msg="%s is not supported: the packages are those of Debian and Ubuntu. Install one of the stack's systems (suites)." % refused)
     interpreter = module.params["interpreter"]
     version = None
     reason = root_distrusts(interpreter)

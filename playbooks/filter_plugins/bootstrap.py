@@ -12,15 +12,16 @@ CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 
 
 def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> dict[str, str]:
-    """The Python that runs the modules, from lines `<path> <version>` and one `system <name>`.
+    """The Python that runs the modules, from the output of find_python.sh.
 
+    `unsupported` is the name of a system whose packages are not Debian's, such as CentOS 7.5.
     `path` and `version` are empty if there is none; then `package` is the one to install, and empty
     if none of the system's fits or it would not be the `given` interpreter. `refusal` says in one
     line what is wrong and what to do.
     """
     lines = [line.split() for line in found.splitlines() if len(line.split()) == 2]
     system = next((name for key, name in lines if key == "system"), "")
-    pythons = [(path, version) for path, version in lines if path != "system"]
+    pythons = [(path, version) for path, version in lines if path.startswith("/")]
     fitting = [item for item in pythons if fits(core, item[1], catalog)]
     path, version = fitting[0] if fitting else ("", "")
     packages = {
@@ -31,7 +32,21 @@ def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> d
     package = "" if fitting else packages.get(core, "")
     versions = [version for _, version in pythons]
     refusal = "" if fitting else _refusal(versions, system, packages, core, catalog)
-    return {"path": path, "version": version, "package": package, "refusal": refusal}
+    return {
+        "path": path,
+        "version": version,
+        "package": package,
+        "refusal": refusal,
+        "unsupported": unsupported(found),
+    }
+
+
+def unsupported(found: str) -> str:
+    """The name of the system if its packages are not Debian's; empty if they are, or if unknown."""
+    told = dict(line.split(":", 1) for line in found.splitlines() if re.match(r"\w+:", line))
+    if "family" not in told or {"debian", "ubuntu"} & set(told["family"].split()):
+        return ""
+    return re.sub(r" (?:Linux )?release ", " ", told["release"].strip())
 
 
 def fits(core: str, version: str, catalog: Path = CATALOG) -> bool:

@@ -28,7 +28,7 @@ def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
     if pythons.get("unreachable"):
         return {"unreachable": one_line(pythons) or "no connection"}
     lines = [line.split() for line in pythons.get("stdout", "").splitlines()]
-    versions = [line[1] for line in lines if len(line) == 2 and line[0] != "system"]
+    versions = [line[1] for line in lines if len(line) == 2 and line[0].startswith("/")]
     facts: dict[str, Any] = {"pythons": list(dict.fromkeys(versions))}
     for name, suffix in PARTS.items():
         result = host.get(f"preflight_{suffix}")

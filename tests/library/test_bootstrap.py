@@ -52,6 +52,55 @@ def test_the_python_that_fits(found: str, core: str, given: str, path: str, pack
     assert "\n" not in chosen["refusal"]
 
 
+SCRIPT = (ROOT / "roles/bootstrap/files/find_python.sh").read_text()
+CENTOS = 'ID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="7"\nPRETTY_NAME="CentOS Linux 7 (Core)"\n'
+
+
+def found_on(root: Path, files: dict[str, str], *pythons: str) -> str:
+    (root / "etc").mkdir()
+    for name, text in files.items():
+        (root / "etc" / name).write_text(text)
+    argv = ["sh", "-c", SCRIPT, "find_python", str(root), *pythons]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        # The nodes of the two reports that were not published on Ubuntu.
+        ({"redhat-release": "CentOS release 6.3 (Final)\n"}, "CentOS 6.3 (Final)"),
+        (
+            {"redhat-release": "CentOS Linux release 7.5.1804 (Core)\n", "os-release": CENTOS},
+            "CentOS 7.5.1804 (Core)",
+        ),
+        ({"os-release": 'ID=sles\nPRETTY_NAME="SLES 15"\n'}, "SLES 15"),
+        ({"os-release": "ID=linuxmint\nID_LIKE='ubuntu debian'\n"}, ""),
+        ({"os-release": "ID=debian\nVERSION_ID=12\n"}, ""),
+    ],
+)
+@pytest.mark.parametrize("core", ["2.16.19", "2.19.4"])
+def test_a_system_without_packages_of_debian_is_told_by_its_name(
+    tmp_path: Path, files: dict[str, str], name: str, core: str
+) -> None:
+    old = tmp_path / "python2.6"
+    old.write_text("#!/bin/sh\necho 2.6.6\n")
+    old.chmod(0o755)
+    found = found_on(tmp_path, files, str(old), "no-such-python")
+    assert found.startswith(f"{old} 2.6.6\nsystem ")
+    assert bootstrap.choice(found, core)["unsupported"] == name
+
+
+def test_provisioning_refuses_centos_by_its_name_before_anything_changes(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(CENTOS)
+    (tmp_path / "etc/redhat-release").write_text("CentOS Linux release 7.5.1804 (Core)\n")
+    done = play(tmp_path, bootstrap_root=str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "NODE1: CentOS 7.5.1804 (Core) is not supported" in said
+    assert "Gather facts about the nodes" not in said and "changed=0" in said
+
+
 def play(folder: Path, **values: Any) -> subprocess.CompletedProcess[str]:
     """provision.yml on this machine as the only node. It never gets beyond its first role."""
     (folder / "group_vars").mkdir()

@@ -566,25 +566,6 @@ class TestNodeFacts:
         codename = f"VERSION_CODENAME={result['release']}\n"
         assert codename in Path("/etc/os-release").read_text()
 
-    @pytest.mark.parametrize(
-        ("file", "text", "name"),
-        [
-            ("redhat-release", "CentOS release 6.3 (Final)\n", "CentOS 6.3 (Final)"),
-            ("redhat-release", "CentOS Linux release 7.5.1804 (Core)\n", "CentOS 7.5.1804 (Core)"),
-            ("os-release", 'ID=sles\nPRETTY_NAME="SLES 15"\n', "SLES 15"),
-            ("os-release", "ID=mint\nID_LIKE='ubuntu debian'\n", None),
-            ("os-release", "ID=debian\n", None),
-        ],
-    )
-    def test_a_system_without_packages_of_debian_is_refused_by_its_name(
-        self, tmp_path: Path, file: str, text: str, name: str | None
-    ) -> None:
-        (tmp_path / "etc").mkdir()
-        (tmp_path / "etc" / file).write_text(text)
-        answer = call("node_facts", root=str(tmp_path), stamps=str(tmp_path))
-        assert answer.get("msg", "").startswith(f"{name} is not supported: ") == (name is not None)
-        assert bool(answer.get("failed")) == (name is not None)
-
     def test_it_says_which_builds_of_ours_are_there(self, tmp_path: Path) -> None:
         (tmp_path / "ours").mkdir()
         (tmp_path / "ours/.dlperf-build").write_text("python-3.7.17_1\n")
