@@ -39,6 +39,8 @@ nouveau: {description: Whether the module nouveau is loaded., returned: always, 
 has_runfile_driver: {description: Whether a driver from a run file is installed., returned: always, type: bool}
 driver_packages: {description: Installed driver packages., returned: always, type: list, elements: str}
 nvswitches: {description: PCI addresses of the board's NVSwitches., returned: always, type: list, elements: str}
+is_ours: {description: Whether the driver's packages or run file were installed by provisioning., returned: always, type: bool}
+gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)).", returned: always, type: list, elements: str}
 rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
 has_headers: {description: Whether the running kernel's headers are installed., returned: O(build), type: bool}
 module: {description: Version of the module nvidia that the running kernel would load; null if there is none., returned: O(build), type: str}
@@ -110,6 +112,8 @@ def main():
         has_runfile_driver=os.path.exists(os.path.join(root, "usr/bin/nvidia-uninstall")),
         driver_packages=sorted(packages),
         nvswitches=nvidia_kernel.devices(root, nvidia_kernel.NVSWITCH) or [],
+        is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
+        gpu_processes=nvidia_kernel.processes(root),
         rebooted_for=text(root, REBOOTED) or None,
         **(build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {})
     )

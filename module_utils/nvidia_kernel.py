@@ -3,6 +3,7 @@ from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
+import glob
 import io
 import os
 import re
@@ -10,6 +11,8 @@ import re
 from ansible.module_utils.node_probes import names, text
 
 GPU, NVSWITCH = ("0x0300", "0x0302"), ("0x0680",)
+# NVIDIA's services keep the devices open; they use no GPU.
+SERVICES = ("nvidia-persiste", "nvidia-persistenced", "nv-fabricmanager", "nv-hostengine", "nvidia-smi")
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -42,3 +45,26 @@ def secure_boot(root):
             return stream.read()[4:5] == b"\x01"
     except (IOError, OSError):
         return False
+
+
+def is_ours(root, family):
+    """Whether this project has installed a family of packages, or a driver from its run file."""
+    stamps = ["nvidia-driver-*.installed"] if family == "nvidia_driver" else []
+    return any(glob.glob(os.path.join(root, "var/lib/dlperf", name)) for name in ["undo/%s.json" % family] + stamps)
+
+
+def processes(root):
+    """`python3 (41327)` for each process that has a GPU's device open; only root sees those of all users."""
+    found = []
+    for pid in sorted((name for name in names(root, "proc") if name.isdigit()), key=int):
+        name, folder = text(root, "proc", pid, "comm"), os.path.join(root, "proc", pid, "fd")
+        if name not in SERVICES and any(re.match(r"/dev/nvidia(\d|-uvm)", target(folder, each)) for each in names(folder)):
+            found.append("%s (%s)" % (name, pid))
+    return found
+
+
+def target(*parts):
+    try:
+        return os.readlink(os.path.join(*parts))
+    except OSError:
+        return ""

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+# The versions that a stack does not demand of a node that keeps what it has (`dlperf_adopt`).
+ADOPTED: dict[str, Any] = {
+    "driver": None,
+    "container_runtime": None,
+    "infiniband": {"version": None},
+    "openmpi": None,
+}
+
 
 def merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`changes` in `own`, recursively. A null removes the key; lists are replaced."""

@@ -15,7 +15,7 @@ from .entry import CATALOG as CATALOG
 from .entry import load_entry as load_entry
 from .entry import read_entry as read_entry
 from .entry import shown, validated
-from .overrides import merged
+from .overrides import ADOPTED, merged
 from .types import listed
 from .workload import Framework, Stack, Workload
 
@@ -40,11 +40,12 @@ class Catalog:
     def stack_of(self, node: Node) -> Stack:
         """The stack of a node, with the inventory's changes."""
         stack = self.stack(node.stack, f"host {node.name}: dlperf_stack")
-        if not node.stack_overrides:
+        if not node.stack_overrides and not node.adopted:
             return stack
         where = f"host {node.name}: dlperf_stack_overrides"
-        own = stack.model_dump(exclude_unset=True)
-        return validated(merged(own, node.stack_overrides), Stack, where)
+        own = merged(stack.model_dump(exclude_unset=True), node.stack_overrides)
+        kept = {part: ADOPTED[part] for part in node.adopted if part in own}
+        return validated(merged(own, kept), Stack, where)
 
 
 _T = TypeVar("_T")

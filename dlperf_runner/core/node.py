@@ -20,7 +20,8 @@ class Node:
     `container_images` maps image names to digests. `registry` is the site's own registry, if it
     has one. Containers mount the directories in `container_data` read-only.
     `datasets` are the paths and numbers of parts of data sets by name.
-    `stack_overrides` are the inventory's changes of the stack.
+    `stack_overrides` are the inventory's changes of the stack. `adopted` are parts of the stack in
+    whose place the node keeps what it has.
     """
 
     name: str
@@ -42,4 +43,5 @@ class Node:
     container_args: tuple[str, ...] = ()
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     stack_overrides: dict[str, Any] = field(default_factory=dict)
+    adopted: tuple[str, ...] = ()
     mpi_transport: str = "tcp"

@@ -82,6 +82,8 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         if facts["driver"] and running and running != facts["driver"]:
             hint = "reboot the node: the installed driver is not the loaded one"
             yield Finding(node.name, "loaded driver", "failed", facts["driver"], running, hint)
+    elif "driver" in node.adopted and stack.cuda:
+        yield _adopted_driver(node.name, stack.cuda.version, facts["driver"], facts["driver_cuda"])
     declared = {"cuda": stack.cuda, "cudnn": stack.cudnn, "nccl": stack.nccl}
     for check, release in declared.items():
         if release:
@@ -89,6 +91,19 @@ def _versions(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     if "nouveau" in facts["modules"]:
         hint = "blacklist nouveau and reboot the node"
         yield Finding(node.name, "nouveau", "failed", "not loaded", "loaded", hint)
+
+
+def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None) -> Finding:
+    """Check that a driver that the node keeps runs programs of the stack's CUDA: older ones, or
+    newer ones of the same major version, with limits."""
+    expected = f"a driver for CUDA {cuda}"
+    found = f"{driver or 'no driver'}, for CUDA {native or 'unknown'}"
+    own, wanted = ([int(part) for part in text.split(".")[:2]] for text in (native or "0.0", cuda))
+    hint = "update the node's driver, or leave driver out of dlperf_adopt"
+    if own < wanted and own[0] == wanted[0] >= 11:
+        hint = "programs run, but PTX is not compiled: compare only with runs on this driver"
+        return Finding(name, "driver", "warning", expected, found, hint)
+    return judged(name, "driver", own >= wanted if native else None, expected, found, hint)
 
 
 def _of(gpus: list[Any], problem: Any) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.mpirun import mpirun_of
+from ..catalog.overrides import ADOPTED
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
@@ -181,6 +182,11 @@ def _overrides(value: Any) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and "name" not in value else None
 
 
+def _adopted(value: Any) -> tuple[str, ...] | None:
+    parts = _texts(value)
+    return parts if parts is not None and set(parts) <= set(ADOPTED) else None
+
+
 def _transport(value: Any) -> str | None:
     return value if value in MPI_TRANSPORTS else None
 
@@ -210,6 +216,7 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _text, "the name of a stack"),
     "dlperf_stack_overrides": ("stack_overrides", _overrides, "keys of a stack, without its name"),
+    "dlperf_adopt": ("adopted", _adopted, f"a list of {', '.join(ADOPTED)}"),
     "dlperf_address": ("address", _address, "an address or a host name"),
     "dlperf_interface": ("interface", _interface, "the name of a network interface"),
     "dlperf_frameworks": ("frameworks", _texts, "a list of frameworks"),
@@ -252,6 +259,12 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 found=repr(variables[variable]),
             )
         values[key] = value
+    if "openmpi" in values.get("adopted", ()) and "mpirun" not in values:
+        raise UserError(
+            "a node that keeps its OpenMPI needs the path of its mpirun",
+            where=f"host {name}: dlperf_adopt",
+            expected="dlperf_mpirun, an absolute path",
+        )
     values.setdefault("mpirun", mpirun_of(values["stack"], values.get("stack_overrides")))
     if (given := variables.get("dlperf_datasets")) is not None:
         values["datasets"] = places(given, f"host {name}: dlperf_datasets")

@@ -3,13 +3,15 @@
     refuse:
       problems: ["{{ __cuda_refusal }}"]
 
-Empty problems do not count. provision.yml sets `provision_collects` while it runs the preflight of
+Empty problems do not count, nor do those of a part that `--tags` or `--skip-tags` leaves out.
+provision.yml sets `provision_collects` while it runs the preflight of
 every role: the problems then go to `ansible_facts.refusals`, so that all are told at once. A role
 that is used alone fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -25,6 +27,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         told = [" ".join(str(problem).split()) for problem in self._task.args["problems"]]
         problems = [problem for problem in told if problem]
         result["changed"] = False
+        if not is_chosen(self._task.tags, variables):
+            return result
         if problems and variables.get("provision_collects"):
             before = list(variables.get("ansible_facts", {}).get("refusals", []))
             added = [problem for problem in problems if problem not in before]
@@ -35,3 +39,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 listed = "".join(f"\n- {problem}" for problem in problems)
                 result["msg"] = f"{len(problems)} problems, and nothing was changed:{listed}"
         return result
+
+
+def is_chosen(tags: Iterable[str], variables: Mapping[str, Any]) -> bool:
+    """Whether the part runs to which a check belongs. All checks have the tag `always`; their part
+    has their other tags and the name of their role."""
+    own = {*tags, str(variables.get("ansible_role_name", "")).rpartition(".")[2]} - {"always", ""}
+    run = set(variables.get("ansible_run_tags") or ["all"])
+    skipped = set(variables.get("ansible_skip_tags") or [])
+    return not own or (not own & skipped and bool(run & {"all", "tagged", "verify", *own}))

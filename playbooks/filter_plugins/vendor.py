@@ -87,7 +87,7 @@ def too_old(entry: Mapping[str, Any], driver: str, variable: str) -> str:
     if not driver or numbers(driver) >= numbers(wanted):
         return ""
     return (
-        f"CUDA {entry['version']} needs driver {wanted} or newer, but the stack has {driver};"
+        f"CUDA {entry['version']} needs driver {wanted} or newer, but the driver is {driver};"
         f" change {variable}"
     )
 

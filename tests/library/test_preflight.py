@@ -13,6 +13,7 @@ from pathlib import Path
 from filters import load
 
 ROOT = Path(__file__).parents[2]
+refuse = load("playbooks/action_plugins/refuse.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
 SUM = "0" * 64
 PEER_MEMORY = {"infiniband_peer_memory_archive": "/srv/nv_peer_mem.tar.gz"}
@@ -27,7 +28,7 @@ VARIABLES = {
 ROLES = ("nvidia_driver", "infiniband", "cuda", "cudnn", "nccl", "container_runtime")
 
 
-def refused(inventory: Path, **values: str) -> str:
+def refused(inventory: Path, *options: str, **values: object) -> str:
     """The end of provision.yml, in check mode, with this machine as all nodes of an inventory."""
     systems = {f"{role}_system": "ubuntu18.04" for role in ROLES}
     local = {
@@ -38,7 +39,7 @@ def refused(inventory: Path, **values: str) -> str:
     done = subprocess.run(
         [
             *(Path(sys.executable).with_name("ansible-playbook"), ROOT / "provision.yml"),
-            *("--check", "-i", inventory, "-e", json.dumps(systems | local | values)),
+            *("--check", "-i", inventory, "-e", json.dumps(systems | local | values), *options),
         ],
         env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
         cwd=ROOT,
@@ -53,10 +54,15 @@ def refused(inventory: Path, **values: str) -> str:
     return done.stdout
 
 
-def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) -> None:
+def copied_example(tmp_path: Path) -> Path:
     mine = tmp_path / "mine"
     shutil.copytree(ROOT / "inventory/example", mine)
     (mine / "hosts.yml").write_text("nodes: {hosts: {NODE1: {ansible_host: 127.0.0.1}}}\n")
+    return mine
+
+
+def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) -> None:
+    mine = copied_example(tmp_path)
     # Both clocks, so that another role refuses, too, and the play ends whatever else is given.
     clocks = {"application_clocks": {"graphics": 1}, "locked_clocks": {"graphics": 1}}
     variables = mine / "group_vars/nodes.yml"
@@ -72,6 +78,33 @@ def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) 
     assert "application_clocks and locked_clocks both set" in said
     left = re.findall(r"msg: \|- (\d+) problems, and nothing was changed: - ", said) or ["1"]
     assert int(first) - int(left[0]) == 4
+
+
+def test_a_part_that_tags_leave_out_refuses_nothing(tmp_path: Path) -> None:
+    said = " ".join(refused(copied_example(tmp_path), "--tags", "nccl").split())
+    assert "nccl_archive" in said
+    assert "infiniband_archive_sha256" not in said and "dlperf_interface_address" not in said
+    variables = {"ansible_run_tags": ["all"], "ansible_skip_tags": ["infiniband"]}
+    of_role = {"ansible_role_name": "openmpi"}
+    assert not refuse.is_chosen(["always", "infiniband"], variables)
+    assert refuse.is_chosen(["always"], variables | of_role)
+    assert not refuse.is_chosen(["always"], {"ansible_run_tags": ["nccl"]} | of_role)
+    assert refuse.is_chosen(["always"], {"ansible_run_tags": ["openmpi"]} | of_role)
+    assert refuse.is_chosen(["always", "nccl", "gpu"], {"ansible_run_tags": ["gpu"]})
+    assert not refuse.is_chosen(["always", "gpu"], {"ansible_skip_tags": ["gpu"]} | of_role)
+    assert refuse.is_chosen(["always"], {"ansible_run_tags": ["nccl"]})
+
+
+def test_a_node_keeps_what_it_has_only_if_it_has_it(tmp_path: Path) -> None:
+    """This machine has no driver, no OFED and no other OpenMPI."""
+    parts = ["driver", "container_runtime", "infiniband", "openmpi"]
+    said = " ".join(refused(copied_example(tmp_path), dlperf_adopt=parts).split())
+    assert "dlperf_adopt has driver, but no driver is loaded" in said
+    assert "dlperf_adopt has openmpi: set dlperf_mpirun" in said
+    assert "infiniband: MLNX_OFED none (the stack has 5.0-2.1.8.0), rdma-core" in said
+    # Nothing of an adopted part is asked for.
+    assert "infiniband_archive_sha256" not in said
+    assert "nccl_archive_sha256" in said
 
 
 def test_the_example_names_all_that_the_nodes_lack() -> None:

@@ -74,7 +74,7 @@ def test_the_drivers_of_the_published_tensorflow_runs_are_run_files(version: str
 
 def test_a_toolkit_that_the_driver_is_too_old_for_is_refused() -> None:
     entry = {"version": "12.9.1", "minimum_driver": "525.60"}
-    assert "needs driver 525.60 or newer, but the stack has 440.33.01" in rules.too_old(
+    assert "needs driver 525.60 or newer, but the driver is 440.33.01" in rules.too_old(
         entry, "440.33.01", "driver.version"
     )
     assert rules.too_old(entry, "580.105.08", "driver.version") == ""

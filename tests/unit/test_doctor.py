@@ -22,7 +22,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.fabric import fabric_findings
 from dlperf_runner.doctor.findings import Finding
-from dlperf_runner.doctor.gpu import SILENCE
+from dlperf_runner.doctor.gpu import SILENCE, gpu_findings
 from dlperf_runner.doctor.nodes import diagnose, status_of
 from dlperf_runner.report.findings_text import render
 
@@ -325,6 +325,33 @@ def test_the_way_to_gpu_memory_is_told() -> None:
     assert (bad.status, "DMA-BUF needs a running driver" in bad.hint) == ("failed", True)
     assert "modprobe" in of_h100(gpu_direct=[])["peer memory"].hint
     assert "peer memory" not in of_h100(infiniband={"peer_memory": None})
+
+
+@pytest.mark.parametrize(
+    ("native", "status"),
+    [("12.2", "warning"), ("12.9", "ok"), ("13.0", "ok"), ("11.8", "failed"), (None, "warning")],
+)
+def test_a_driver_that_the_node_keeps_is_judged_by_its_cuda(
+    native: str | None, status: str
+) -> None:
+    node = replace(NODES[0], stack="h100-cuda12.9", adopted=("driver", "infiniband"))
+    facts = healthy(1)["gpu"] | {"driver": "535.161.07", "driver_cuda": native}
+    found = {
+        finding.check: finding
+        for finding in gpu_findings(node, load_catalog().stack_of(node), facts)
+    }
+    assert found["driver"].status == status
+    assert found["driver"].expected == "a driver for CUDA 12.9.1"
+    assert found["driver"].found.startswith("535.161.07, for CUDA ")
+
+
+def test_an_ofed_that_the_node_keeps_may_have_any_version() -> None:
+    told = document()
+    for facts in told["nodes"].values():
+        facts["fabric"] |= {"ofed": "5.8-1.0.1.1", "modules": {"mlx5_core": "5.8-1.0.1"}}
+    nodes = [replace(node, adopted=("infiniband",)) for node in NODES]
+    stacks = {node.name: load_catalog().stack_of(node) for node in nodes}
+    assert [found for found in diagnose(nodes, stacks, told) if found.status != "ok"] == []
 
 
 def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:

@@ -144,6 +144,13 @@ def test_a_misspelt_variable_is_found() -> None:
         ("dlperf_mpirun", "mpirun", "an absolute path"),
         ("dlperf_mpirun_args", "--oversubscribe", "a list of arguments"),
         ("dlperf_user", None, "a user name"),
+        ("dlperf_stack_overrides", {"name": "x"}, "keys of a stack, without its name"),
+        ("dlperf_mpi_transport", "verbs", "one of tcp, ucx"),
+        (
+            "dlperf_adopt",
+            ["cuda"],
+            "a list of driver, container_runtime, infiniband, openmpi",
+        ),
     ],
 )
 def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> None:
@@ -152,6 +159,14 @@ def test_a_wrong_value_is_told(variable: str, value: object, expected: str) -> N
     assert str(caught.value) == (
         f"host b: {variable}: invalid value (expected {expected}, found {value!r})"
     )
+
+
+def test_a_node_that_keeps_its_openmpi_says_where_it_is() -> None:
+    with pytest.raises(UserError, match=r"host a: dlperf_adopt: .*expected dlperf_mpirun"):
+        nodes_of(listing(a={**GOOD, "dlperf_adopt": ["openmpi"]}))
+    own = {"dlperf_adopt": ["openmpi"], "dlperf_mpirun": "/opt/mpi/bin/mpirun"}
+    (node,) = nodes_of(listing(a={**GOOD, **own}))
+    assert (node.mpirun, node.adopted) == ("/opt/mpi/bin/mpirun", ("openmpi",))
 
 
 def test_no_node_says_what_to_do() -> None:

@@ -1,0 +1,111 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: software_info
+short_description: Gather the driver, container engine, OFED and OpenMPI that a node has, whoever installed them
+description: Provisioning records what a node keeps (C(dlperf_adopt)), and asks before it replaces what somebody else installed. Changes nothing.
+options:
+  root: {description: The node's root directory. Tests set another one., type: path, default: /}
+  mpirun: {description: Path of the mpirun that the inventory names., type: path}
+attributes:
+  check_mode: {support: full}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Gather what the node has already
+  software_info:
+    mpirun: /opt/openmpi/bin/mpirun
+  register: node_software
+"""
+
+RETURN = r"""
+driver: {description: "C(version), C(cuda) (the newest CUDA that it supports natively) and C(is_ours); null if none is loaded.", returned: always, type: dict}
+container_runtime: {description: "C(version), C(package), C(is_ours) by engine (C(docker), C(podman)), if installed.", returned: always, type: dict}
+toolkit: {description: Version of NVIDIA's container toolkit; null if not installed., returned: always, type: str}
+infiniband: {description: "C(ofed) and C(rdma_core), their versions; null if not installed.", returned: always, type: dict}
+openmpi: {description: C(version) of O(mpirun); null if there is none., returned: always, type: dict}
+gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)), without NVIDIA's services.", returned: always, type: list, elements: str}
+"""
+
+import os
+import re
+
+from ansible.module_utils import nvidia_kernel
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import bounded, program
+
+SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
+TIMEOUT_S = 30
+
+
+def told(path, *arguments):
+    """Standard output of a program; empty if it is missing or fails."""
+    found = path if path.startswith("/") else program(path, SBIN)
+    result = bounded([found] + list(arguments), TIMEOUT_S) if found else {"code": None}
+    return result["output"] if result["code"] == 0 else ""
+
+
+def first(pattern, output):
+    match = re.search(pattern, output)
+    return match.group(1) if match else None
+
+
+def packages(names):
+    """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy."""
+    lines = bounded(["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names, TIMEOUT_S)["output"].splitlines()
+    installed = (line.split("\t") for line in lines if line.endswith(" ok installed"))
+    return dict((fields[0], re.sub(r"^\d+:|[-+~].*$", "", fields[1])) for fields in installed)
+
+
+def engines(root):
+    known = packages([name for names in ENGINES.values() for name in names])
+    is_ours = nvidia_kernel.is_ours(root, "container_engine")
+    found = {}
+    for engine, names in ENGINES.items():
+        package = next((name for name in names if name in known), None)
+        # Docker version 28.2.2, build e6534b4; podman version 4.3.1
+        version = known.get(package) or first(r"version (\d+[\d.]*)", told(engine, "--version"))
+        if version:
+            found[engine] = {"version": version, "package": package, "is_ours": is_ours}
+    return found
+
+
+def driver(root):
+    version = nvidia_kernel.running(root)
+    if not version:
+        return None
+    # | NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: 12.2     |
+    cuda = first(r"CUDA Version: (\d+\.\d+)", told("nvidia-smi"))
+    return {"version": version, "cuda": cuda, "is_ours": nvidia_kernel.is_ours(root, "nvidia_driver")}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"root": {"type": "path", "default": "/"}, "mpirun": {"type": "path"}},
+        supports_check_mode=True,
+    )
+    root, mpirun = module.params["root"], module.params["mpirun"]
+    openmpi = first(r"\(Open MPI\) (\S+)", told(mpirun, "--version")) if mpirun and os.access(mpirun, os.X_OK) else None
+    module.exit_json(
+        changed=False,
+        driver=driver(root),
+        container_runtime=engines(root),
+        # NVIDIA Container Toolkit CLI version 1.18.2
+        toolkit=first(r"version (\d+[\d.]*)", told("nvidia-ctk", "--version")),
+        infiniband={
+            # MLNX_OFED_LINUX-5.0-2.1.8.0:
+            "ofed": first(r"OFED(?:_LINUX)?-(?:internal-)?([^\s:]+)", told("ofed_info", "-s")),
+            "rdma_core": packages(["rdma-core"]).get("rdma-core"),
+        },
+        openmpi={"version": openmpi} if openmpi else None,
+        gpu_processes=nvidia_kernel.processes(root),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""What a node keeps, what that means for the workloads, and what may be replaced on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import load
+from provisioning_choices import choice, node
+from standins import call, interpreter, program, tree
+
+adoption = load("playbooks/filter_plugins/adoption.py")
+stack = load("playbooks/filter_plugins/stack.py")
+provision = load("playbooks/filter_plugins/provision.py")
+H100 = stack.document("h100-cuda12.9")
+SMI = "| NVIDIA-SMI 535.161.07    Driver Version: 535.161.07    CUDA Version: {}     |"
+DPKG = r"""
+for name; do case "$name" in
+docker.io) printf 'docker.io\t24.0.7-0ubuntu4\tinstall ok installed\n' ;;
+podman) printf 'podman\t4.3.1+ds1-8\tdeinstall ok config-files\n' ;;
+rdma-core) printf 'rdma-core\t44.0-2\tinstall ok installed\n' ;;
+esac; done
+"""
+
+
+def running(root: Path, version: str) -> Path:
+    line = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu"
+    return tree(root, {"proc/driver/nvidia/version": line})
+
+
+def software(tmp_path: Path, cuda: str = "12.2", **files: str) -> dict[str, Any]:
+    """A node with a driver of the administrator, Ubuntu's Docker and an OFED."""
+    bins = program(tmp_path / "bin", "nvidia-smi", f"echo '{SMI.format(cuda)}'")
+    program(bins, "dpkg-query", DPKG)
+    program(bins, "ofed_info", "echo MLNX_OFED_LINUX-5.8-1.0.1.1:")
+    program(bins, "nvidia-ctk", "echo NVIDIA Container Toolkit CLI version 1.14.6")
+    mpirun = program(tmp_path / "mpi", "mpirun", "echo 'mpirun (Open MPI) 4.1.5rc2'") / "mpirun"
+    root = tree(running(tmp_path / "root", "535.161.07"), files)
+    return call("software_info", tmp_path, [bins], root=str(root), mpirun=str(mpirun))
+
+
+def test_what_a_node_has_is_recorded(tmp_path: Path) -> None:
+    found = software(tmp_path)
+    assert found["driver"] == {"version": "535.161.07", "cuda": "12.2", "is_ours": False}
+    docker = {"version": "24.0.7", "package": "docker.io", "is_ours": False}
+    assert found["container_runtime"] == {"docker": docker}
+    assert found["toolkit"] == "1.14.6"
+    assert found["infiniband"] == {"ofed": "5.8-1.0.1.1", "rdma_core": "44.0"}
+    assert found["openmpi"] == {"version": "4.1.5rc2"}
+    assert found["gpu_processes"] == []
+    ours = software(tmp_path, **{"var/lib/dlperf/undo/nvidia_driver.json": "{}"})
+    assert ours["driver"]["is_ours"]
+    bare = call("software_info", tmp_path, [tmp_path / "none"], root=str(tmp_path / "none"))
+    nothing = {"driver": None, "container_runtime": {}, "toolkit": None, "openmpi": None}
+    assert {key: bare[key] for key in nothing} == nothing
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6"])
+def test_old_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    root = running(tmp_path / "root", "535.161.07")
+    told = [call("software_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
+    assert told[0] == told[1]
+    assert told[0]["driver"]["version"] == "535.161.07"
+
+
+def test_processes_that_hold_a_gpu_are_named_but_not_nvidias_services(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for pid, name, device in (
+        (41327, "python3", "/dev/nvidia0"),
+        (41328, "ollama", "/dev/nvidia-uvm"),
+        (7, "nvidia-persiste", "/dev/nvidia0"),
+        (8, "sshd", "/dev/null"),
+        (9, "nv-hostengine", "/dev/nvidiactl"),
+    ):
+        (root / f"proc/{pid}/fd").mkdir(parents=True)
+        (root / f"proc/{pid}/comm").write_text(f"{name}\n")
+        (root / f"proc/{pid}/fd/3").symlink_to(device)
+    for module in ("software_info", "driver_info"):
+        found = call(module, tmp_path, [], sys.executable, root=str(root))
+        assert found["gpu_processes"] == ["python3 (41327)", "ollama (41328)"]
+
+
+@pytest.mark.parametrize(
+    ("native", "kind", "said"),
+    [
+        ("12.2", "notes", "minor version compatibility, but PTX is not compiled"),
+        ("12.9", "notes", "supports CUDA 12.9, and with it the stack's 12.9.1"),
+        ("13.0", "notes", "supports CUDA 13.0, and with it the stack's 12.9.1"),
+        ("11.8", "problems", "the stack's CUDA 12.9.1 does not run on it"),
+        (None, "notes", "does not say which CUDA"),
+    ],
+)
+def test_what_an_adopted_driver_means_for_the_workloads(
+    native: str | None, kind: str, said: str
+) -> None:
+    own = {"driver": {"version": "535.161.07", "cuda": native}}
+    told = adoption.meanings(["driver"], own, H100)
+    (text,) = told[kind]
+    assert said in text
+    assert text.startswith("driver: 535.161.07 (the stack has 580.105.08)")
+
+
+def test_before_cuda_11_a_newer_cuda_needs_a_newer_driver() -> None:
+    own = {"driver": {"version": "418.87.00", "cuda": "10.1"}}
+    told = adoption.meanings(["driver"], own, stack.document("v100-cuda10.2"))
+    assert "the stack's CUDA 10.2.89 does not run on it" in told["problems"][0]
+
+
+def test_other_parts_are_told_with_their_versions(tmp_path: Path) -> None:
+    notes = adoption.meanings(list(adoption.TITLES), software(tmp_path), H100)["notes"]
+    assert notes[1] == "container_runtime: docker 24.0.7, NVIDIA's container toolkit 1.14.6"
+    assert notes[2] == "infiniband: MLNX_OFED 5.8-1.0.1.1, rdma-core 44.0"
+    assert notes[3].startswith("openmpi: 4.1.5rc2 (the stack has 5.0.8)")
+
+
+def test_what_is_adopted_must_be_there(tmp_path: Path) -> None:
+    parts = ["driver", "container_runtime", "openmpi"]
+    has = software(tmp_path)
+    assert adoption.problems(parts, has, "/opt/mpi/bin/mpirun") == []
+    bare = {"driver": None, "container_runtime": {}, "openmpi": None}
+    told = adoption.problems([*parts, "cuda"], bare, "/opt/mpi/bin/mpirun")
+    for words in ("unknown cuda", "no driver is loaded", "neither docker", "is no mpirun"):
+        assert any(words in problem for problem in told), words
+    assert "set dlperf_mpirun" in adoption.problems(["openmpi"], has, "")[0]
+
+
+def test_nothing_of_an_adopted_part_is_installed(tmp_path: Path) -> None:
+    own = software(tmp_path)
+    kept = adoption.adopted_stack(H100, list(adoption.TITLES), own)
+    chosen = choice(stack="h100-cuda12.9", mpirun="/opt/mpi/bin/mpirun") | {"stack_document": kept}
+    told = provision.for_node(chosen, node(), {})
+    installed = told["gpu_node_stack"]
+    # The role cuda compares its release with the driver that the node keeps.
+    assert installed["driver"] == {"version": "535.161.07", "method": "adopted"}
+    assert installed["infiniband"]["method"] == "adopted"
+    assert installed["infiniband"]["rate_gbps"] == 400
+    assert "container_runtime" not in installed
+    assert installed["cuda"] == H100["cuda"]
+    assert (told["openmpi_method"], told["openmpi_packages"]) == ("adopted", [])
+    assert "libnuma1" not in told["node_base_packages"]
+    assert "openmpi" not in told["provision_preflights"]
+    assert adoption.adopted_stack(H100, []) == H100
+
+
+@pytest.mark.parametrize(
+    ("found", "is_ours", "may_replace", "processes", "said"),
+    [
+        (None, False, False, ["python3 (1)"], ""),
+        ("580.105.08", False, False, ["python3 (1)"], ""),
+        ("535.161.07", False, False, [], "dlperf_replace: [driver]"),
+        ("535.161.07", False, True, [], ""),
+        ("535.161.07", True, False, [], ""),
+        ("535.161.07", False, True, ["python3 (1)"], "while processes use the GPUs: python3 (1)"),
+        ("535.161.07", True, False, ["python3 (1)"], "while processes use the GPUs: python3 (1)"),
+    ],
+)
+def test_what_somebody_else_installed_is_replaced_with_consent_only_and_never_in_use(
+    found: str | None, is_ours: bool, may_replace: bool, processes: list[str], said: str
+) -> None:
+    given = ("driver", found, "580.105.08", is_ours, may_replace, processes)
+    refused = adoption.replacement_refusal(*given)
+    assert said in refused
+    assert bool(refused) == bool(said)
