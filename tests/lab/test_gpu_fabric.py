@@ -141,6 +141,49 @@ def test_what_has_no_checksum_or_cannot_work_is_refused_before_anything_changes(
     assert node_state(cluster.lab, "node2") == before["node2"]
 
 
+def test_an_interface_without_address_is_asked_for_one_with_all_else(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    cluster.refused(
+        "2 problems, and nothing was changed",
+        "dlperf_interface is ib0, which has no address. Set dlperf_interface_address per host",
+        "infiniband_archive_sha256",
+        infiniband_archive_sha256="",
+        infiniband_address="",
+    )
+    # What tags leave out is not asked for.
+    status, output = cluster.provision(
+        "--check", "--limit", "node2", tags="openmpi", infiniband_archive_sha256=""
+    )
+    assert status == 0, output
+    assert node_state(cluster.lab, "node2") == before["node2"]
+
+
+def test_a_network_that_the_node_keeps_is_only_verified(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    """As the inventory's changes of the stack say, which its own variables lost against."""
+    keeps = {"dlperf_adopt": ["infiniband"], "infiniband_address": "", "infiniband_interface": ""}
+    for node in NODES:
+        assert node_state(cluster.lab, node) == before[node]
+    status, output = cluster.provision(tags="infiniband", **keeps)
+    assert status == 0, output
+    assert "infiniband: MLNX_OFED none (the stack has 5.0-2.1.8.0)" in output
+    assert "the cards read GPU memory through nv_peer_mem; DMA-BUF needs" in output
+    for changes, variables, said in (
+        ({"rate_gbps": 200}, {}, "node2: mlx5_0 port 1 runs at 100 Gb/s instead of 200"),
+        ({"rails": "=mlx5_0,mlx5_1"}, {}, "no port mlx5_1, which NCCL_IB_HCA or infiniband.rails"),
+        ({"rails": "=mlx5_1"}, {"NCCL_IB_HCA": "mlx5_7"}, "no port mlx5_7, which NCCL_IB_HCA"),
+    ):
+        given = {"dlperf_stack_overrides": {"infiniband": changes}, "dlperf_env": variables}
+        cluster.refused(said, tags="infiniband", **keeps, **given)
+    given = {"dlperf_stack_overrides": {"infiniband": None}}
+    status, output = cluster.provision(tags="infiniband", **keeps | {"dlperf_adopt": []}, **given)
+    assert status == 0, output
+    for node in NODES:
+        assert node_state(cluster.lab, node) == before[node]
+
+
 def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(
     cluster: Cluster, before: dict[str, list[str]]
 ) -> None:
