@@ -184,6 +184,39 @@ def test_a_network_that_the_node_keeps_is_only_verified(
         assert node_state(cluster.lab, node) == before[node]
 
 
+def test_drivers_that_are_not_loaded_are_restarted_with_consent_before_they_are_tested(
+    cluster: Cluster, before: dict[str, list[str]]
+) -> None:
+    """A run before this one has installed MLNX_OFED; the role is told that no container is here."""
+    loaded, restarts = "/srv/fabric/sys/module/mlx5_core/version", "/srv/restarts"
+    programs = {
+        "/usr/bin/ofed_info": "#!/bin/sh\necho MLNX_OFED_LINUX-5.0-2.1.8.0:",
+        "/etc/init.d/openibd": f"#!/bin/sh\necho $1 >> {restarts}; echo 5.0-2.1.8 > {loaded}",
+    }
+    cluster.place("node2", {**programs, loaded: "5.0-0"})
+    cluster.lab.said("node2", f"chmod 755 {' '.join(programs)}")
+    given = {
+        "role": "infiniband",
+        "infiniband_method": "mlnx_ofed",
+        "infiniband_version": "5.0-2.1.8.0",
+        "infiniband_interface": "",
+        "infiniband_address": "",
+        "__infiniband_is_container": False,
+    }
+    role = ("tests/lab/plays/role.yml", "--limit", "node2")
+    status, output = cluster.play(*role, **given)
+    assert status == 2, output
+    assert "restart needed: MLNX_OFED 5.0-2.1.8.0 is installed" in output
+    assert "the loaded mlx5_core is 5.0-0. Allow the restart with -e dlperf_reboot=true" in output
+    for changed in (1, 0):
+        status, output = cluster.play(*role, **given, dlperf_reboot=True)
+        assert status == 0, output
+        assert re.search(rf"node2 : ok=\d+ changed={changed} ", output), output
+    assert cluster.lab.said("node2", f"cat {restarts}") == "restart"
+    cluster.lab.said("node2", f"rm {restarts} {' '.join(programs)}")
+    assert node_state(cluster.lab, "node2") == before["node2"]
+
+
 def test_check_mode_passes_on_fresh_nodes_and_changes_nothing(
     cluster: Cluster, before: dict[str, list[str]]
 ) -> None:
