@@ -362,6 +362,21 @@ def test_a_stack_with_the_distributions_openmpi_takes_the_build_off(cluster: Clu
         assert "build" not in stamp["inputs"]
 
 
+def test_mpi_goes_over_ucx_with_which_debian_builds_its_openmpi(cluster: Cluster) -> None:
+    # The nodes have one kernel, so UCX takes them for one machine and would use shared memory.
+    arguments = ["-x", "UCX_TLS=tcp,self"]
+    given = {"dlperf_stack": "cpu", "dlperf_mpi_transport": "ucx", "dlperf_mpirun_args": arguments}
+    status, output = cluster.provision(tags="node_base,ssh_mesh,openmpi", **given)
+    assert status == 0, output
+    for node in NODES:
+        stamp = json.loads(cluster.lab.said(node, "cat /opt/dlperf/stamps/openmpi.json"))
+        assert stamp["inputs"]["transport"] == "ucx"
+    given["dlperf_mpirun_args"] = ["-x", "UCX_TLS=no-such-transport"]
+    status, output = cluster.provision(tags="openmpi", **given)
+    assert status == 2, output
+    assert "all-reduce of node" in output
+
+
 def test_decommissioning_leaves_the_nodes_as_they_were(
     cluster: Cluster, before: dict[str, list[str]]
 ) -> None:
