@@ -81,11 +81,18 @@ def test_the_package_is_there_and_the_second_run_changes_nothing(lab: Lab) -> No
     assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
 
 
-def test_a_link_below_the_rate_of_the_stack_is_refused(lab: Lab) -> None:
+def test_a_link_below_its_rate_is_refused_and_ethernet_has_its_own(lab: Lab) -> None:
     lab.said("node1", f"cp {PORT}/rate /srv/rate; echo '200 Gb/sec (4X HDR)' > {PORT}/rate")
+    status, output = role(lab)
+    assert status == 0, output
+    status, output = role(lab, infiniband_roce_rate_gbps=400)
+    assert status == 2, output
+    assert "node1: mlx5_0 port 1 (RoCE) runs at 200 Gb/s instead of 400" in output
+    lab.said("node1", f"echo InfiniBand > {PORT}/link_layer")
     status, output = role(lab)
     assert status == 2, output
     assert "node1: mlx5_0 port 1 runs at 200 Gb/s instead of 400" in output
+    lab.said("node1", f"echo Ethernet > {PORT}/link_layer")
     lab.said("node1", f"mv /srv/rate {PORT}/rate")
 
 
