@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -9,6 +10,7 @@ import yaml
 CATALOG = Path(__file__).parent
 
 
+@cache
 def mpirun_of(stack: str) -> str:
     """The path of mpirun on nodes of the stack. An unknown stack has the distribution's."""
     path = CATALOG / f"stacks/{stack}.yml"
