@@ -45,7 +45,7 @@ def played(directory: Path, broken: list[str], **variables: Any) -> tuple[list[l
     (directory / "play.yml").write_text(json.dumps(plays))
     values = {"ansible_connection": "local", "broken": broken, **variables}
     (directory / "hosts.yml").write_text(
-        json.dumps({"nodes": {"hosts": dict.fromkeys(NODES, {}), "vars": values}})
+        json.dumps({"nodes": {"hosts": {name: {} for name in NODES}, "vars": values}})
     )
     output = play("-i", directory / "hosts.yml", directory / "play.yml")
     parts = [part for part in re.split(r"^PLAY ", output, flags=re.M) if "[Change]" in part]
