@@ -13,7 +13,7 @@ import argparse
 import heapq
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,7 @@ def values(path: Path = INPUTS) -> dict[str, Any]:
 def tasks_of(inputs: Mapping[str, Any]) -> dict[str, Task]:
     wait = inputs["node_answers_s"]
     return {
+        "connect": Task(inputs["connect_main_s"], inputs["connect_worker_s"], wait),
         "module": Task(inputs["module_main_s"], inputs["module_worker_s"], wait),
         "local": Task(inputs["local_main_s"], inputs["local_worker_s"]),
         "skipped": Task(inputs["skipped_main_s"], inputs["skipped_worker_s"]),
@@ -109,13 +110,22 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
     def step(name: str, counts: Mapping[str, int]) -> list[str]:
         return [name, *(shown(playbook(counts, tasks, nodes, at)) for nodes in NODES)]
 
-    planned = [inputs["plan_s"] + nodes * inputs["plan_per_node_s"] for nodes in NODES]
-    yield ["plan", *map(shown, planned)]
-    yield step("`ansible all -m ping`", {"module": 1})
+    def linear(name: str, first: float, per_node: float) -> list[str]:
+        return [name, *(shown(first + nodes * per_node) for nodes in NODES)]
+
+    def files(name: str, which: int) -> list[str]:
+        links = (inputs["environment_gib"], inputs["mirror_gbit"], inputs["node_gbit"])
+        return [name, *(shown(spreading(nodes, *links)[which]) for nodes in NODES)]
+
+    yield linear("`dlperf plan`", inputs["plan_s"], inputs["plan_per_node_s"])
+    yield step("`ansible all -m ping`", {"connect": 1})
     yield step("provisioning, nothing to do", inputs["tasks_of_second_provisioning"])
-    yield step("doctor: facts", inputs["tasks_of_doctor"])
-    yield step("a run started by mpirun: what the tool adds", {})
-    yield step("a run started on every node: what the tool adds", {"module": 1})
+    yield step("`dlperf doctor`: facts", inputs["tasks_of_doctor"])
+    yield linear("`dlperf doctor`: findings", 0, inputs["doctor_per_node_s"])
+    yield step("a run that every node starts", {"module": 1})
+    yield files("an environment, from the mirror", 0)
+    yield files("an environment, from node to node", 1)
+    yield ["keys of the mesh, sent", *(f"{mesh_gib(inputs, nodes):.2g} GiB" for nodes in NODES)]
 
 
 def mesh_gib(inputs: Mapping[str, Any], nodes: int) -> float:
