@@ -159,7 +159,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         found = f"read-only, {free}" if disk["read_only"] else free
         hint = "free some space (df -h; apt-get clean), or mount it read-write"
         yield judged(name, f"disk {path}", good, f"{least / 1024:.0f} GiB free", found, hint)
-    services, is_set = ", ".join(facts["time_services"]), facts["synchronized"]
+    services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
     yield judged(
         name,
         "time service",
