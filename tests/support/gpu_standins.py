@@ -103,6 +103,8 @@ def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str
         ),
         *(one(part, exact, postinst=DKMS_POSTINST if "dkms" in part else "") for part in parts),
         one("nvidia-modprobe", exact),
+        # Of which the distribution has another one, that hwloc's plugins bring.
+        one("libxnvctrl0", exact),
         *fabric(version, fabric_ending),
     ]
 
