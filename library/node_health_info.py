@@ -34,6 +34,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 time: {description: The node's clock in seconds since 1970., returned: always, type: float}
+synchronized: {description: "Whether the kernel's clock is synchronized, as adjtimex(2) says; null if it does not say.", returned: always, type: bool}
+time_services: {description: Names of the running time services., returned: always, type: list}
 python: {description: Version of the Python that runs Ansible's modules., returned: always, type: str}
 executable: {description: Path of this Python., returned: always, type: str}
 system: {description: "System, such as debian12 or ubuntu18.04; null if unknown.", returned: always, type: str}
@@ -54,6 +56,7 @@ signatures:
 stamps: {description: "Inputs of past verifications, by name.", returned: always, type: dict}
 """
 
+import ctypes
 import glob
 import io
 import json
@@ -66,7 +69,7 @@ import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, program, text
+from ansible.module_utils.node_probes import bounded, names, program, text
 from ansible.module_utils.trusted_path import root_distrusts
 
 try:
@@ -101,6 +104,25 @@ def disk(path):
 def memory_mib(root):
     match = re.search(r"(?m)^MemTotal:\s+(\d+) kB$", text(root, "proc/meminfo") or "")
     return int(match.group(1)) // 1024 if match else None
+
+
+# Names of processes, which the kernel cuts to 15 characters.
+TIME_SERVICES = ("chronyd", "ntpd", "ptp4l", "systemd-timesyn")
+UNSYNCHRONIZED = 0x40  # STA_UNSYNC of <sys/timex.h>
+
+
+def synchronized():
+    timex = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status and more
+    try:
+        told = ctypes.CDLL(None).adjtimex(timex)
+    except (OSError, AttributeError):
+        return None
+    return None if told == -1 else not timex[5] & UNSYNCHRONIZED
+
+
+def time_services(root):
+    running = set(text(root, "proc", name, "comm") for name in names(root, "proc") if name.isdigit())
+    return sorted(name for name in TIME_SERVICES if name in running)
 
 
 def openmpi(path, timeout):
@@ -206,6 +228,8 @@ def main():
     module.exit_json(
         changed=False,
         time=now,
+        synchronized=synchronized(),
+        time_services=time_services(root),
         python=".".join(str(part) for part in sys.version_info[:3]),
         executable=sys.executable,
         system=system,

@@ -14,6 +14,8 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     """Check one node's interface, and its InfiniBand if the stack declares it."""
     if node.interface:
         yield from _interface(node, facts["interfaces"].get(node.interface))
+    if facts["firewall"] is not None:
+        yield _firewall(node, facts["firewall"])
     declared = stack.infiniband
     if declared is None:
         return
@@ -79,6 +81,35 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
         f"DMA-BUF or {module}",
         found[0] if found else "none: NCCL copies through the host's memory",
         hint,
+    )
+
+
+# How to accept all that comes in by an interface, by the service that manages the packet filter.
+_OPENED = {
+    "ufw": "ufw allow in on {}",
+    "firewalld": "firewall-cmd --permanent --zone=trusted --add-interface={},"
+    " then firewall-cmd --reload",
+}
+
+
+def _firewall(node: Node, told: Facts) -> Finding:
+    """Whether the node's packet filter lets the other nodes in; a rule may be unknown."""
+    interface = node.interface or "INTERFACE"
+    closed = [
+        f"TCP {', '.join(ports)} closed to {address}"
+        for address, ports in (told["closed"] or {}).items()
+    ]
+    more = f" and {len(closed) - 2} more nodes" if len(closed) > 2 else ""
+    commands = [_OPENED[service].format(interface) for service in told["services"] or ()]
+    return judged(
+        node.name,
+        "firewall",
+        False if closed else None if told["unsure"] else True,
+        "open to the other nodes",
+        "; ".join(closed[:2]) + more or (None if told["unsure"] else "open"),
+        "MPI, NCCL and gloo use ports of the system's choice: "
+        + (" or ".join(commands) or f"accept what comes in by {interface} (nft list ruleset)"),
+        "warning",
     )
 
 

@@ -160,6 +160,18 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         found = f"read-only, {free}" if disk["read_only"] else free
         hint = "free some space (df -h; apt-get clean), or mount it read-write"
         yield judged(name, f"disk {path}", good, f"{least / 1024:.0f} GiB free", found, hint)
+    services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
+    yield judged(
+        name,
+        "time service",
+        is_set,
+        "the kernel's clock is synchronized",
+        None if is_set is None else f"{'yes' if is_set else 'no'}; {services or 'none'} runs",
+        "check the service's servers (chronyc sources, timedatectl timesync-status)"
+        if services
+        else "start a time service (apt-get install chrony)",
+        "warning",
+    )
     dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
     if facts["addresses"]:
         yield judged(

@@ -73,9 +73,18 @@ def partners(hosts: Sequence[str], host: str, all_up_to: int) -> list[str]:
     return [others[(1 << power) - 1] for power in range(len(others).bit_length())]
 
 
+def addresses(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The nodes' addresses in the benchmark's network."""
+    hosts = ((name, hostvars[name]) for name in names)
+    return [
+        str(host.get("dlperf_address") or host.get("ansible_host") or name) for name, host in hosts
+    ]
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
+            "preflight_addresses": addresses,
             "preflight_facts": facts,
             "preflight_partners": partners,
         }

@@ -113,6 +113,7 @@ def run_role(
         timeout=300,
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
+    (directory / "output").write_text(finished.stdout)
     return directory / "campaign" / "runs" / "case" / "r1"
 
 
@@ -149,19 +150,52 @@ def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
 
 
 def as_bench_does(play: dict[str, Any]) -> list[dict[str, Any]]:
-    """The play of bench.yml that runs the benchmarks, after what the plays before it find out."""
+    """The plays of bench.yml that run the benchmarks, after what the plays before them find out.
+    One more run needs a node that is not ready."""
     bench = yaml.safe_load((ROOT / "playbooks/bench.yml").read_text())
-    (runs,) = [other for other in bench if other["name"].startswith("Run the benchmarks")]
+    names = ("Choose the runs", "Run the benchmarks")
+    choose, runs = [other for other in bench if other["name"].startswith(names)]
     variables = play["vars"]
-    run = variables.pop("benchmark_run_run") | {"hosts": ["node1"], "container": ""}
-    plan = {"runs": [run], "campaign": variables.pop("benchmark_run_campaign")}
-    known = {"bench_lock": {}, "bench_ready": True, "bench_plan": plan}
-    known |= {"bench_facts": {}, "benchmark_source_versions": {run["environment"]: {}}}
-    facts = {"name": "Know", "ansible.builtin.set_fact": known}
-    own = ("hosts", "gather_facts", "connection")
+    run = variables.pop("benchmark_run_run")
+    hosts = [command["host"] for command in run["commands"]]
+    run |= {"hosts": hosts, "container": ""}
+    not_ready = run | {"id": "case/r2", "hosts": [*hosts, "localhost"]}
+    plan = {"runs": [not_ready, run], "campaign": variables.pop("benchmark_run_campaign")}
+    known = {"bench_lock": {}, "bench_plan": plan}
+    of_node = {"bench_ready": True, "bench_facts": {}}
+    of_node |= {"benchmark_source_versions": {run["environment"]: {}}}
+    tasks = [
+        {"name": "Know", "ansible.builtin.set_fact": known},
+        {"name": "Hold", "ansible.builtin.group_by": {"key": "bench_hosts"}},
+        {
+            "name": "Prepare",
+            "ansible.builtin.set_fact": of_node,
+            "when": "inventory_hostname != 'localhost'",
+        },
+    ]
+    own = ("gather_facts", "connection")
+    all_hosts = ["localhost", *hosts]
     return [
-        {**{name: play[name] for name in own}, "hosts": "localhost,node1", "tasks": [facts]},
-        {**runs, "hosts": "node1", "connection": "local", "vars": variables | runs["vars"]},
+        {**{name: play[name] for name in own}, "hosts": all_hosts, "tasks": tasks},
+        choose,
+        {**runs, "hosts": hosts, "connection": "local", "vars": variables | runs["vars"]},
+    ]
+
+
+def test_run_on_every_node_takes_one_task_per_node(tmp_path: Path) -> None:
+    """All else is done once: on 64 nodes, each further task took the controller seconds."""
+    commands = [command(host, "/usr/bin:/bin", "true") for host in HOSTS]
+    (tmp_path / "campaign").mkdir()
+    (tmp_path / "campaign/campaign.json").write_text("{}")
+    run = run_role(tmp_path, "", HOSTS, accelerator="cpu", commands=commands, plays=as_bench_does)
+    assert outcome(run)["exit_status"] == 0
+    assert not (run.parent / "r2").exists()  # a node of it is not ready
+    tasks = (tmp_path / "output").read_text().split("TASK [benchmark_run : ")[1:]
+    answers = [(text.split("]")[0], text.count("ed: [node")) for text in tasks]
+    assert answers == [
+        ("Record the start of the run", 1),
+        ("Launch the run and fetch its log", 3),
+        ("Record the outcome of the run", 1),
     ]
 
 

@@ -30,6 +30,8 @@ def test_a_node(tmp_path: Path) -> None:
         {
             "etc/os-release": 'PRETTY_NAME="Ubuntu 18.04.6 LTS"\nID=ubuntu\nVERSION_ID="18.04"',
             "proc/meminfo": "MemTotal:       395883404 kB\nMemFree: 1 kB",
+            "proc/612/comm": "systemd-timesyn\n",
+            "proc/77/comm": "chronyd-helper\n",
         },
     )
     mpirun = program(tmp_path / "bin", "mpirun", "echo 'mpirun (Open MPI) 4.0.0'") / "mpirun"
@@ -40,6 +42,9 @@ def test_a_node(tmp_path: Path) -> None:
         tmp_path, mpirun=str(mpirun), stamps=str(stamps), paths=["/", str(tmp_path / "not/yet")]
     )
     assert before <= found["time"] <= time.time()
+    # A kernel that refuses to tell is as good as one that tells.
+    assert found["synchronized"] in (True, False, None)
+    assert found["time_services"] == ["systemd-timesyn"]
     assert (found["system"], found["system_title"]) == ("ubuntu18.04", "Ubuntu 18.04.6 LTS")
     assert (found["memory_mib"], found["openmpi"]) == (386604, "4.0.0")
     assert found["stamps"] == {"a": {"b": 1}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import subprocess
@@ -143,3 +144,43 @@ def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None
     assert call(place, "a", python=python)["held"]
     assert not call(place, "b", python=python)["held"]
     assert call(place, "a", python=python, state="absent")["changed"]
+
+
+def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_others_back(
+    tmp_path: Path,
+) -> None:
+    root = Path(__file__).parents[2]
+    take = {"name": "benchmark_run", "tasks_from": "take.yml"}
+    lock = {"owner": "alice", "host": "head", "wait_s": 0, "deadline": 0}
+    first = {"include_role": take, "vars": {"benchmark_run_lock": lock | {"token": "a"}}}
+    play = {
+        "hosts": "all",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {
+            "ansible_python_interpreter": sys.executable,
+            "ansible_become": False,
+            "benchmark_run_campaign": str(tmp_path / "campaign"),
+            "benchmark_run_user": getpass.getuser(),
+            "benchmark_run_lock_directory": str(tmp_path / "{{ inventory_hostname }}"),
+        },
+        "tasks": [
+            first | {"when": "inventory_hostname == 'node2'"},
+            first | {"vars": {"benchmark_run_lock": lock | {"token": "b"}}},
+        ],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    program = Path(sys.executable).with_name("ansible-playbook")
+    done = subprocess.run(
+        [program, "-i", "node1,node2,node3", tmp_path / "play.yml"],
+        env={**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg")},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert "node2 is held by campaign" in done.stdout
+    nodes = ("node1", "node2", "node3")
+    assert [(tmp_path / node / "lock").exists() for node in nodes] == [False, True, False]

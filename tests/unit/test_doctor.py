@@ -80,6 +80,8 @@ def healthy(number: int) -> dict[str, Any]:
         "all_reduce": {"failed": None} if number == 1 else None,
         "health": {
             "time": 1000.5,
+            "synchronized": True,
+            "time_services": ["chronyd"],
             "python": "3.6.9",
             "executable": "/usr/bin/python3",
             "system": "ubuntu18.04",
@@ -119,6 +121,7 @@ def healthy(number: int) -> dict[str, Any]:
             "peer_memory_client": True,
             "ofed": "5.0-2.1.8.0",
             "ibstat": None,
+            "firewall": {"closed": {}, "unsure": False, "services": []},
             "memlock_kib": None,
             "memlock_unlimited": True,
         },
@@ -142,10 +145,20 @@ def test_a_healthy_cluster_has_no_finding_but_good_ones() -> None:
     assert {found.node for found in findings} == {"", "node1", "node2", "node3", "node4"}
     checks = {found.check for found in findings if found.node == "node1"}
     assert checks == {
-        *("reached", "python", "system", "disk /", "package sources", "openmpi", "clock"),
+        *(
+            "reached",
+            "python",
+            "system",
+            "disk /",
+            "package sources",
+            "openmpi",
+            "clock",
+            "time service",
+        ),
         *("driver", "cuda", "cudnn", "nccl", "gpu count", "gpu model", "gpu answers", "ecc"),
         *("throttling", "other processes", "xid errors", "interface", "address", "link state"),
         *("link rate", "ofed", "peer memory", "locked memory", "ssh mesh", "all-reduce"),
+        "firewall",
     }
     compared = {found.check for found in findings if not found.node}
     assert {"nvlink topology", "rdma rates", "kernel", "mtu", "application clocks"} <= compared
@@ -168,10 +181,22 @@ def process(kind: str) -> dict[str, Any]:
     return {"pid": 41327, "name": "python3", "type": kind, "memory_mib": 70}
 
 
+CLOSED = {"closed": {"10.11.0.4": ["22", "32768-60999"]}, "unsure": True, "services": ["ufw"]}
 # What is wrong on node2, and the check, the status and words of what was found that tell it.
 WRONG: list[tuple[Callable[[Any], object], str, str, str]] = [
     (lambda facts: facts["health"].update(time=1061.0), "clock", "failed", "at least 60.0 s"),
     (lambda facts: facts["health"].update(time=939.5), "clock", "failed", "at least 60.5 s"),
+    (
+        of("fabric", firewall=CLOSED),
+        *("firewall", "warning", "TCP 22, 32768-60999 closed to 10.11.0.4"),
+    ),
+    (of("fabric", firewall=CLOSED | {"closed": {}}), "firewall", "warning", "unknown"),
+    (of("health", synchronized=False), "time service", "warning", "no; chronyd runs"),
+    (
+        of("health", synchronized=False, time_services=[]),
+        *("time service", "warning", "no; none runs"),
+    ),
+    (of("health", synchronized=None), "time service", "warning", "unknown"),
     (of("health", system="ubuntu22.04"), "system", "failed", "ubuntu22.04"),
     (of("health", system=None), "system", "warning", "unknown"),
     (

@@ -1,0 +1,153 @@
+"""What each step costs with 1,000 and 10,000 nodes, computed from the measured costs in scale.yml.
+
+    python benchmarks/scale.py                  # the tables of docs/scale.md
+    python benchmarks/scale.py --forks 200 --cores 32
+
+Ansible's strategy is simulated: a task ends when the slowest node has ended it, then the next one
+begins. One process of the controller starts all workers; they share the cores, and wait for nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+INPUTS = Path(__file__).with_name("scale.yml")
+NODES = (64, 1000, 10000)
+GIB, GBIT = 1 << 30, 1e9 / 8
+
+
+@dataclass(frozen=True)
+class Task:
+    """Seconds of one task on one node: of the controller's main process, of the worker on a core,
+    and the median time that the worker then waits for the node."""
+
+    main: float
+    worker: float
+    wait: float = 0.0
+
+
+@dataclass(frozen=True)
+class Controller:
+    """`spread`: the standard deviation of the logarithm of the time that nodes take."""
+
+    forks: int
+    cores: int
+    spread: float
+
+
+def duration(task: Task, nodes: int, at: Controller, drawn: random.Random) -> float:
+    """Seconds until the last of the nodes has ended the task."""
+    slots: list[float] = []  # when each busy worker ends
+    cores = [0.0] * at.cores  # when each core is free
+    main = last = 0.0
+    for _ in range(nodes):
+        if len(slots) == at.forks:
+            main = max(main, heapq.heappop(slots))
+        main += task.main
+        computed = max(main, cores[0]) + task.worker
+        heapq.heapreplace(cores, computed)
+        waited = task.wait * math.exp(drawn.gauss(0, at.spread)) if task.wait else 0.0
+        heapq.heappush(slots, computed + waited)
+        last = max(last, computed + waited)
+    return max(last, main)
+
+
+def playbook(
+    counts: Mapping[str, int], tasks: Mapping[str, Task], nodes: int, at: Controller, seed: int = 1
+) -> float:
+    """Seconds of a playbook with so many tasks of each kind."""
+    drawn = random.Random(seed)  # noqa: S311  no secret
+    return sum(
+        duration(tasks[kind], nodes, at, drawn)
+        for kind, count in counts.items()
+        for _ in range(count)
+    )
+
+
+def rounds(nodes: int) -> int:
+    """After so many rounds every node has a file that one node had, if each that has it gives it
+    to one more in each round."""
+    return math.ceil(math.log2(nodes)) if nodes > 1 else 0
+
+
+def spreading(nodes: int, gib: float, server_gbit: float, node_gbit: float) -> tuple[float, float]:
+    """Seconds to bring a file to all nodes: from one server to all, and from node to node."""
+    size = gib * GIB
+    from_one = max(nodes * size / (server_gbit * GBIT), size / (node_gbit * GBIT))
+    first = size / (min(server_gbit, node_gbit) * GBIT)
+    return from_one, first + rounds(nodes) * size / (node_gbit * GBIT)
+
+
+def values(path: Path = INPUTS) -> dict[str, Any]:
+    """The inputs without their sources."""
+    loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: entry["value"] for name, entry in loaded.items()}
+
+
+def tasks_of(inputs: Mapping[str, Any]) -> dict[str, Task]:
+    wait = inputs["node_answers_s"]
+    return {
+        "connect": Task(inputs["connect_main_s"], inputs["connect_worker_s"], wait),
+        "module": Task(inputs["module_main_s"], inputs["module_worker_s"], wait),
+        "local": Task(inputs["local_main_s"], inputs["local_worker_s"]),
+        "skipped": Task(inputs["skipped_main_s"], inputs["skipped_worker_s"]),
+    }
+
+
+def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[str]]:
+    """The rows of the steps: name, and the time with each number of nodes."""
+    at, tasks = Controller(forks, cores, inputs["spread"]), tasks_of(inputs)
+
+    def step(name: str, counts: Mapping[str, int]) -> list[str]:
+        return [name, *(shown(playbook(counts, tasks, nodes, at)) for nodes in NODES)]
+
+    def linear(name: str, first: float, per_node: float) -> list[str]:
+        return [name, *(shown(first + nodes * per_node) for nodes in NODES)]
+
+    def files(name: str, which: int) -> list[str]:
+        links = (inputs["environment_gib"], inputs["mirror_gbit"], inputs["node_gbit"])
+        return [name, *(shown(spreading(nodes, *links)[which]) for nodes in NODES)]
+
+    yield linear("`dlperf plan`", inputs["plan_s"], inputs["plan_per_node_s"])
+    yield step("`ansible all -m ping`", {"connect": 1})
+    yield step("provisioning, nothing to do", inputs["tasks_of_second_provisioning"])
+    yield step("`dlperf doctor`: facts", inputs["tasks_of_doctor"])
+    yield linear("`dlperf doctor`: findings", 0, inputs["doctor_per_node_s"])
+    yield step("a run that every node starts", {"module": 1})
+    yield files("an environment, from the mirror", 0)
+    yield files("an environment, from node to node", 1)
+    yield ["keys of the mesh, sent", *(f"{mesh_gib(inputs, nodes):.2g} GiB" for nodes in NODES)]
+
+
+def mesh_gib(inputs: Mapping[str, Any], nodes: int) -> float:
+    """What the controller sends: to each node the keys of all."""
+    return nodes * nodes * inputs["mesh_entry_bytes"] / GIB
+
+
+def shown(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    inputs = values()
+    parser.add_argument("--forks", type=int, default=inputs["forks"])
+    parser.add_argument("--cores", type=int, default=inputs["cores"])
+    given = parser.parse_args()
+    for row in table(inputs, given.forks, given.cores):
+        print("| " + " | ".join(row) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""benchmarks/scale.py: its simulation against arithmetic, and docs/scale.md against its output."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("scale", ROOT / "benchmarks/scale.py")
+assert SPEC and SPEC.loader
+scale = importlib.util.module_from_spec(SPEC)
+sys.modules["scale"] = scale  # dataclasses look their module up
+SPEC.loader.exec_module(scale)
+
+
+def seconds(task: object, nodes: int, forks: int, cores: int) -> float:
+    at = scale.Controller(forks, cores, spread=0.0)
+    return scale.duration(task, nodes, at, random.Random(1))  # noqa: S311  no secret
+
+
+@pytest.mark.parametrize(
+    ("forks", "cores", "expected"),
+    [
+        (1, 1, 10 * (1 + 2 + 4)),  # one after the other
+        (10, 10, 10 * 1 + 2 + 4),  # limited by the process that starts them
+        (10, 1, 1 + 10 * 2 + 4),  # limited by the only core
+        (2, 10, 5 * (1 + 2 + 4) + 1),  # two by two, the second a second later
+    ],
+)
+def test_a_task_takes_as_long_as_its_bottleneck(forks: int, cores: int, expected: float) -> None:
+    assert seconds(scale.Task(main=1, worker=2, wait=4), 10, forks, cores) == expected
+
+
+def test_slow_nodes_delay_every_task() -> None:
+    tasks = {"module": scale.Task(0.0, 0.0, 1.0)}
+    at = scale.Controller(forks=1000, cores=1, spread=0.3)
+    # The largest of 1,000 draws is about 3.2 standard deviations above the median: exp(0.97).
+    assert 2.2 < scale.playbook({"module": 10}, tasks, 1000, at) / 10 < 3.2
+
+
+def test_a_file_in_a_tree_reaches_twice_as_many_nodes_in_each_round() -> None:
+    assert [scale.rounds(nodes) for nodes in (1, 2, 3, 4, 1000, 1024, 1025)] == [
+        0,
+        1,
+        2,
+        2,
+        10,
+        10,
+        11,
+    ]
+    gib_per_s = scale.GIB / scale.GBIT
+    one, tree = scale.spreading(1024, 1.0, server_gbit=1.0, node_gbit=1.0)
+    assert (one, tree) == (1024 * gib_per_s, 11 * gib_per_s)
+
+
+def test_the_documented_table_is_the_computed_one() -> None:
+    inputs = scale.values()
+    computed = list(scale.table(inputs, inputs["forks"], inputs["cores"]))
+    text = (ROOT / "docs/scale.md").read_text().split("## How files")[0]
+    rows = re.findall(r"^\| (.+) \|$", text, re.MULTILINE)[2:]
+    assert [row.split(" | ") for row in rows] == computed
+
+
+def test_every_input_states_its_source() -> None:
+    for line in scale.INPUTS.read_text().splitlines():
+        assert "value:" not in line or "source:" in line or line.startswith("  value:"), line
