@@ -27,10 +27,8 @@ def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _unlike_formulas(column: Sequence[object]) -> Sequence[object]:
-    """The column with `unlike_a_formula` for each value. Most columns have few texts and no
-    formula."""
-    texts = {value for value in column if isinstance(value, str)}
-    quoted = {text: new for text in texts if (new := unlike_a_formula(text)) != text}
+    """The column with `unlike_a_formula` for each value. Most columns have no formula."""
+    quoted = {v: new for v in set(column) if (new := unlike_a_formula(v)) is not v}
     return [quoted.get(value, value) for value in column] if quoted else column
 
 

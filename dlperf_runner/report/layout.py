@@ -27,9 +27,7 @@ _OPTIONAL = {INTERVAL: "samples_per_second_ci_low", MEMORY: "gpu_memory_mib"}
 Grid = tuple[list[Column], list[tuple[Cell, ...]]]
 
 
-def render(
-    cases: Sequence[dict[str, Any]], notes: Sequence[str], screen: Screen = PIPE
-) -> str:
+def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], screen: Screen = PIPE) -> str:
     """Tables by workload, precision and batch size, then the notes."""
     lines: list[str] = []
     for heading, (columns, rows) in groups(cases):

@@ -33,7 +33,9 @@ _TYPES = {
     **{name: TYPES[name] for name in (*CASE, "estimator")},
     "repeats": "int64",
     **dict.fromkeys(_NUMBERS, "float64"),
-    **{f"{SAMPLES_PER_SECOND}_outliers": "Int64", "base_case": "object", "base_world_size": "Int64"},
+    f"{SAMPLES_PER_SECOND}_outliers": "Int64",
+    "base_case": "object",
+    "base_world_size": "Int64",
 }
 COLUMNS = tuple(_TYPES)
 
