@@ -81,7 +81,8 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
     code = (
         "import sys; from dlperf_runner.cli.main import app;"
         "app(['summarize', *sys.argv[1:]], standalone_mode=False);"
-        "slow = {'pandas', 'rich.console', 'scipy', 'sqlite3', 'dlperf_runner.catalog.publication'};"
+        "slow = {'pandas', 'scipy', 'rich.console', 'sqlite3', 'dlperf_runner.catalog.publication'}"
+        ";"
         "sys.exit(', '.join(sorted(slow & set(sys.modules))) or 0)"
     )
     argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
