@@ -30,7 +30,7 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     return Columns(
-        [number + form.zero_based for number in map(int, steps)],
+        [int(step) + 1 for step in steps] if form.zero_based else list(map(int, steps)),
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ..campaign.directory import read_plan, run_directory
 from ..catalog.validity import ValidityRules, rules_of
@@ -29,6 +30,7 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?",
     re.ASCII,
 )
+_NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,8 @@ def _files(directory: Path) -> Iterator[Path]:
                 yield path
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key that puts r2 before r10, and 2n8g before 10n8g."""
-    return [
-        (int(part), "") if part.isdigit() and part.isascii() else (-1, part)
-        for part in re.split(r"(\d+)", str(path), flags=re.ASCII)
-    ]
+def _natural(path: Path) -> list[Any]:
+    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
+    parts: list[Any] = _NUMBER.split(str(path))
+    parts[1::2] = map(int, parts[1::2])
+    return parts

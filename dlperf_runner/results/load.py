@@ -73,10 +73,13 @@ class Results:
         copies = sum(run.copy_of is not None for run in self.runs)
         return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
+    @cached_property
+    def _above(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w./-]){re.escape(str(self.directory))}/")
+
     def told(self, text: object) -> str:
         """A text with paths below the directory, so that it is the same wherever that lies."""
-        above = rf"(?<![\w./-]){re.escape(str(self.directory))}/"
-        return re.sub(above, "", str(text)) if self.directory.parts else str(text)
+        return self._above.sub("", str(text)) if self.directory.parts else str(text)
 
 
 def load_results(
