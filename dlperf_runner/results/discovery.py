@@ -181,11 +181,12 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
         run = replace(planned_run(place.path, known), rules=place.rules)
         return run, Log(run.path)
     log = Log(place.path)
-    if not place.is_given and not is_named_like_a_run(place.path, place.directories):
-        try:
-            _ = log.form
-        except UserError as error:
-            return Skipped(place.path, error.problem)
+    try:
+        _ = log.form
+    except UserError as error:
+        if place.is_given or is_named_like_a_run(place.path, place.directories):
+            raise
+        return Skipped(place.path, error.problem)
     return named_run(log, place.directories, known, place.statement or {}), log
 
 
