@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from . import steps, text
-from .reader import Block, blocks
+from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError, Statement
 from .statements import headers
 
@@ -106,7 +106,7 @@ def detect(pieces: Iterable[bytes]) -> Format | None:
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)
-            if form.marker in block.data
+            if holds(block.data, form.marker)
             and (match := next(steps.with_rate(form, block.data), None))
         ]
         if matches:

