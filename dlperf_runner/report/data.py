@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from csv import writer
-from io import StringIO
 from statistics import fmean, median
 from typing import Any
 
@@ -15,21 +14,29 @@ from ..stats.groups import values_of
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
 
+_SPECIAL = re.compile(r"[,\r\n]")
+
 
 def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     """The rows below a header; what is absent is an empty field. A text that a spreadsheet would
     read as a formula gets a leading apostrophe."""
-    text = StringIO()
-    lines = writer(text, lineterminator="\n")
-    lines.writerow(columns)
-    lines.writerows(zip(*map(_unlike_formulas, zip(*rows, strict=True)), strict=True))
-    return text.getvalue()
+    fields = map(_fields, zip(*rows, strict=True))
+    lines = (columns, *zip(*fields, strict=True))
+    return "".join(f"{','.join(line)}\n" for line in lines)
 
 
-def _unlike_formulas(column: Sequence[object]) -> Sequence[object]:
-    """The column with `unlike_a_formula` for each value. Most columns have no formula."""
-    quoted = {v: new for v in set(column) if (new := unlike_a_formula(v)) is not v}
-    return [quoted.get(value, value) for value in column] if quoted else column
+def _fields(column: Sequence[object]) -> list[str]:
+    """A column as fields. Most columns repeat few values, so each of these is formatted once."""
+    if float in set(map(type, column)):  # 0.0 and -0.0 are equal
+        return list(map(_field, column))
+    texts = {value: _field(value) for value in set(column)}
+    return [texts[value] for value in column]
+
+
+def _field(value: object) -> str:
+    text = "" if value is None else str(unlike_a_formula(value))
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if quoted != text or _SPECIAL.search(text) else text
 
 
 def unlike_a_formula(value: object) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 from frame_rows import row
@@ -160,3 +162,14 @@ def test_csv_has_nothing_for_what_is_absent() -> None:
     found = dict(zip(header.split(","), line.split(","), strict=False))
     assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
     assert line.endswith('"a, b"')
+
+
+def test_csv_is_read_back_as_it_was() -> None:
+    values = ["plain", 'a "word"', "a,b", "a\nb", "a\rb", None, "=1+1", "-x", "", " "]
+    numbers = [0.0, -0.0, 1e-7, 1e22, 0.1, 1.0, 2.5, None, -3.0, 5.0]
+    text = data.csv(["text", "number"], zip(values, numbers, strict=True))
+    read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    quoted = ["'=1+1" if value == "=1+1" else "'-x" if value == "-x" else value for value in values]
+    assert read[0] == ["text", "number"]
+    assert [line[0] for line in read[1:]] == [value or "" for value in quoted]
+    assert [line[1] for line in read[1:]] == ["" if n is None else str(n) for n in numbers]
