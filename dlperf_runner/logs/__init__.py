@@ -9,11 +9,11 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from . import steps, text
-from .reader import Block, blocks
+from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError, Statement
 from .statements import headers
 
@@ -31,7 +31,7 @@ __all__ = [
     "parse_tail",
 ]
 
-FIRST = 2**13
+FIRST = 2**11
 
 
 @dataclass
@@ -60,14 +60,14 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     rate. Raises LineError."""
     log = Log([], Columns())
     losses: steps.Losses = {}
-    known: set[Header] = set()
+    known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
-            anywhere = replace(header, line=0)
-            if header.final_samples_per_second or anywhere not in known:
-                known.add(anywhere)
+            without_line = tuple(vars(header).values())[1:]
+            if header.final_samples_per_second or without_line not in known:
+                known.add(without_line)
                 log.headers.append(header)
         log.columns.extend(steps.columns(form, of_rank, losses))
         if most is not None and len(log.columns.steps) > most:
@@ -102,11 +102,11 @@ def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Bloc
 def detect(pieces: Iterable[bytes]) -> Format | None:
     """The format of the first line with a rate; None if no line has a rate."""
     forms = list(formats().values())
-    for block in blocks(_small_first(pieces), [form.marker for form in forms]):
+    for block in blocks(_growing(pieces), [form.marker for form in forms]):
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)
-            if form.marker in block.data
+            if holds(block.data, form.marker)
             and (match := next(steps.with_rate(form, block.data), None))
         ]
         if matches:
@@ -114,13 +114,14 @@ def detect(pieces: Iterable[bytes]) -> Format | None:
     return None
 
 
-def _small_first(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Most logs print a step early; searching for the markers of all formats in more is slow."""
-    rest = iter(pieces)
-    first = next(rest, b"")
-    yield first[:FIRST]
-    yield first[FIRST:]
-    yield from rest
+def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces, divided into parts of growing size: many logs print a step early, and searching
+    for the markers of all formats in more is slow."""
+    for piece in pieces:
+        start, size = 0, FIRST
+        while start < len(piece):
+            yield piece[start : start + size]
+            start, size = start + size, 2 * size
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
