@@ -135,6 +135,7 @@ def documents(
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
+    from ..report.units import named_cases, named_row
     from ..stats import summary
     from ..stats.notes import remarks
 
@@ -143,8 +144,8 @@ def documents(
     problems = [results.told(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
-        "summary.csv": data.csv(summary.COLUMNS, (case.values() for case in cases)),
-        "measurements.csv": data.csv(COLUMNS, rows),
+        "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
+        "measurements.csv": data.csv(COLUMNS, map(named_row, rows)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }

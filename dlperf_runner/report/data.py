@@ -13,6 +13,7 @@ from ..core.identity import GROUP, CaseKey, case_key
 from ..stats.groups import values_of
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
+from .units import named_record
 
 _SPECIAL = re.compile(r"[,\r\n]")
 
@@ -49,7 +50,8 @@ def summary(
     cases: Sequence[Mapping[str, Any]], notes: Sequence[str], problems: Sequence[str]
 ) -> str:
     """The cases with the names that summary.csv has; what is absent is null."""
-    return json_text({"cases": cases, "notes": list(notes), "problems": list(problems)})
+    named = [named_record(case) for case in cases]
+    return json_text({"cases": named, "notes": list(notes), "problems": list(problems)})
 
 
 def results_by_batch(

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from make_logs import SHARED_LOGS
+from make_logs import SHARED_LOGS, dllogger_pytorch, maxtext, megatron, torchtitan
 from read_logs import Step, pieces, read, stated
 
 from dlperf_runner import logs
@@ -340,12 +340,67 @@ WORDINGS = {
         ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31", (201, 9310.31)),
         ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31 images/s", (201, 9310.31)),
     ],
+    "dllogger_pytorch": [
+        (
+            "DLL 2022-06-14 15:40:21.026182 - Epoch: 0 Iteration: 20  train.loss : 7.03125  train."
+            "compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120 ",
+            (20, 2480.33),
+        ),
+        (
+            'DLLL {"timestamp": "1655221221.026182", "elapsedtime": "12.5", "type": "LOG",'
+            ' "step": [0, 20], "data": {"train.loss": 7.03125,'
+            ' "train.compute_ips": 2500.125, "train.total_ips": 2480.3298, "train.lr": 0.0512}}',
+            (20, 2480.3298),
+        ),
+    ],
+    "maxtext": [
+        (
+            "completed step: 19, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.79"
+            "4, total_weights: 196608, loss: 10.879",
+            (20, 8671.794),
+        ),
+        (
+            "I0101 12:00:00.1 metric_logger.py:1] completed step: 19, seconds: 5.668, live slice "
+            "count: 2, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794, total_weights: 196608.0,"
+            " loss: 10.879, lm_loss: 0.000",
+            (20, 8671.794),
+        ),
+    ],
+    "megatron": [
+        (
+            " [2026-04-27 00:00:02.123456] iteration       20/     100 | consumed samples:     320"
+            " | elapsed time per iteration (ms): 200.0 | learning rate: 1.000000E-04 |"
+            " global batch size:    16 | lm loss: 2.000000E+00 | loss scale: 1.0 |",
+            (20, 5.0),
+        ),
+        (
+            "[default0]: iteration 20/100 | elapsed time per iteration (ms): 200.0 | throughput per"
+            " GPU (TFLOP/s/GPU): 400.1 | global batch size: 16 | loss scale: 1.0 |",
+            (20, 5.0),
+        ),
+    ],
+    "torchtitan": [
+        (
+            "[titan] 2025-12-01 12:00:07,123 - root - INFO - step: 20  loss:  8.1234  grad_norm:"
+            "  1.2345  memory:  0.50GiB(1.20%)  tps: 6,835  tflops: 12.30  mfu: 1.20%",
+            (20, 6835),
+        ),
+        ("step:  2  loss:  8.1234  memory:  0.50GiB(1.20%)  tps: 35  mfu: 1.20%", (2, 35)),
+        (
+            "\x1b[31mstep: 20  \x1b[32mloss:  8.12345  \x1b[38;2;180;60;0mgrad_norm:  1.2345  "
+            "\x1b[36mmemory: 40.50GiB(51.20%)  \x1b[34mtps: 1,006,835  \x1b[36mtflops: 1,012.30  "
+            "\x1b[35mmfu: N/A\x1b[39m",
+            (20, 1006835),
+        ),
+    ],
 }
 EVERY_WORDING = [(form, *wording) for form, lines in WORDINGS.items() for wording in lines]
 
 
-def test_every_format_has_its_wordings() -> None:
+def test_every_format_has_its_wordings_and_is_documented() -> None:
     assert set(WORDINGS) == set(logs.formats())
+    page = (FIXTURES.parents[2] / "docs" / "log-formats.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(WORDINGS)
 
 
 @given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))
@@ -384,7 +439,8 @@ def test_two_ranks_write_unbuffered_into_one_line(
     """The first rank prints a rate, the other anything; their pieces alternate."""
     form, line, step = first
     noise = other[1].replace("0] Batch", "7] Batch").replace("Pass:0", "Pass:7")
-    noise = noise.replace("epoch 0", "epoch 7").replace("total_ips", "total")
+    noise = noise.replace("epoch 0", "epoch 7").replace("ips", "total")
+    noise = noise.replace(" step: ", " validate step: ").replace("elapsed", "passed")
     pieces = [line[n : n + size] for n in range(0, len(line), size)]
     others = [noise[n : n + size] for n in range(0, len(noise), size)]
     content = "".join(
@@ -476,3 +532,58 @@ def _outcome(form: str, data: bytes, size: int | None = None) -> str:
     except LineError as error:
         assert error.line >= 1
         return str(error)
+
+
+# ---- what the programs of today state
+
+
+def test_headers_of_language_models() -> None:
+    made = {
+        "torchtitan": torchtitan(6835, world=8),
+        "maxtext": maxtext(8671.794, world=8),
+        "megatron": megatron(123.4),
+        "dllogger_pytorch": dllogger_pytorch(2480.33, world=8),
+    }
+    found: dict[str, dict[str, object]] = {}
+    for form, lines in made.items():
+        for one in stated(read(form, "\n".join(lines) + "\n")[0]):
+            found.setdefault(form, {}).update({k: v for k, v in one.items() if k != "line"})
+    length = {"sequence_length": "8192"}
+    assert found["torchtitan"] == {
+        "world_size": 8,
+        "batch_size_per_device": 2,
+        "total_steps": 100,
+        "parameters": length,
+    }
+    assert found["maxtext"] == {
+        "precision": "bf16",
+        "total_steps": 30,
+        "batch_size_per_device": 4,
+        "world_size": 8,
+        "parameters": {"sequence_length": "2048"},
+    }
+    assert found["megatron"] == {
+        "precision": "bf16",
+        "global_batch_size": 16,
+        "log_every": 10,
+        "total_steps": 100,
+        "world_size": 8,
+        "parameters": {"sequence_length": "4096"},
+    }
+    assert found["dllogger_pytorch"] == {
+        "batch_size_per_device": 256,
+        "world_size": 8,
+        "log_every": 10,
+        "precision": "amp",
+        "total_steps": 100,
+        "network": "resnet50",
+    }
+
+
+def test_a_batch_size_that_ramps_up_is_refused() -> None:
+    lines = megatron(123.4)
+    at = next(n for n, line in enumerate(lines) if "iteration       50/" in line)
+    lines[at] = lines[at].replace("global batch size:    16", "global batch size:    32")
+    with pytest.raises(LineError, match="the global batch size changes during the run") as caught:
+        read("megatron", "\n".join(lines) + "\n")
+    assert caught.value.line == at + 1

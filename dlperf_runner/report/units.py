@@ -1,0 +1,56 @@
+"""Rates with the name and the unit of their workload: samples/s or tokens/s (see core.units)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..catalog.reader import unit_of
+from ..core.frame import SAMPLES_PER_SECOND, Row
+from ..core.units import SAMPLES, named, per_second
+
+
+def rate_unit(workload: str | None) -> str:
+    """The unit of a workload's rates."""
+    return per_second(unit_of(workload))
+
+
+def common_unit(workloads: Iterable[str | None]) -> str | None:
+    """The unit of all their rates; None if they have several."""
+    units = {rate_unit(workload) for workload in workloads}
+    return units.pop() if len(units) == 1 else None
+
+
+def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A case with its rates under the names of its unit, tokens also per device."""
+    unit = unit_of(case["workload"])
+    record = {named(name, unit): value for name, value in case.items()}
+    return record if unit == SAMPLES else record | {_column(unit): per_device(case)}
+
+
+def per_device(case: Mapping[str, Any]) -> float | None:
+    """The tokens/s/device of a case; None for samples, whose reports have no such number."""
+    median: float | None = case[f"{SAMPLES_PER_SECOND}_median"]
+    if median is None or unit_of(case["workload"]) == SAMPLES:
+        return None
+    return median / int(case["world_size"])
+
+
+def named_row(row: Row) -> Row:
+    """A row of the tidy frame, as `named_record` names it."""
+    unit = unit_of(row.workload)
+    return row if unit == SAMPLES else row._replace(metric=named(row.metric, unit))
+
+
+def named_cases(
+    cases: Sequence[Mapping[str, Any]], columns: Sequence[str]
+) -> tuple[Sequence[str], list[list[Any]]]:
+    """The columns and rows of a table of cases. Rates of another unit are missing in a row.
+    `columns`: those of a table without cases."""
+    records = [named_record(case) for case in cases]
+    found = list(dict.fromkeys(name for record in records for name in record)) or columns
+    return found, [[record.get(name) for name in found] for record in records]
+
+
+def _column(unit: str) -> str:
+    return f"{unit}_per_second_per_device"
