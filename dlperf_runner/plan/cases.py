@@ -10,6 +10,7 @@
   a new number of devices per node uses one node.
 - If both of a pair are set (precision and batch size; nodes and devices per node), the cases are
   exactly their combinations, even if the matrix does not have them.
+- Each of several values of a parameter makes cases of its own.
 - `iterations` without `warmup` keeps the published proportion of warm-up steps, rounded up.
 """
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..core.case import Batch, Case, Topology, Window
 from ..core.errors import UserError
+from . import parameters
 from .choice import Choice, option_name
 
 if TYPE_CHECKING:
@@ -98,17 +100,6 @@ def _lacking(
     ]
 
 
-def check_parameter_names(choice: Choice, workloads: Sequence[Workload]) -> None:
-    known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
-    for name in choice.parameters:
-        if name not in known:
-            raise UserError(
-                f"unknown parameter {name!r}",
-                where="--parameter",
-                expected=f"one of {', '.join(known) or 'none'}",
-            )
-
-
 def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> str:
     if choice.matrix is None:
         for node in nodes:
@@ -151,9 +142,11 @@ def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]
             topology=topology,
             window=window,
             variant=setting.variant,
+            parameters=values,
         )
         for source in _sources(choice, workload)
         for setting in _settings(choice, workload, matrix)
+        for values in parameters.settings(choice, workload)
         for topology in _topologies(choice, matrix)
         if workload.max_nodes is None or topology.nodes <= workload.max_nodes
     ]
