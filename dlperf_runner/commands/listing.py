@@ -10,7 +10,7 @@ from ..catalog.published_numbers import PublishedNumber, as_record, load_publish
 from ..catalog.reader import Catalog
 from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
 from ..core.errors import UserError
-from ..core.units import per_second
+from ..core.units import SAMPLES, per_second
 from ..report.terminal import counted, wrapped
 
 # A named value below an entry, such as ("log", "plsc").
@@ -86,6 +86,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             ("--model", ", ".join(workload.model_names)),
             ("--precision", ", ".join(workload.precisions)),
             ("log format", workload.log_format),
+            *([("unit", per_second(workload.unit))] if workload.unit != SAMPLES else []),
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
         ]
         if workload.published:

@@ -9,6 +9,7 @@ from ..stats.sweeps import Case, Place, Sweep, setting, sweeps
 from .case_tables import group_title, rate_form, sheet_form
 from .labels import Labels
 from .tables import Cell, Column, Table, cell
+from .units import rate_unit
 
 _MEDIAN = "samples_per_second_median"
 _Row = tuple[str | None, ...]
@@ -20,7 +21,11 @@ def sweep_tables(cases: Sequence[Case], t: Labels) -> Iterator[Table]:
         rows = dict.fromkeys(_row(c, sweep) for place in sweep.places for c in place.cases)
         columns = [Column(label(axis)) for axis in sweep.axes]
         columns += [
-            Column(f"{_topology(place.best)} samples/s", True, sheet_form(place.cases))
+            Column(
+                f"{_topology(place.best)} {rate_unit(place.best['workload'])}",
+                True,
+                sheet_form(place.cases),
+            )
             for place in sweep.places
         ]
         lines = tuple(
@@ -47,8 +52,9 @@ def _rate(row: _Row, place: Place, sweep: Sweep) -> Cell:
 
 def _best(place: Place, sweep: Sweep, t: Labels) -> str:
     rate = f"{place.best[_MEDIAN]:{rate_form(place.cases)}}"
-    words = {"topology": _topology(place.best), "rate": rate}
-    text = t("sweep_best", setting=_words(place.best, sweep), **words)
+    unit = rate_unit(place.best["workload"])
+    place_name, best = _topology(place.best), _words(place.best, sweep)
+    text = t("sweep_best", topology=place_name, setting=best, rate=rate, unit=unit)
     if not place.undecided:
         return text
     others = "; ".join(_words(case, sweep) for case in place.undecided)

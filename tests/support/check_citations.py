@@ -48,7 +48,9 @@ def cited_text(clone: Path, citation: Citation) -> str | None:
     folder = name.rpartition("/")[0]
     names = git("ls-tree", "--name-only", f"{citation.commit}:{folder}") or ""
     paths = (path for path in names.split() if fnmatch(f"{folder}/{path}", name))
-    return "\n".join(git("show", f"{citation.commit}:{folder}/{path}") or "" for path in paths) or None
+    return (
+        "\n".join(git("show", f"{citation.commit}:{folder}/{path}") or "" for path in paths) or None
+    )
 
 
 def not_found(number: PublishedNumber, text: str | None) -> list[float]:
