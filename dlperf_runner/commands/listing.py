@@ -88,6 +88,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             ("log format", workload.log_format),
             *([("unit", per_second(workload.unit))] if workload.unit != SAMPLES else []),
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
+            *([] if workload.sources.items() else [("runs", "no; logs only")]),
         ]
         if workload.published:
             details.append(("published", workload.published))

@@ -37,11 +37,16 @@ def select_workloads(
     choice: Choice, catalog: Catalog, nodes: Sequence[Node]
 ) -> tuple[Workload, ...]:
     """The selected workloads. Raises UserError on an unknown name or a filter without a match."""
-    selected = tuple(catalog.workloads.values())
+    selected = tuple(w for w in catalog.workloads.values() if w.sources.items())
     for name in choice.framework:
         catalog.framework(name, option_name("framework"))
     for name in choice.workload:
-        catalog.workload(name, option_name("workload"))
+        if not catalog.workload(name, option_name("workload")).sources.items():
+            raise UserError(
+                f"there is no program for {name}; only its logs can be read",
+                where=option_name("workload"),
+                expected=f"one of {', '.join(w.name for w in selected)}",
+            )
     models = list(dict.fromkeys(name for w in selected for name in w.model_names))
     for name in choice.model:
         if name not in models:

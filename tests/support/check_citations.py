@@ -3,9 +3,9 @@
     PYTHONPATH=. python tests/support/check_citations.py Oneflow-Inc/DLPerf=DLPerf.git ...
 
 Each argument is a repository and a local clone of it. In a file that has rows of tables (with `|`),
-a number must stand in one; the values of single runs may stand anywhere in the file. Of numbers that
-were computed, only the files are looked for. Repositories without a clone are listed and not checked.
-The exit status is 1 if a number was not found.
+a number must stand in one; the values of single runs may stand anywhere in the file. Of numbers
+that were computed, only the files are looked for. Repositories without a clone are listed and not
+checked. The exit status is 1 if a number was not found.
 """
 
 from __future__ import annotations
