@@ -23,7 +23,8 @@ class Conditions(Entry):
     `statistic`: how the `repeats` were combined into one number.
     `recipe`: what computes in a lower precision than the model, such as float8; none if nothing.
     `recompute`: the activations that the backward pass computes again.
-    `global_batch_size`: if that per device is not stated.
+    `global_batch_size`: if that per device is not stated, or several devices share the samples of a
+    `micro_batch_size`.
     `flops_formula`: how a publication counts floating-point operations.
     `machine`: which of several equal machines.
     """
@@ -49,6 +50,7 @@ class Conditions(Entry):
     recipe: str | None = None
     recompute: Literal["none", "selective", "full"] | None = None
     global_batch_size: Count | None = None
+    micro_batch_size: Count | None = None
     accumulation_steps: Count | None = None
     message_bytes: Count | None = None
     nvls: bool | None = None

@@ -46,6 +46,7 @@ FACTORS = (
     "compile",
     "recompute",
     "parallelism",
+    "micro_batch_size",
     "accumulation_steps",
     "nvls",
     "steps",
