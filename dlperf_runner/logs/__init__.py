@@ -61,6 +61,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     log = Log([], Columns())
     losses: dict[bytes, bytes] = {}
     known: set[Header] = set()
+    batches: set[bytes] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)
         for header in headers(form, block, of_rank):
@@ -69,10 +70,26 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
             if header.final_samples_per_second or anywhere not in known:
                 known.add(anywhere)
                 log.headers.append(header)
-        log.columns.extend(steps.columns(form, of_rank, losses))
+        first = not batches
+        log.columns.extend(steps.columns(form, of_rank, losses, batches))
+        if batches and (first or len(batches) > 1):
+            log.headers.append(_global_batch(form, of_rank, batches))
         if most is not None and len(log.columns.steps) > most:
             break
     return log
+
+
+def _global_batch(form: Format, block: Block, batches: set[bytes]) -> Header:
+    """The global batch size that the lines with a rate state. Raises LineError if steps differ in
+    it: then steps per second say nothing."""
+    at: dict[bytes, int] = {}
+    for match in steps.with_rate(form, block.data):
+        at.setdefault(match["batch"], match.start("batch"))
+    line = block.line(max(at.values()))
+    if len(batches) > 1:
+        problem = "the global batch size changes during the run"
+        raise LineError(line, problem, expected="one", found=", ".join(map(bytes.decode, batches)))
+    return Header(line, global_batch_size=int(*batches))
 
 
 def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:

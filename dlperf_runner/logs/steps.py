@@ -11,10 +11,10 @@ from .reader import Block
 from .records import Columns, Format, LineError
 
 
-def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
+def columns(form: Format, block: Block, losses: dict[bytes, bytes], batches: set[bytes]) -> Columns:
     """The lines with a rate in a block. `losses` holds the last loss of the blocks before, by step,
-    for formats that print the loss of a step on a line before its rate. Raises LineError if a rate
-    is invalid.
+    for formats that print the loss of a step on a line before its rate. The global batch sizes are
+    added to `batches`. Raises LineError if a rate is invalid.
     """
     entries = form.entry.findall(block.data)
     if not entries:
@@ -25,6 +25,7 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
+    batches |= set(group.get("batch", ()))
     if losses or not all(rates):
         printed = list(_losses(steps, rates, printed, losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
@@ -62,7 +63,7 @@ def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     if form.whole_rates.fullmatch(joined):
         rates = list(map(float, joined.replace(b",", b"").split()))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
-            return rates
+            return text.per_second(rates, form)
     found = []
     for index, rate in enumerate(printed):
         try:
