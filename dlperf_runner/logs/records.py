@@ -101,10 +101,10 @@ class Format:
     """A log format.
 
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
-    `time` and `batch`, the global batch size. A match without a rate gives the loss of a step whose
-    rate follows. `marker` is a literal text that each match contains. `rate` matches a whole rate,
-    so that a number that was cut or wrapped is noticed. `sample` is a line with a rate, for
-    messages.
+    `time`, `memory_gib` and `batch`, the global batch size. A match without a rate gives the loss
+    of a step whose rate follows. `marker` is a literal text that each match contains. `rate`
+    matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line
+    with a rate, for messages.
 
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
