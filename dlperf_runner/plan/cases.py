@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..catalog.reader import lookup
 from ..core.case import Batch, Case, Topology, Window
 from ..core.errors import UserError
 from . import parameters
@@ -37,16 +38,18 @@ def select_workloads(
     choice: Choice, catalog: Catalog, nodes: Sequence[Node]
 ) -> tuple[Workload, ...]:
     """The selected workloads. Raises UserError on an unknown name or a filter without a match."""
-    selected = tuple(w for w in catalog.workloads.values() if w.sources.items())
+    run = {name: w for name, w in catalog.workloads.items() if w.sources.items()}
+    selected = tuple(run.values())
     for name in choice.framework:
         catalog.framework(name, option_name("framework"))
     for name in choice.workload:
-        if not catalog.workload(name, option_name("workload")).sources.items():
+        if name in catalog.workloads and name not in run:
             raise UserError(
                 f"there is no program for {name}; only its logs can be read",
                 where=option_name("workload"),
-                expected=f"one of {', '.join(w.name for w in selected)}",
+                expected=f"one of {', '.join(run)}",
             )
+        lookup("workload", name, run, option_name("workload"))
     models = list(dict.fromkeys(name for w in selected for name in w.model_names))
     for name in choice.model:
         if name not in models:
