@@ -21,6 +21,12 @@ class Conditions(Entry):
     `input_pipeline`: the software that reads the data (framework: the framework's own).
     `noise`: how synthetic data are made (fresh: each sample when it is read).
     `statistic`: how the `repeats` were combined into one number.
+    `recipe`: what computes in a lower precision than the model, such as float8; none if nothing.
+    `recompute`: the activations that the backward pass computes again.
+    `global_batch_size`: if that per device is not stated, or several devices share the samples of a
+    `micro_batch_size`.
+    `flops_formula`: how a publication counts floating-point operations.
+    `machine`: which of several equal machines.
     """
 
     accelerator: str | None = None
@@ -39,6 +45,17 @@ class Conditions(Entry):
     input_pipeline: str | None = None
     noise: str | None = None
     xla: bool | None = None
+    sequence_length: Count | None = None
+    compile: bool | None = None
+    recipe: str | None = None
+    recompute: Literal["none", "selective", "full"] | None = None
+    global_batch_size: Count | None = None
+    micro_batch_size: Count | None = None
+    accumulation_steps: Count | None = None
+    message_bytes: Count | None = None
+    nvls: bool | None = None
+    flops_formula: str | None = None
+    machine: str | None = None
     parallelism: str | None = None
     loss_scaling: str | None = None
     total_steps: Count | None = None
@@ -54,6 +71,8 @@ class Conditions(Entry):
 
 class Citation(Entry):
     """Where the numbers stand: a file of a public repository, at a commit that contains them.
+    A `*` in its name stands for the files of several runs. `computed`: how the numbers follow from
+    the files, if they do not contain them.
 
     A source that has no commits gives its `title` instead, and in `no_commit` the reason and how to
     find it, such as `web page, read on 2026-11-22`.
@@ -64,6 +83,7 @@ class Citation(Entry):
     file: RelativePath | None = None
     title: Annotated[str, Field(min_length=1)] | None = None
     no_commit: Annotated[str, Field(min_length=1)] | None = None
+    computed: Annotated[str, Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _can_be_looked_up(self) -> Citation:
@@ -85,13 +105,17 @@ class PublishedTable(Entry):
 
     `runs`: the values of single runs, if they were published. `conditions` and `cases` (by
     topology): the conditions that differ from those of the report. `source`: if the file at the
-    report's commit does not contain this table.
+    report's commit does not contain this table. `contradiction`: why the numbers cannot be right;
+    they are listed, but nothing is judged by them. `file`: where the table stands, if
+    that is another file of the report's repository.
     """
 
     model: Name
-    precision: Name
-    batch_size_per_device: Count
+    precision: Name | None = None
+    batch_size_per_device: Count | None = None
+    contradiction: Annotated[str, Field(min_length=1)] | None = None
     date: str | None = None
+    file: RelativePath | None = None
     source: Citation | None = None
     conditions: Conditions = Conditions()
     cases: dict[TopologyText, Conditions] = {}
@@ -111,8 +135,8 @@ class PublishedTable(Entry):
 class PublishedReport(Entry):
     """A publication.
 
-    `unit`: what its numbers count in a second.
-    `workload`: the workload in the catalogue that its numbers belong to, if any.
+    `unit`: what its numbers count in a second; with `per_device`, they are of one device.
+    `workload`: the workload that its numbers belong to, if any.
     `workload_models`: the workload's model for each model that has another name there.
     `rows_of`: its name in published.csv. `logs`: addresses of its logs.
     """
@@ -124,6 +148,7 @@ class PublishedReport(Entry):
     date: Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
     framework: Name
     unit: Unit = SAMPLES
+    per_device: bool = False
     workload: Name | None = None
     workload_models: dict[Name, Name] = {}
     rows_of: str | None = None
@@ -146,6 +171,8 @@ class RecordedConditions(Entry):
     input_pipeline: str | None = None
     noise: str | None = None
     xla: bool | None = None
+    compile: bool | None = None
+    recipe: str | None = None
 
 
 class ComparisonRule(Entry):

@@ -23,6 +23,8 @@ from .reader import CATALOG, load_entry
 
 PUBLISHED = CATALOG / "published"
 RULE = "rule"
+# Model, precision, batch size per device and topology.
+_Key = tuple[str, str | None, int | None, Topology]
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,17 @@ class PublishedNumber:
     workload: str | None
     model: str
     workload_model: str
-    precision: str
-    batch_size_per_device: int
+    precision: str | None
+    batch_size_per_device: int | None
     topology: Topology
-    samples_per_second: float  # or tokens, as `unit` says
+    stated: float  # as published, perhaps of one device
+    samples_per_second: float  # of all devices; or tokens, as `unit` says
     unit: Unit
     speedup: float | None
     gpu_memory_mib: float | None
     runs: tuple[float, ...]
     conditions: Conditions
+    contradiction: str | None  # why it cannot be right
     reproduced: bool  # the number is in published.csv; the workload reproduces it
 
     @property
@@ -99,6 +103,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
         "speedup": number.speedup,
         "gpu_memory_mib": number.gpu_memory_mib,
         "runs": list(number.runs),
+        "contradiction": number.contradiction,
     }
     return {**own, **number.conditions.model_dump()}
 
@@ -118,28 +123,37 @@ def _number(
     conditions = report.conditions.changed_by(table.conditions)
     for cases in (report.cases, table.cases):
         conditions = conditions.changed_by(cases.get(topology, Conditions()))
+    devices = topology.world_size if report.per_device else 1
     return _made(
         report,
         (table.model, table.precision, table.batch_size_per_device, topology),
         value,
-        runs=table.runs.get(topology, ()),
+        devices=devices,
+        runs=tuple(run * devices for run in table.runs.get(topology, ())),
+        contradiction=table.contradiction,
         conditions=conditions,
-        citation=table.source or report.source,
+        citation=table.source or _in_file(report.source, table.file),
         date=table.date or report.date,
     )
 
 
+def _in_file(source: Citation, file: str | None) -> Citation:
+    return source.model_copy(update={"file": file}) if file else source
+
+
 def _made(
     report: PublishedReport,
-    key: tuple[str, str, int, Topology],
+    key: _Key,
     value: float,
     *,
+    devices: int = 1,
     runs: tuple[float, ...],
     conditions: Conditions,
     citation: Citation,
     date: str,
     speedup: float | None = None,
     gpu_memory_mib: float | None = None,
+    contradiction: str | None = None,
     reproduced: bool = False,
 ) -> PublishedNumber:
     model, precision, batch, topology = key
@@ -156,18 +170,20 @@ def _made(
         precision=precision,
         batch_size_per_device=batch,
         topology=topology,
-        samples_per_second=value,
+        stated=value,
+        samples_per_second=value * devices,
         unit=report.unit,
         speedup=speedup,
         gpu_memory_mib=gpu_memory_mib,
         runs=runs,
         conditions=conditions,
+        contradiction=contradiction,
         reproduced=reproduced,
     )
 
 
 def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber]:
-    runs: dict[tuple[str, str, int, Topology], list[float]] = {}
+    runs: dict[_Key, list[float]] = {}
     for line in _lines(root / "published_runs.csv", report):
         key = _key(line, Topology.parse(line["topology"]))
         runs.setdefault(key, []).append(float(line["samples_per_second"]))
@@ -198,7 +214,7 @@ def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber
     return found
 
 
-def _key(line: Mapping[str, str], topology: Topology) -> tuple[str, str, int, Topology]:
+def _key(line: Mapping[str, str], topology: Topology) -> _Key:
     return line["model"], line["precision"], int(line["batch_size_per_device"]), topology
 
 

@@ -100,8 +100,10 @@ def _load_catalog(root: Path) -> Catalog:
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
         path = root / "workloads" / f"{workload.name}.yml"
-        of = lookup("framework", workload.framework, frameworks, f"{shown(path)}: framework")
         lookup("log format", workload.log_format, logs.formats(), f"{shown(path)}: log_format")
+        if not workload.sources.items():
+            continue
+        of = lookup("framework", workload.framework, frameworks, f"{shown(path)}: framework")
         for source_name, source in workload.sources.items():
             if source.flavor is not None:
                 where = f"{shown(path)}: sources.{source_name}.flavor"

@@ -209,7 +209,8 @@ class Sources(Entry):
 
 
 class Workload(Entry):
-    """A model trained with a framework: its source, its launcher and its log format.
+    """A model trained with a framework: its source, its launcher and its log format. Without a
+    source, its logs can be read, but it cannot be run.
 
     `unit`: what its throughput counts.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
@@ -224,7 +225,7 @@ class Workload(Entry):
     short_name: Name
     log_format: Name
     unit: Unit = SAMPLES
-    launcher: Name
+    launcher: Name = "direct"
     max_nodes: Count | None = None
     rule: Rule
     parameters: Parameters = {}
@@ -232,17 +233,23 @@ class Workload(Entry):
     if_changed: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
-    sources: Sources
-    matrices: Annotated[dict[Name, Matrix], Field(min_length=1)]
+    sources: Sources = Sources()
+    matrices: dict[Name, Matrix] = {}
     published: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
+        self._check_program()
         self._check_launcher()
         self._check_parameters()
         self._check_templates()
         self._check_matrices()
         return self
+
+    def _check_program(self) -> None:
+        if bool(self.sources.items()) != bool(self.matrices):
+            missing = "matrices" if self.sources.items() else "sources"
+            raise wrong(f"a workload that runs has {missing}", missing, None, missing)
 
     def _check_launcher(self) -> None:
         named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
@@ -287,8 +294,6 @@ class Workload(Entry):
 
     def _check_templates(self) -> None:
         known = {*RUN_KEYS, *self.parameters, *(["dtype"] if self.dtypes else [])}
-        if not self.sources.items():
-            raise wrong("the workload has no source", "builtin, upstream or both", {}, "sources")
         for source_name, source in self.sources.items():
             fields: list[tuple[tuple[str | int, ...], str]] = [
                 *source.texts,

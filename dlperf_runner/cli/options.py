@@ -31,7 +31,11 @@ def option(name: str, text: str, metavar: str | None = None, **more: Any) -> Any
 
 ParameterTexts = Annotated[
     list[str] | None,
-    option("--parameter -p", "A parameter of the workload; may be repeated.", "K=V"),
+    option(
+        "--parameter -p",
+        "A parameter of the workload, with one or more values; may be repeated.",
+        "K=V[,V]",
+    ),
 ]
 Inventories = Annotated[
     list[str] | None,

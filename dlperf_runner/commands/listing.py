@@ -16,6 +16,7 @@ from ..report.terminal import counted, wrapped
 # A named value below an entry, such as ("log", "plsc").
 Detail = tuple[str, str]
 Block = tuple[str, list[Detail]]
+_SOURCES = 3  # of a publication, that are named; --json has all
 
 
 def document(catalog: Catalog, what: str = "") -> dict[str, Any]:
@@ -87,6 +88,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             ("log format", workload.log_format),
             *([("unit", per_second(workload.unit))] if workload.unit != SAMPLES else []),
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
+            *([] if workload.sources.items() else [("runs", "no; logs only")]),
         ]
         if workload.published:
             details.append(("published", workload.published))
@@ -179,19 +181,29 @@ def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _published(_: Catalog) -> Iterator[Block]:
+def _workload(name: str, catalog: Catalog) -> str:
+    return name if name in catalog.workloads else f"{name} (not in this catalogue yet)"
+
+
+def _published(catalog: Catalog) -> Iterator[Block]:
     reports: dict[str, list[PublishedNumber]] = {}
     for number in load_published():
         reports.setdefault(number.report, []).append(number)
     for name, numbers in reports.items():
-        first, tables = numbers[0], dict.fromkeys((n.model, n.precision) for n in numbers)
-        batches = sorted({number.batch_size_per_device for number in numbers})
+        first = numbers[0]
+        tables = dict.fromkeys(" ".join(filter(None, (n.model, n.precision))) for n in numbers)
+        batches = sorted({n.batch_size_per_device or 0 for n in numbers})
+        sources = list(dict.fromkeys(number.source for number in numbers))
+        reasons = dict.fromkeys(n.contradiction for n in numbers if n.contradiction)
         accelerators = dict.fromkeys(n.conditions.accelerator or "unknown" for n in numbers)
         details = [
-            ("source", "; ".join(dict.fromkeys(number.source for number in numbers))),
+            *([("workload", _workload(first.workload, catalog))] if first.workload else []),
+            ("source", "; ".join(sources[:_SOURCES])),
+            *([("more", counted(more, "source"))] if (more := len(sources) - _SOURCES) > 0 else []),
             ("date", min(number.date for number in numbers)),
-            ("numbers", f"{len(numbers)} of {', '.join(f'{m} {p}' for m, p in tables)}"),
-            ("batch sizes", ", ".join(map(str, batches))),
+            ("numbers", f"{len(numbers)} of {', '.join(tables)}, in {per_second(first.unit)}"),
+            *(("contradictory", reason) for reason in reasons),
+            ("batch sizes", ", ".join(str(batch or "unknown") for batch in batches)),
             ("topologies", " ".join(map(str, sorted({n.topology for n in numbers})))),
             ("accelerators", ", ".join(accelerators)),
         ]

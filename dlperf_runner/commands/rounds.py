@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..campaign.directory import add_revision, read_plan, remaining_plan
 from ..core.frame import SAMPLES_PER_SECOND
-from ..core.identity import CaseKey, case_key
+from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.percent import fraction
 from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
@@ -82,13 +82,26 @@ def case_samples(frame: pd.DataFrame, plan: Mapping[str, Any]) -> dict[str, list
     samples: dict[CaseKey, list[float]] = {}
     newest: dict[tuple[object, ...], tuple[int, CaseKey]] = {}
     for row in valid.to_dict(orient="records"):
-        key, planned = case_key(row), tuple(row[name] for name in PLANNED)
+        key, planned = case_key(row), _planned(row, row["parameters"])
         samples.setdefault(key, []).append(row["value"])
         newest[planned] = max(
             newest.get(planned, (0, key)), (row["repeat"], key), key=itemgetter(0)
         )
-    cases = {run["case"]: tuple(run[name] for name in PLANNED) for run in plan["runs"]}
+    cases = {run["case"]: _planned(run, _measured(run)) for run in plan["runs"]}
     return {case: samples[newest[key][1]] if key in newest else [] for case, key in cases.items()}
+
+
+def _planned(row: Mapping[Any, Any], parameters: str) -> tuple[object, ...]:
+    """What a row of the frame and a run of the plan have in common."""
+    return *(row[name] for name in PLANNED), parameters
+
+
+def _measured(run: Mapping[str, Any]) -> str:
+    """The parameters of a planned run as the frame has them."""
+    from ..catalog.reader import own_workloads
+
+    workload = own_workloads()[run["workload"]]
+    return parameters_text(workload.measured_parameters(run["source"], run["parameters"]))
 
 
 def _wanted(

@@ -19,6 +19,7 @@ from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
 from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
+from ..core.units import per_second
 from ..results.run_record import FoundRun
 
 # Verdicts on a limit.
@@ -29,15 +30,25 @@ Values = Mapping[str, object]
 # In display order. The catalogue says which of them must be equal in a comparison.
 FACTORS = (
     "accelerator",
+    "unit",
     "precision",
+    "recipe",
     "batch_size_per_device",
+    "global_batch_size",
+    "sequence_length",
+    "message_bytes",
     "data",
     "image_size",
     "classes",
     "input_pipeline",
     "noise",
     "xla",
+    "compile",
+    "recompute",
     "parallelism",
+    "micro_batch_size",
+    "accumulation_steps",
+    "nvls",
     "steps",
     "estimator",
     "implementation",
@@ -48,7 +59,10 @@ FACTORS = (
     "interconnect",
 )
 # Conditions that the user may state if the run records do not have them.
-STATED = tuple(name for name in FACTORS if name not in ("precision", "batch_size_per_device"))
+_OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
+STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
+_SWITCHES = ("xla", "compile", "nvls")
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
 _FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
 _MEMORY = re.compile(r"(\d+) ?G[Bi]?", re.ASCII)
@@ -134,6 +148,10 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
         "noise": measured.get("noise", known.noise),
         "xla": xla,
+        "compile": _TRUTH.get(parameters.get("compile", ""), known.compile),
+        "recipe": parameters.get("recipe", known.recipe),
+        "recompute": parameters.get("recompute"),
+        "sequence_length": parameters.get("sequence_length"),
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,
@@ -154,15 +172,14 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
                 expected=f"NAME=VALUE, where NAME is one of {listed(STATED)}",
                 found=text,
             )
-        truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-        if name == "xla" and value.lower() not in truth:
+        if name in _SWITCHES and value.lower() not in _TRUTH:
             raise UserError(
-                "invalid value for XLA",
-                where="--condition xla",
+                f"invalid value for {label(name)}",
+                where=f"--condition {name}",
                 expected="true or false",
                 found=value,
             )
-        said = truth[value.lower()] if name == "xla" else value
+        said = _TRUTH[value.lower()] if name in _SWITCHES else value
         if stated.setdefault(name, said) != said:
             raise UserError(
                 "the condition is stated twice",
@@ -221,6 +238,7 @@ def published_conditions(number: PublishedNumber) -> dict[str, object]:
     if number.conditions.total_steps and number.conditions.warmup_steps is not None:
         steps = _steps(number.conditions.total_steps, number.conditions.warmup_steps)
     own = {
+        "unit": per_second(number.unit),
         "precision": number.precision,
         "batch_size_per_device": number.batch_size_per_device,
         "steps": steps,
@@ -247,8 +265,11 @@ def differences(
             continue
         if name == "container" and a == BARE and b is None:
             continue
-        # Few publications state the image size and the number of classes.
-        if name in ("image_size", "classes") and b is None:
+        # Few publications state the image size and the number of classes; the global batch size is
+        # stated where that per device is not.
+        if name in ("image_size", "classes", "global_batch_size") and b is None:
+            continue
+        if name == "batch_size_per_device" and other.get("global_batch_size") is not None:
             continue
         if a is None and b is None:
             continue
@@ -292,7 +313,18 @@ def same_product(a: str, b: str) -> bool:
     first, second = _product(a), _product(b)
     if first is None or second is None or first[0] != second[0]:
         return False
-    return all(x == y or x is None or y is None for x, y in zip(first, second, strict=True))
+    return all(map(_same_part, first, second))
+
+
+def _same_part(x: str | None, y: str | None) -> bool:
+    """Whether two parts of names agree. SXM is any of SXM2 to SXM5; None is unknown."""
+    return x is None or y is None or x == y or ("SXM" in (x, y) and x[:3] == y[:3])
+
+
+def family(name: object) -> str | None:
+    """The family of an accelerator: H100 for NVIDIA H100 80GB HBM3; None if it is unknown."""
+    found = _product(str(name))
+    return found[0] if found else None
 
 
 def _product(name: str) -> tuple[str | None, ...] | None:

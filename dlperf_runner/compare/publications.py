@@ -44,7 +44,7 @@ def side_by_side(
     for number in load_published() if numbers is None else numbers:
         if all(value in ("", getattr(number, name)) for name, value in wanted.items()):
             topology = number.topology
-            key = (number.framework, number.model, number.precision)
+            key = (number.framework, number.model, number.precision or "unknown precision")
             chosen.setdefault((*key, topology.world_size, str(topology), number.unit), []).append(
                 number
             )
@@ -89,8 +89,11 @@ def differing(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
 
 
 def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:
-    """The values of these factors for the number: `precision fp16, XLA unknown`."""
-    return ", ".join(f"{label(name)} {v}" for name, v in values_of(number, factors).items())
+    """The values of these factors for the number: `precision fp16, XLA unknown`. The reason why it
+    cannot be right comes first."""
+    reason = [f"contradictory: {number.contradiction}"] if number.contradiction else []
+    values = (f"{label(name)} {v}" for name, v in values_of(number, factors).items())
+    return ", ".join([*reason, *values])
 
 
 def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:

@@ -10,14 +10,15 @@ of the estimator that produced the published number, if the log of every run has
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..core.case import Topology
+from ..catalog.reader import unit_of
 from ..core.identity import CASE, CaseKey, case_key, label
+from ..core.units import per_second
 from ..stats.groups import case_values
-from ..stats.intervals import Interval, median_interval
+from ..stats.intervals import UNKNOWN, Interval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
     FACTORS,
@@ -25,12 +26,18 @@ from .conditions import (
     UNDECIDED,
     Difference,
     Values,
-    differences,
     limit_verdict,
-    published_conditions,
+)
+from .nearest import (
+    estimator_of,
+    nearest,
+    needed_differences,
+    numbers_of_model,
+    publication_name,
+    usable_numbers,
+    why_none,
 )
 from .outlook import to_decide_published
-from .publications import differing, named_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,22 +125,28 @@ def compare_published(
         own: dict[str, Any] = dict(zip(CASE, key, strict=True))
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
+            "global_batch_size": own["batch_size_per_device"] * own["world_size"],
+            "unit": per_second(unit_of(own["workload"])),
             **dict((conditions or {}).get(key, {})),
         }
+        of_model = numbers_of_model(own, numbers)
+        shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
         usual, runs = case["estimator"], values[key]
         estimates = {by: of for by, of in others[key].items() if len(of) == len(runs)}
         estimates[usual] = runs
-        nearest = list(_nearest(own, mine, usual, estimates, numbers, rule, assume))
-        if not nearest:
+        found_numbers = list(nearest(own, mine, usual, estimates, shown, rule, assume))
+        if not found_numbers:
             row = {**own, **_mine(runs, usual, usual)}
-            rows.append({**row, "verdict": NOT_PUBLISHED, "factors": _why_none(own, numbers)})
-        of_case = [number for number, _ in nearest]
-        for number, found in nearest if every else nearest[:1]:
-            by = _estimator(number, usual, estimates)
+            rows.append(
+                {**row, "verdict": NOT_PUBLISHED, "factors": why_none(own, shown, of_model)}
+            )
+        of_case = [number for number, _ in found_numbers]
+        for number, found in found_numbers if every else found_numbers[:1]:
+            by = estimator_of(number, usual, estimates)
             row = {**own, **_mine(estimates[by], by, usual)}
             row |= _comparison(estimates[by], number, found, rule, assume)
             row["declared"] = _declared(own, number)
-            row["publication"] = _name(number, of_case)
+            row["publication"] = publication_name(number, of_case)
             if row["verdict"] == UNDECIDED:
                 row["why"] = to_decide_published(row, [1 - rule.tolerance, 1 + rule.tolerance])
             rows.append(row)
@@ -198,7 +211,7 @@ def published_points(
             "factors": described(number),
         }
         for number in numbers
-        if _group(number) in keys
+        if _group(number) in keys and not number.contradiction
     ]
     topology = ("nodes", "gpus_per_node", "world_size")
     columns = [*group, "framework", *topology, *POINTS, "published_source"]
@@ -213,7 +226,11 @@ def described(number: PublishedNumber) -> str:
     xla = {True: "XLA", False: "no XLA", None: None}[known.xla]
     data = f"{known.data} data" if known.data else None
     parallel = f"parallel: {known.parallelism}" if known.parallelism else None
-    return ", ".join(filter(None, (known.accelerator, version, xla, data, parallel)))
+    compiled = {True: "compiled", False: "not compiled", None: None}[known.compile]
+    recipe = known.recipe if known.recipe != "none" else None
+    length = f"sequence length {known.sequence_length}" if known.sequence_length else None
+    how = (xla, compiled, recipe, length, data, parallel)
+    return ", ".join(filter(None, (known.accelerator, version, *how)))
 
 
 def verdict_of(interval: Interval, tolerance: float) -> str:
@@ -256,12 +273,6 @@ def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     return values
 
 
-def _estimator(number: PublishedNumber, usual: str, estimates: Collection[str]) -> str:
-    """The estimator of a case to compare with the number: that of the number, if every run has
-    it."""
-    return next((name for name in estimates if name == number.conditions.estimator), usual)
-
-
 def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:
     return {
         "estimator": by,
@@ -277,54 +288,6 @@ def _group(number: PublishedNumber) -> tuple[Any, ...]:
     return number.workload, model, precision, number.batch_size_per_device
 
 
-def _of_model(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> list[PublishedNumber]:
-    wanted = (case["workload"], case["model"])
-    return [number for number in numbers if (number.workload, number.workload_model) == wanted]
-
-
-def _nearest(
-    case: Mapping[str, Any],
-    mine: Values,
-    usual: str,
-    estimates: Collection[str],
-    numbers: Sequence[PublishedNumber],
-    rule: ComparisonRule,
-    assume: bool,
-) -> Iterator[tuple[PublishedNumber, list[Difference]]]:
-    """The published numbers for the model and topology of the case, the nearest first."""
-    topology = Topology(case["nodes"], case["gpus_per_node"])
-    found = []
-    for number in _of_model(case, numbers):
-        if number.topology == topology:
-            of_number = published_conditions(number)
-            by = {"estimator": _estimator(number, usual, estimates), **mine}
-            differing = differences(by, of_number, nodes=topology.nodes)
-            needed = _needed(differing, rule)
-            if assume:
-                needed = [item for item in needed if item.mine is not None]
-            batch = math.log(number.batch_size_per_device / case["batch_size_per_device"])
-            comparable = all(item.other is None for item in needed)
-            nearness = (len(needed), len(differing), abs(batch))
-            order = (not comparable, not number.reproduced, *nearness)
-            found.append((order, number, differing))
-    for _, number, differing in sorted(found, key=lambda item: item[0]):
-        yield number, differing
-
-
-def _name(number: PublishedNumber, others: Sequence[PublishedNumber]) -> str:
-    same = [other for other in others if other.report == number.report]
-    settings = named_values(number, differing(same))
-    return f"{number.report} ({settings})" if settings else number.report
-
-
-def _why_none(case: Mapping[str, Any], numbers: Sequence[PublishedNumber]) -> str:
-    of_model = _of_model(case, numbers)
-    if not of_model:
-        return f"no number is published for {case['model']} of {case['workload']}"
-    topologies = ", ".join(map(str, sorted({number.topology for number in of_model})))
-    return f"topology ({case['nodes']}n{case['gpus_per_node']}g; published: {topologies})"
-
-
 def _comparison(
     values: Sequence[float],
     number: PublishedNumber,
@@ -332,22 +295,25 @@ def _comparison(
     rule: ComparisonRule,
     assume: bool,
 ) -> dict[str, Any]:
-    ratio, interval = ratio_of(values, number)
-    needed = _needed(found, rule)
+    needed = needed_differences(found, rule)
+    same_unit = all(item.factor != "unit" for item in found)
+    ratio, interval = ratio_of(values, number) if same_unit else (math.nan, UNKNOWN)
     assumed = [item for item in needed if assume and item.mine is None]
     # The user cannot match what a publication does not state: it is listed, but has no effect on
     # the verdict.
     factors = [item for item in needed if item.other is not None and item not in assumed]
     unknown = [item.factor for item in needed if item.other is None]
     repeats = number.conditions.repeats
+    contradiction = number.contradiction and f"contradictory publication: {number.contradiction}"
+    judged = not factors and not contradiction
     return {
-        "published": number.samples_per_second,
+        "published": number.samples_per_second if same_unit else math.nan,
         "published_repeats": math.nan if repeats is None else float(repeats),
         "ratio": ratio,
         **_bounds("ratio", interval),
         "ratio_coverage": interval.coverage,
-        "verdict": NOT_COMPARABLE if factors else verdict_of(interval, rule.tolerance),
-        "factors": _text(factors),
+        "verdict": verdict_of(interval, rule.tolerance) if judged else NOT_COMPARABLE,
+        "factors": ", ".join(filter(None, (contradiction, _text(factors)))) or None,
         "noted": _text([item for item in found if item not in needed]),
         "unknown": ", ".join(map(label, unknown)) or None,
         "assumed": ", ".join(f"{label(item.factor)} {item.other}" for item in assumed) or None,
@@ -370,10 +336,6 @@ def _declared(case: Mapping[str, Any], number: PublishedNumber) -> str | None:
         if item.kind == "changed" and (case["nodes"] > 1 or not item.between_nodes)
     ]
     return f"{', '.join(names)} (docs/reproducing/{number.report}.md)" if names else None
-
-
-def _needed(found: Sequence[Difference], rule: ComparisonRule) -> list[Difference]:
-    return [item for item in found if item.factor in rule.must_be_equal]
 
 
 def _bounds(name: str, interval: Interval) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field
 
@@ -60,13 +61,23 @@ class Case:
     window: Window
     variant: str = ""  # the network, if the workload has several
     container: str = ""  # the container engine; empty: runs without a container
+    parameters: tuple[tuple[str, str | int | float], ...] = ()  # those that the cases differ in
 
     @property
     def id(self) -> str:
+        """The name of the case, and of its directory."""
         batch = self.batch
         name = f"{self.workload}-{self.source}" + (f"-{self.container}" if self.container else "")
         name += f"_{self.variant}" if self.variant else ""
+        name += "".join(f"_{key}-{_word(value)}" for key, value in self.parameters)
         return f"{name}_{batch.precision}_b{batch.batch_size_per_device}_{self.topology}"
+
+
+def _word(value: object) -> str:
+    """The value in a file name: its digest if it is long or has other characters, as a path has."""
+    text = str(value)
+    safe = re.fullmatch(r"[A-Za-z0-9.+-]{1,32}", text)
+    return text if safe else hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)

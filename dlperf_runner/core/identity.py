@@ -67,7 +67,7 @@ def value_text(value: object) -> str:
 
 def label(name: str) -> str:
     """The display name of a column, a parameter or a condition."""
-    return {"xla": "XLA", "cuda": "CUDA", "node_gpus": "GPUs in a node"}.get(
+    return {"xla": "XLA", "cuda": "CUDA", "nvls": "NVLS", "node_gpus": "GPUs in a node"}.get(
         name, name.replace("_", " ")
     )
 

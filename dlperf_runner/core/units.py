@@ -11,7 +11,8 @@ from typing import Literal
 
 from .frame import SAMPLES_PER_SECOND
 
-Unit = Literal["samples", "tokens"]
+# Publications also state the bandwidth of a bus and the speed of arithmetic.
+Unit = Literal["samples", "tokens", "GB", "TFLOP"]
 SAMPLES: Unit = "samples"
 TOKENS: Unit = "tokens"
 

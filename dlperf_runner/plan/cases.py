@@ -10,6 +10,7 @@
   a new number of devices per node uses one node.
 - If both of a pair are set (precision and batch size; nodes and devices per node), the cases are
   exactly their combinations, even if the matrix does not have them.
+- Each of several values of a parameter makes cases of its own.
 - `iterations` without `warmup` keeps the published proportion of warm-up steps, rounded up.
 """
 
@@ -19,8 +20,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..catalog.reader import lookup
 from ..core.case import Batch, Case, Topology, Window
 from ..core.errors import UserError
+from . import parameters
 from .choice import Choice, option_name
 
 if TYPE_CHECKING:
@@ -35,11 +38,18 @@ def select_workloads(
     choice: Choice, catalog: Catalog, nodes: Sequence[Node]
 ) -> tuple[Workload, ...]:
     """The selected workloads. Raises UserError on an unknown name or a filter without a match."""
-    selected = tuple(catalog.workloads.values())
+    run = {name: w for name, w in catalog.workloads.items() if w.sources.items()}
+    selected = tuple(run.values())
     for name in choice.framework:
         catalog.framework(name, option_name("framework"))
     for name in choice.workload:
-        catalog.workload(name, option_name("workload"))
+        if name in catalog.workloads and name not in run:
+            raise UserError(
+                f"there is no program for {name}; only its logs can be read",
+                where=option_name("workload"),
+                expected=f"one of {', '.join(run)}",
+            )
+        lookup("workload", name, run, option_name("workload"))
     models = list(dict.fromkeys(name for w in selected for name in w.model_names))
     for name in choice.model:
         if name not in models:
@@ -98,17 +108,6 @@ def _lacking(
     ]
 
 
-def check_parameter_names(choice: Choice, workloads: Sequence[Workload]) -> None:
-    known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
-    for name in choice.parameters:
-        if name not in known:
-            raise UserError(
-                f"unknown parameter {name!r}",
-                where="--parameter",
-                expected=f"one of {', '.join(known) or 'none'}",
-            )
-
-
 def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> str:
     if choice.matrix is None:
         for node in nodes:
@@ -151,9 +150,11 @@ def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]
             topology=topology,
             window=window,
             variant=setting.variant,
+            parameters=values,
         )
         for source in _sources(choice, workload)
         for setting in _settings(choice, workload, matrix)
+        for values in parameters.settings(choice, workload)
         for topology in _topologies(choice, matrix)
         if workload.max_nodes is None or topology.nodes <= workload.max_nodes
     ]

@@ -168,6 +168,7 @@ class Choice:
         "Run in containers with docker or podman; default: without containers if possible.",
         _engine,
     )
+    # Several values of a parameter are separated by commas.
     parameters: dict[str, str] = field(default_factory=dict)
 
 
@@ -220,7 +221,11 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
             expected='-e \'{"parameters": {"image_size": 64}}\'',
             found=repr(parameters),
         )
-    return parse_choice(texts, (f"{name}={value}" for name, value in parameters.items()))
+    values = {
+        name: ",".join(map(str, value)) if isinstance(value, list) else value
+        for name, value in parameters.items()
+    }
+    return parse_choice(texts, (f"{name}={value}" for name, value in values.items()))
 
 
 def check_choice(choice: Choice) -> None:
@@ -292,7 +297,7 @@ def option_name(name: str) -> str:
 
 
 def _parameters(texts: Iterable[str]) -> dict[str, str]:
-    parameters = {}
+    parameters: dict[str, str] = {}
     for text in texts:
         if not text:
             continue
@@ -301,5 +306,11 @@ def _parameters(texts: Iterable[str]) -> dict[str, str]:
             raise UserError(
                 "invalid parameter", where="--parameter", expected="name=value", found=repr(text)
             )
-        parameters[name.strip()] = value
+        if parameters.setdefault(name.strip(), value) != value:
+            raise UserError(
+                "the parameter is given twice",
+                where="--parameter",
+                expected=f"{name}={parameters[name.strip()]},{value} for both values",
+                found=repr(text),
+            )
     return parameters

@@ -17,19 +17,16 @@ from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
-from . import containers, datasets
-from .cases import cases_of, check_parameter_names, chosen_matrix, no_case, select_workloads
+from . import containers, datasets, parameters
+from .cases import cases_of, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 from .order import ordered
 
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
     from ..catalog.reader import Catalog
-    from ..catalog.workload import Matrix, Source, Workload
+    from ..catalog.workload import Source, Workload
     from ..core.node import Node
-
-
-_Value = str | int | float
 
 
 def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[Run, ...]:
@@ -38,7 +35,7 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
     if not nodes:
         raise UserError("cannot make a plan without nodes")
     workloads = select_workloads(choice, catalog, nodes)
-    check_parameter_names(choice, workloads)
+    parameters.check_names(choice, workloads)
     planned = [
         (workload, matrix_name, case)
         for workload in workloads
@@ -49,11 +46,12 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
         raise no_case(choice, workloads)
     hosts_of = _place([case for _, _, case in planned], nodes)
     _refuse_mixed_nodes([host for hosts in hosts_of.values() for host in hosts])
-    runs = (
+    runs = [
         run
         for workload, matrix_name, case in planned
         for run in _runs(choice, catalog, workload, matrix_name, case, hosts_of[case.id])
-    )
+    ]
+    parameters.refuse_equal_cases(runs, catalog)
     return ordered(runs, choice.order, choice.seed)
 
 
@@ -145,23 +143,18 @@ def _runs(
     entry = catalog.framework(workload.framework).environments_on(first.stack)[environment]
     image = _image(choice, catalog, entry, environment, python, hosts)
     case = replace(case, container=image.engine if image else "")
-    dataset, parameters = datasets.fill_data(
-        choice,
-        workload.name,
-        source,
-        _merged_parameters(choice, workload, matrix, case.variant),
-        hosts,
-    )
+    defaults = parameters.parameters_of(choice, workload, matrix, case)
+    dataset, filled = datasets.fill_data(choice, workload.name, source, defaults, hosts)
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
     batch, topology, window = case.batch, case.topology, case.window
     data: tuple[str, ...] = ()
     if image and isinstance(source.data, DataParameter):
-        data = datasets.mounted(source.data, parameters[source.data.parameter], workload.name)
+        data = datasets.mounted(source.data, filled[source.data.parameter], workload.name)
     runs = []
     for repeat in range(1, (choice.repeats or matrix.repeats) + 1):
         values: dict[str, object] = {
-            **parameters,
+            **filled,
             "python": image.python if image else python,
             "workload": workload.name,
             "framework": workload.framework,
@@ -231,7 +224,7 @@ def _runs(
                 f"_{batch.precision}_{repeat}.log",
                 timeout_s=_timeout(workload, matrix_name, window),
                 hosts=tuple(host.name for host in hosts),
-                parameters=parameters,
+                parameters=filled,
                 commands=commands,
             )
         )
@@ -324,32 +317,3 @@ def _image(
     stack = catalog.stack_of(hosts[0])
     engine = containers.engine_for(choice.container, environment, stack, hosts[0])
     return containers.image_for(engine, name, python, environment, hosts) if engine else None
-
-
-def _merged_parameters(
-    choice: Choice, workload: Workload, matrix: Matrix, variant: str
-) -> dict[str, _Value]:
-    chosen = {
-        name: _converted(name, text, workload.parameters[name])
-        for name, text in choice.parameters.items()
-        if name in workload.parameters
-    }
-    of_variant = workload.variants[variant].parameters if variant else {}
-    return {**workload.parameters, **of_variant, **matrix.parameters, **chosen}
-
-
-def _converted(name: str, text: str, default: _Value) -> _Value:
-    """Convert the text to the type of the default value."""
-    try:
-        value = type(default)(text)
-        if isinstance(value, str) or math.isfinite(value):
-            return value
-    except ValueError:
-        pass
-    kind = {int: "an integer", float: "a number", str: "a string"}[type(default)]
-    raise UserError(
-        "invalid value",
-        where=f"--parameter {name}",
-        expected=f"{kind}, like {default}",
-        found=repr(text),
-    )

@@ -28,8 +28,8 @@ def group_title(case: Case, t: Labels) -> str:
     name = " ".join(filter(None, (case["workload"], case["source"])))
     if case["model"] not in name:
         name += f" ({case['model']})"
-    batch = t("batch", batch=case["batch_size_per_device"])
-    own = [name, case["precision"], batch, case["parameters"]]
+    size = case["batch_size_per_device"]
+    own = [name, case["precision"], size and t("batch", batch=size), case["parameters"]]
     named = (("framework_version", "of_version"), ("driver", "of_driver"))
     version, driver = ([t(key, name=case[n])] if case[n] else [] for n, key in named)
     # A stack is mostly named after its accelerator; say it once.
@@ -43,13 +43,13 @@ def group_title(case: Case, t: Labels) -> str:
 
 def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
-    form, unit = _form(group), rate_unit(group[0]["workload"])
+    form, unit = rate_form(group), rate_unit(group[0]["workload"])
     columns = [
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
-        Column(unit, True, _sheet_form(group)),
+        Column(unit, True, sheet_form(group)),
         Column("speedup", True, "0.00"),
-        Column(f"{unit}/{t('device')}", True, _sheet_form(group)),
+        Column(f"{unit}/{t('device')}", True, sheet_form(group)),
         Column(t("interval_of_rate", unit=unit), True, hint=t("interval_hint")),
         Column(t("interval_of_speedup"), True, hint=t("ratio_hint")),
         Column(t("efficiency"), True, _PERCENT),
@@ -65,11 +65,11 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     return Table(f"table-{number}", heading, shown, lines, (_note(group, t),))
 
 
-def _form(group: Sequence[Case]) -> str:
+def rate_form(group: Sequence[Case]) -> str:
     return f",.{_decimals(group)}f"
 
 
-def _sheet_form(group: Sequence[Case]) -> str:
+def sheet_form(group: Sequence[Case]) -> str:
     return "#,##0." + "0" * _decimals(group)
 
 
@@ -106,7 +106,7 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     bases = {case.get("base_case") for case in group if case["speedup"] is not None}
     for case in group:
         if f"{case['nodes']}n{case['gpus_per_node']}g" in bases:
-            rate = f"{case['samples_per_second_median']:{_form(group)}}"
+            rate = f"{case['samples_per_second_median']:{rate_form(group)}}"
             place = f"{case['nodes']}n{case['gpus_per_node']}g"
             parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
     if all(case["speedup"] is None for case in group):
@@ -168,7 +168,7 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     yield t("answer_setting", precision=best["precision"], batch=best["batch_size_per_device"])
     low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
     if low is not None and high is not None:
-        form, cover = _form([best]), best.get("samples_per_second_ci_coverage")
+        form, cover = rate_form([best]), best.get("samples_per_second_ci_coverage")
         percent = f"{100 * (cover or 0):.4g}\u00a0%"
         yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
     if best["speedup"] is None:
@@ -186,7 +186,7 @@ def _name(framework: str, case: Case) -> str:
 
 def _figures_of(case: Case, t: Labels) -> dict[str, object]:
     return {
-        "rate": f"{case['samples_per_second_median']:{_form([case])}}",
+        "rate": f"{case['samples_per_second_median']:{rate_form([case])}}",
         "unit": rate_unit(case["workload"]),
         "devices": t.place(case["nodes"], case["world_size"]),
     }
@@ -240,7 +240,7 @@ def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]], unit: s
     names = line_names(groups)
     columns = [Column("node_num", True, "0"), Column("gpu_num", True, "0")]
     for name, group in zip(names, groups, strict=True):
-        columns.append(Column(f"{name} {unit}", True, _sheet_form(group)))
+        columns.append(Column(f"{name} {unit}", True, sheet_form(group)))
         columns.append(Column(f"{name} speedup", True, "0.00"))
     topologies = sorted({(case["world_size"], case["nodes"]) for group in groups for case in group})
     by_place = [{(case["world_size"], case["nodes"]): case for case in group} for group in groups]
@@ -249,7 +249,7 @@ def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]], unit: s
         row = [cell(nodes), cell(world_size)]
         for group, own in zip(groups, by_place, strict=True):
             case = own.get((world_size, nodes), {})
-            row.append(cell(case.get("samples_per_second_median"), _form(group)))
+            row.append(cell(case.get("samples_per_second_median"), rate_form(group)))
             row.append(cell(case.get("speedup"), speedup))
         rows.append(tuple(row))
     shown, lines = without_empty(columns, rows, 2)

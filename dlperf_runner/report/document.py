@@ -14,6 +14,7 @@ from .charts import Chart
 from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
 from .numbers import rate_decimals
+from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
 from .units import common_unit, named_record, rate_unit
 
@@ -74,6 +75,7 @@ class Document:
     answers: tuple[case_tables.Answer, ...]
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
+    sweeps: tuple[Table, ...]
     side_by_side: tuple[Table, ...]
     comparison: tuple[Table, ...]  # for reading, by group
     compared: Table  # the same, whole
@@ -136,6 +138,7 @@ def make_document(
         answers=tuple(case_tables.answers(cases, verdicts, t)),
         figures=figures,
         sections=sections,
+        sweeps=tuple(sweep_tables(cases, t)),
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
         comparison=tuple(case_tables.comparisons(verdicts, compared, t)),
         compared=compared,

@@ -106,6 +106,7 @@ def _contents(document: Document) -> list[tuple[str, str]]:
     sections: list[tuple[str, str, Any]] = [
         ("plots", "plots", document.figures),
         ("results", "results", True),
+        ("sweeps", "sweeps", document.sweeps),
         ("beside", "side_by_side", document.side_by_side),
         ("published", "comparison", document.comparison),
         ("lost", "not_counted", document.not_counted or document.problems),

@@ -2,9 +2,10 @@
 
     PYTHONPATH=. python tests/support/check_citations.py Oneflow-Inc/DLPerf=DLPerf.git ...
 
-Each argument is a repository and a local clone of it. A number must stand in a row of a table (with
-`|`); the values of single runs may stand anywhere in the file. Repositories without a clone are
-listed and not checked. The exit status is 1 if a number was not found.
+Each argument is a repository and a local clone of it. In a file that has rows of tables (with `|`),
+a number must stand in one; the values of single runs may stand anywhere in the file. Of numbers
+that were computed, only the files are looked for. Repositories without a clone are listed and not
+checked. The exit status is 1 if a number was not found.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from dlperf_runner.catalog.publication import Citation
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published
 
 # 384.19, 909 (before " img/s"), 1,236.90; not the 8 of "n8g" and not the 1.5 of "v1.5".
-NUMBER = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w.]*\w)")
+NUMBER = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:(?=GBps)|(?![\w.]*\w))")
 
 
 def numbers_in(text: str) -> set[Decimal]:
@@ -32,21 +34,36 @@ def numbers_in(text: str) -> set[Decimal]:
 
 @cache
 def cited_text(clone: Path, citation: Citation) -> str | None:
-    """The cited file at the cited commit; None if the clone does not have it."""
-    name = f"{citation.commit}:{citation.file}"
-    shown = subprocess.run(
-        ["git", "-C", clone, "show", name], capture_output=True, check=False, timeout=60
+    """The cited file at the cited commit, or all files that its name stands for; None if the clone
+    has none."""
+
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(clone), *arguments]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        return None if done.returncode else done.stdout.decode("utf-8", "replace")
+
+    name = citation.file or ""
+    if "*" not in name:
+        return git("show", f"{citation.commit}:{name}")
+    folder = name.rpartition("/")[0]
+    names = git("ls-tree", "--name-only", f"{citation.commit}:{folder}") or ""
+    paths = (path for path in names.split() if fnmatch(f"{folder}/{path}", name))
+    return (
+        "\n".join(git("show", f"{citation.commit}:{folder}/{path}") or "" for path in paths) or None
     )
-    return None if shown.returncode else shown.stdout.decode("utf-8", "replace")
 
 
 def not_found(number: PublishedNumber, text: str | None) -> list[float]:
     """The values of a published number that the text does not contain."""
     if text is None:
-        return [number.samples_per_second, *number.runs]
-    rows = numbers_in("\n".join(line for line in text.splitlines() if "|" in line))
+        return [number.stated, *number.runs]
+    if number.citation.computed:
+        return []
     anywhere = numbers_in(text)
-    in_rows = (number.samples_per_second, number.gpu_memory_mib)
+    of_tables = "\n".join(line for line in text.splitlines() if "|" in line)
+    # A bandwidth stands in the output of nccl-tests.
+    rows = numbers_in(of_tables) if of_tables and number.unit != "GB" else anywhere
+    in_rows = (number.stated, number.gpu_memory_mib)
     missing = [v for v in in_rows if v is not None and Decimal(repr(v)) not in rows]
     return [*missing, *(v for v in number.runs if Decimal(repr(v)) not in anywhere)]
 

@@ -82,8 +82,8 @@ def test_all_55_rows_are_published_numbers_and_all_75_runs_theirs() -> None:
 def test_published_medians_follow_from_the_published_runs() -> None:
     with_runs = [number for number in NUMBERS if number.runs]
     # 15 of the five reports; 4 of OneFlow 0.1.9, 5 and 4 of TensorFlow 1 and 2, 6 of MXNet and
-    # of Paddle.
-    assert len(with_runs) == 15 + 4 + 5 + 4 + 6 + 6
+    # of Paddle; 38 of Lambda.
+    assert len(with_runs) == 15 + 4 + 5 + 4 + 6 + 6 + 38
     for number in with_runs:
         # 1358.635 of six runs was printed as 1358.64.
         median = statistics.median(number.runs)
@@ -97,15 +97,22 @@ def test_every_number_says_where_it_stands_and_what_it_was_measured_on() -> None
         cited = number.citation
         assert re.fullmatch("[0-9a-f]{40}", cited.commit or "") or cited.no_commit
         assert number.conditions.accelerator is not None
-        assert number.conditions.data is not None or number.report.startswith("oneflow-resnet50")
+        # Language models read text; a bandwidth reads nothing.
+        is_of_images = "resnet50" in number.model or "face" in number.model
+        if is_of_images and not number.report.startswith("oneflow-resnet50"):
+            assert number.conditions.data is not None
     workloads = load_catalog().workloads
+    models: dict[tuple[str, str], set[str]] = {}
     for number in NUMBERS:
-        if number.workload is not None:
-            workload = workloads[number.workload]
-            assert workload.framework == number.framework
-            assert number.workload_model in (workload.model, *workload.model_names)
+        if number.workload in workloads:
+            assert workloads[number.workload].framework == number.framework
+            key = (number.report, number.workload)
+            models.setdefault(key, set()).add(number.workload_model)
+    # A report can have further models.
+    for (_, name), published_models in models.items():
+        assert published_models & {workloads[name].model, *workloads[name].model_names}
     # Every report that a workload reproduces is there, under its own name.
-    assert {w.published for w in workloads.values()} == set(FIVE)
+    assert {w.published for w in workloads.values() if w.published} == set(FIVE)
     for name in FIVE.values():
         assert any(number.report == name for number in NUMBERS)
 
@@ -145,14 +152,18 @@ def test_no_number_stands_there_twice() -> None:
 def test_as_json() -> None:
     records = json.loads(json.dumps([*map(as_record, NUMBERS)]))
     assert len(records) == len(NUMBERS)
-    assert min(each["samples_per_second"] for each in records) > 0
+    rates = [
+        value for each in records for name, value in each.items() if name.endswith("_per_second")
+    ]
+    assert len(rates) == len(NUMBERS)
+    assert min(rates) > 0
     assert all(each["world_size"] == each["nodes"] * each["gpus_per_node"] for each in records)
 
 
 def test_the_rule_names_workloads_of_the_catalogue() -> None:
     rule, workloads = load_rule(), load_catalog().workloads
     assert rule.tolerance == 0.05
-    assert set(rule.workloads) == set(workloads)
+    assert set(rule.workloads) == {w.name for w in workloads.values() if w.sources.items()}
     for name, sources in rule.workloads.items():
         for source in sources:
             assert workloads[name].sources.named(source) is not None

@@ -1,0 +1,105 @@
+"""The parameters of a case: those of the catalogue, changed by the choice.
+
+A parameter with several chosen values is an axis of the matrix: each case exists once per value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ..core.errors import UserError
+from ..core.identity import parameters_text
+
+if TYPE_CHECKING:
+    from ..catalog.reader import Catalog
+    from ..catalog.workload import Matrix, Workload
+    from ..core.case import Case, Run
+    from .choice import Choice
+
+Value = str | int | float
+Setting = tuple[tuple[str, Value], ...]
+
+
+def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
+    known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
+    for name in choice.parameters:
+        if name not in known:
+            raise UserError(
+                f"unknown parameter {name!r}",
+                where="--parameter",
+                expected=f"one of {', '.join(known) or 'none'}",
+            )
+
+
+def settings(choice: Choice, workload: Workload) -> list[Setting]:
+    """Every combination of the values on the axes. Without axes, one that is empty."""
+    chosen = _chosen(choice, workload)
+    axes = {name: values for name, values in chosen.items() if len(values) > 1}
+    return [tuple(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def parameters_of(
+    choice: Choice, workload: Workload, matrix: Matrix, case: Case
+) -> dict[str, Value]:
+    """All parameters of the case, without a data set of the inventory."""
+    of_variant = workload.variants[case.variant].parameters if case.variant else {}
+    chosen = {name: values[0] for name, values in _chosen(choice, workload).items()}
+    return {
+        **workload.parameters,
+        **of_variant,
+        **matrix.parameters,
+        **chosen,
+        **dict(case.parameters),
+    }
+
+
+def refuse_equal_cases(runs: Iterable[Run], catalog: Catalog) -> None:
+    """Raise UserError if results could not tell two cases apart, because a parameter with several
+    values does not change what their source measures."""
+    seen: dict[tuple[object, ...], Run] = {}
+    for run in runs:
+        workload = catalog.workloads[run.workload]
+        measured = parameters_text(workload.measured_parameters(run.source, run.parameters))
+        what = (run.workload, run.model, run.source, measured, run.container)
+        batch = (run.precision, run.batch_size_per_device, run.nodes, run.gpus_per_node)
+        other = seen.setdefault((*what, *batch), run)
+        if other.case != run.case:
+            names = [n for n, value in run.parameters.items() if other.parameters[n] != value]
+            values = (f"{n}={other.parameters[n]},{run.parameters[n]}" for n in names)
+            raise UserError(
+                f"results of {run.workload}-{run.source} could not be told apart: their parameters"
+                f" do not include {', '.join(names)}",
+                where=f"--parameter {' '.join(values)}",
+                expected="a single value, or a parameter that changes what is measured",
+            )
+
+
+def _chosen(choice: Choice, workload: Workload) -> dict[str, tuple[Value, ...]]:
+    """The chosen values of the workload's own parameters, by name."""
+    found = {}
+    for name, text in choice.parameters.items():
+        if name in workload.parameters:
+            texts = [part.strip() for part in text.split(",")] if "," in text else [text]
+            values = (_converted(name, part, workload.parameters[name]) for part in texts)
+            found[name] = tuple(dict.fromkeys(values))
+    return found
+
+
+def _converted(name: str, text: str, default: Value) -> Value:
+    """Convert the text to the type of the default value."""
+    try:
+        value = type(default)(text)
+        if isinstance(value, str) or math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    kind = {int: "an integer", float: "a number", str: "a string"}[type(default)]
+    raise UserError(
+        "invalid value",
+        where=f"--parameter {name}",
+        expected=f"{kind}, like {default}",
+        found=repr(text),
+    )

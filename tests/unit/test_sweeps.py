@@ -1,0 +1,182 @@
+"""Parameters with several values: axes of a plan, cases of their own in every result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import gluoncv, write
+from plan_examples import lab_nodes
+from typer.testing import CliRunner
+
+from dlperf_runner.campaign import directory as campaign
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.cli.main import app
+from dlperf_runner.commands import campaigns
+from dlperf_runner.commands.report import make_report
+from dlperf_runner.commands.rounds import values_by_case
+from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import inventory
+from dlperf_runner.plan.choice import choice_of_variables, parse_choice
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.sweeps import setting, sweeps
+
+CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
+
+
+def planned(*parameters: str, **options: object) -> list[str]:
+    choice = parse_choice({"model": "resnet50v1b", **options}, parameters)
+    return list(dict.fromkeys(run.case for run in make_plan(choice, load_catalog(), lab_nodes())))
+
+
+# ---- plan
+
+
+def test_each_value_is_a_case_with_its_own_name() -> None:
+    names = ("_image_size-32", "_image_size-64")
+    expected = [CASE.format(name, place) for name in names for place in ("1n1g", "1n2g", "2n2g")]
+    assert planned("image_size=32,64") == expected
+    # A single value makes no axis, nor does one that is given twice.
+    assert planned("image_size=32,32", nodes=2) == [CASE.format("", "2n2g")]
+
+
+def test_axes_multiply_with_each_other_and_with_the_batch_size() -> None:
+    names = planned("image_size=32,64", "classes=10,20", nodes=2, batch_size="2,4")
+    assert len(names) == len(set(names)) == 8
+    assert CASE.format("_image_size-64_classes-10", "2n2g") in names
+
+
+def test_the_commands_have_the_values_of_their_case() -> None:
+    choice = parse_choice({"model": "resnet50v1b", "nodes": 2}, ["image_size=32,64"])
+    for run in make_plan(choice, load_catalog(), lab_nodes()):
+        size = run.parameters["image_size"]
+        argv = run.commands[0].argv
+        assert argv[argv.index("--image-size") + 1] == str(size)
+        assert f"_image_size-{size}_" in run.id
+
+
+def test_a_path_is_not_part_of_a_name() -> None:
+    names = planned("rec_train=/data/a/train.rec,/data/b/train.rec", source="upstream", nodes=2)
+    assert len(set(names)) == 2
+    assert not any("/" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (["image_size=32,x"], "--parameter image_size: invalid value"),
+        (["image_size=32", "image_size=64"], "the parameter is given twice"),
+        (["rec_train=/a,/b"], "could not be told apart: their parameters do not include rec_train"),
+    ],
+)
+def test_what_cannot_be_an_axis(parameters: list[str], message: str) -> None:
+    """The builtin program reads no data set, so it would measure the same twice."""
+    with pytest.raises(UserError) as error:
+        planned(*parameters)
+    assert message in " ".join(str(error.value).split())
+
+
+def test_an_unmeasured_parameter_is_no_axis() -> None:
+    nodes = lab_nodes()
+    choice = parse_choice({"workload": "oneflow-resnet50v1.5"}, ["log_interval=1,2"])
+    nodes = tuple(node.__class__(**{**vars(node), "frameworks": ("oneflow",)}) for node in nodes)
+    with pytest.raises(UserError, match="could not be told apart"):
+        make_plan(choice, load_catalog(), nodes)
+
+
+def test_bench_yml_takes_lists() -> None:
+    choice = choice_of_variables({"parameters": {"image_size": [32, 64], "classes": 10}}, ())
+    assert choice.parameters == {"image_size": "32,64", "classes": "10"}
+
+
+# ---- results
+
+
+@pytest.fixture(autouse=True)
+def lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+
+
+def measured(directory: Path, rates: Mapping[str, float], **options: object) -> Path:
+    """A campaign whose logs have these rates by image size, on one device; four runs each."""
+    texts = {"model": "resnet50v1b", "nodes": 1, "gpus_per_node": 1, "repeats": 4, **options}
+    choice = parse_choice(texts, [f"image_size={','.join(rates)}"])
+    campaigns.plan(choice, campaign=str(directory))
+    for run in campaign.remaining_plan(directory)["runs"]:
+        record = campaign.read_record(directory, run)
+        done: dict[str, Any] = {"status": "done", "exit_status": 0, "hosts": {"node1": {}}}
+        record["outcome"] = {**record["outcome"], **done}
+        place = campaign.run_directory(directory, run)
+        campaign.write_json(place / "run.json", record)
+        rate = rates[str(run["parameters"]["image_size"])] + run["repeat"]
+        batch = run["batch_size_per_device"]
+        steps = {"steps": run["total_steps"], "warmup": run["warmup_steps"]}
+        write(place / run["log_name"], gluoncv(rate, batch=batch, world=1, **steps))
+    return directory
+
+
+RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
+
+
+def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
+    result = summarize(measured(tmp_path / "a", RATES))
+    found = {
+        setting(case, "image_size"): case["samples_per_second_median"]
+        for case in records(result.table)
+    }
+    assert found == pytest.approx({"32": 402.5, "48": 399.5, "64": 102.5}, abs=0.01)
+    assert len(json.loads(result.document)["cases"]) == 3
+    (file,) = (tmp_path / "a").glob("bz2_result.json")
+    assert len(json.loads(file.read_bytes())) == 3
+
+
+def test_a_sweep_has_its_best_and_what_is_not_shown_to_be_slower(tmp_path: Path) -> None:
+    cases = records(summarize(measured(tmp_path / "a", RATES)).table)
+    (sweep,) = sweeps(cases)
+    (place,) = sweep.places
+    assert sweep.axes == ("image_size",)
+    assert "classes" in sweep.common
+    assert setting(place.best, "image_size") == "32"
+    # 401 to 404 and 398 to 401 overlap, 101 to 104 lies below both.
+    assert [setting(case, "image_size") for case in place.undecided] == ["48"]
+    assert list(sweeps(cases[:1])) == []
+
+
+def test_adaptive_repeats_count_the_runs_of_each_case(tmp_path: Path) -> None:
+    directory = measured(tmp_path / "a", RATES)
+    values = values_by_case(directory, campaign.read_plan(directory))
+    sizes = {name: round(min(of)) for name, of in values.items()}
+    expected = {"32": 401, "48": 398, "64": 101}
+    assert sizes == {CASE.format(f"_image_size-{s}", "1n1g"): v for s, v in expected.items()}
+
+
+def test_two_campaigns_are_compared_setting_by_setting(tmp_path: Path) -> None:
+    first = measured(tmp_path / "a", RATES)
+    second = measured(tmp_path / "b", {"32": 400.1, "48": 300.0, "64": 100.1})
+    done = CliRunner().invoke(app, ["compare", "--json", str(first), str(second)])
+    cases = json.loads(done.output)["cases"]
+    verdicts = {case["parameters"].split("image_size=")[1][:2]: case["verdict"] for case in cases}
+    assert verdicts == {"32": "no difference shown", "48": "slower", "64": "no difference shown"}
+
+
+def test_the_report_has_the_table_and_the_best(tmp_path: Path) -> None:
+    directory = measured(tmp_path / "a", RATES, batch_size="2,4", precision="fp32")
+    report = make_report([directory])
+    (path,) = (path for path in report.paths if path.name == "report.md")
+    section = path.read_text(encoding="utf-8").split("## Sweeps")[1].split("\n## ")[0]
+    assert "| batch size per device | image size | 1n1g samples/s |" in section
+    assert sum(line.startswith("|") for line in section.splitlines()) == 2 + 6
+    assert "Fastest on 1n1g: batch size per device" in section
+    assert "Not shown to be slower" in section
+    (data,) = (path for path in report.paths if path.name == "results.json")
+    (table,) = (
+        rows
+        for name, rows in json.loads(data.read_bytes())["tables"].items()
+        if name.startswith("sweep")
+    )
+    assert {row["image size"] for row in table} == {"32", "48", "64"}
