@@ -145,12 +145,13 @@ def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(campaign.glob("runs/*/*/run.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        found[document["id"]] = document.get("outcome", {}) | {"log_format": document["log_format"]}
+        own = {name: document[name] for name in ("workload", "log_format")}
+        found[document["id"]] = document.get("outcome", {}) | own
     return found
 
 
 def current_rate(run: Path, log_format: str) -> float | None:
-    """The last samples per second that the active run printed. None if it printed none yet."""
+    """The last rate that the active run printed. None if it printed none yet."""
     from ..logs import parse_tail
 
     try:
@@ -162,14 +163,19 @@ def current_rate(run: Path, log_format: str) -> float | None:
 
 def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     """Update the progress bar from the campaign's files."""
+    from ..catalog.reader import printed_unit
+
     runs = outcomes(campaign)
     states = [run.get("status") for run in runs.values()]
     ended = sum(state in ("done", "failed") for state in states)
     running = next((name for name, run in runs.items() if run.get("status") == "running"), None)
     text = f"{ended} of {len(runs)} runs" if runs else "preparing the nodes"
     if running:
-        rate = current_rate(campaign / "runs" / running, runs[running]["log_format"])
-        text = running + (f"  {rate:.5g} samples/s" if rate is not None else "")
+        own = runs[running]
+        rate = current_rate(campaign / "runs" / running, own["log_format"])
+        text = running
+        if rate is not None:
+            text += f"  {rate:.5g} {printed_unit(own['workload'])}"
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 

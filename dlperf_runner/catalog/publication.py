@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from ..core.units import SAMPLES, Unit
 from .reproduction import Reproduction
 from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
 
@@ -110,6 +111,7 @@ class PublishedTable(Entry):
 class PublishedReport(Entry):
     """A publication.
 
+    `unit`: what its numbers count in a second.
     `workload`: the workload in the catalogue that its numbers belong to, if any.
     `workload_models`: the workload's model for each model that has another name there.
     `rows_of`: its name in published.csv. `logs`: addresses of its logs.
@@ -121,6 +123,7 @@ class PublishedReport(Entry):
     source: Citation
     date: Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d)?)?$")]
     framework: Name
+    unit: Unit = SAMPLES
     workload: Name | None = None
     workload_models: dict[Name, Name] = {}
     rows_of: str | None = None

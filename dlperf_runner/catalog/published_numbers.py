@@ -16,6 +16,8 @@ from typing import Any
 
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.frame import SAMPLES_PER_SECOND
+from ..core.units import Unit, named
 from .publication import Citation, ComparisonRule, Conditions, PublishedReport, PublishedTable
 from .reader import CATALOG, load_entry
 
@@ -39,7 +41,8 @@ class PublishedNumber:
     precision: str
     batch_size_per_device: int
     topology: Topology
-    samples_per_second: float
+    samples_per_second: float  # or tokens, as `unit` says
+    unit: Unit
     speedup: float | None
     gpu_memory_mib: float | None
     runs: tuple[float, ...]
@@ -92,7 +95,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
         "nodes": topology.nodes,
         "gpus_per_node": topology.gpus_per_node,
         "world_size": topology.world_size,
-        "samples_per_second": number.samples_per_second,
+        named(SAMPLES_PER_SECOND, number.unit): number.samples_per_second,
         "speedup": number.speedup,
         "gpu_memory_mib": number.gpu_memory_mib,
         "runs": list(number.runs),
@@ -154,6 +157,7 @@ def _made(
         batch_size_per_device=batch,
         topology=topology,
         samples_per_second=value,
+        unit=report.unit,
         speedup=speedup,
         gpu_memory_mib=gpu_memory_mib,
         runs=runs,

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from .. import logs
 from ..core.errors import UserError
+from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import load_entry as load_entry
 from .entry import read_entry as read_entry
@@ -64,6 +65,21 @@ def _own_catalog() -> Catalog:
 def own_workloads() -> Mapping[str, Workload]:
     """This project's workloads, without the rest of the catalogue."""
     return _load_all(CATALOG / "workloads", Workload)
+
+
+def unit_of(workload: str | None) -> Unit:
+    """What the throughput of a workload counts; samples if the catalogue does not have it."""
+    entry = own_workloads().get(workload or "")
+    return entry.unit if entry else SAMPLES
+
+
+def printed_unit(workload: str) -> str:
+    """The unit of the rates in the log of a workload, such as tokens/s/device."""
+    entry = own_workloads().get(workload)
+    per = entry.rule.rates_are_per if entry else "world"
+    if per == "step":
+        return "steps/s"
+    return per_second(unit_of(workload)) + ("" if per == "world" else f"/{per}")
 
 
 def _load_catalog(root: Path) -> Catalog:

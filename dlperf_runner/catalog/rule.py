@@ -14,7 +14,7 @@ class Rule(Entry):
 
     Steps count from 1. The first `warmup_steps` of `total_steps` are not measured.
     `log_every`: the log has a line every n steps, unless the log itself states another interval.
-    `rates_are_per`: the unit that a printed rate refers to.
+    `rates_are_per`: what a printed rate refers to. Per step, it is the number of steps per second.
     `drop_first_values`: the number of printed rates to drop in addition to the warm-up.
     `round_rates_to`: the digits to which each rate is rounded before use.
     `final_value_from_world_size`: with at least this many devices, the rate that the program
@@ -28,7 +28,7 @@ class Rule(Entry):
     warmup_steps: CountOrNone
     estimator: Name
     log_every: Count = 1
-    rates_are_per: Literal["world", "node", "device"] = "world"
+    rates_are_per: Literal["world", "node", "device", "step"] = "world"
     drop_first_values: CountOrNone = 0
     round_rates_to: CountOrNone | None = None
     final_value_from_world_size: Count | None = None

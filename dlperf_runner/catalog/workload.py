@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 from .. import launchers
 from ..core import template
 from ..core.identity import data_of
+from ..core.units import SAMPLES, Unit
 from .datasets import datasets
 from .framework import Environment as Environment
 from .framework import Framework as Framework
@@ -210,6 +211,7 @@ class Sources(Entry):
 class Workload(Entry):
     """A model trained with a framework: its source, its launcher and its log format.
 
+    `unit`: what its throughput counts.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
     """
@@ -221,6 +223,7 @@ class Workload(Entry):
     families: tuple[Name, ...] = ()
     short_name: Name
     log_format: Name
+    unit: Unit = SAMPLES
     launcher: Name
     max_nodes: Count | None = None
     rule: Rule

@@ -10,6 +10,7 @@ from ..catalog.published_numbers import PublishedNumber, as_record, load_publish
 from ..catalog.reader import Catalog
 from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
 from ..core.errors import UserError
+from ..core.units import SAMPLES, per_second
 from ..report.terminal import counted, wrapped
 
 # A named value below an entry, such as ("log", "plsc").
@@ -84,6 +85,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             ("--model", ", ".join(workload.model_names)),
             ("--precision", ", ".join(workload.precisions)),
             ("log format", workload.log_format),
+            *([("unit", per_second(workload.unit))] if workload.unit != SAMPLES else []),
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
         ]
         if workload.published:

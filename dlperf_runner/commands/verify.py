@@ -105,6 +105,7 @@ def _against_logs(
     notes: list[str],
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes."""
+    from ..report.units import named_record, named_table
     from ..stats.groups import records
 
     if not (place / "summary.json").exists():
@@ -120,9 +121,10 @@ def _against_logs(
     problems += results.problems
     table, _, files = documents(results, known)
     cases, runs = records(table), records(results.frame)
+    written = records(named_table(results.frame))
     differing = [
-        *_compared("summary.json", recorded_cases, cases, CASE),
-        *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),
+        *_compared("summary.json", recorded_cases, [*map(named_record, cases)], CASE),
+        *_compared("measurements.csv", recorded_runs, [*map(_as_text, written)], _RUN),
     ]
     yield from differing
     told = {sentence.partition(":")[0] for sentence in differing}
@@ -202,11 +204,11 @@ def _compared(
     name: str, recorded: Sequence[Record], computed: Sequence[Record], key: Sequence[str]
 ) -> Iterator[str]:
     """The differences between two lists of rows, regardless of their order."""
-    columns = list((computed or recorded or [{}])[0])
+    columns, known = _columns(computed or recorded), _columns(recorded)
     for column in columns:
-        if recorded and column not in recorded[0]:
+        if recorded and column not in known:
             yield f"{name}: column {column} is missing"
-    columns = [column for column in columns if not recorded or column in recorded[0]]
+    columns = [column for column in columns if not recorded or column in known]
     key = [name for name in key if name in columns]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
     for row in (*before, *(row for row in after if row not in before)):
@@ -223,6 +225,10 @@ def _compared(
                     continue
                 about = _title({**told, "metric": ""}) if column == _DIGEST else title
                 yield f"{name}: {about}: {column} is {_shown(old)}, but {_shown(new)} in the logs"
+
+
+def _columns(rows: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _title(row: Mapping[str, str]) -> str:

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
 
 from ..campaign.directory import RESULTS
+from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
 from ..core.frame import Row, make_frame
 from ..core.identity import CASE, case_key
+from ..core.units import per_second
 from .with_published import METRIC
 
 if TYPE_CHECKING:
@@ -185,7 +187,7 @@ def _row(case: BaselineCase, repeat: int, value: float) -> Row:
         repeat=repeat,
         metric=METRIC,
         value=value,
-        unit="samples/s",
+        unit=per_second(unit_of(case.workload)),
         log_sha256=None,
         valid=True,
         why_invalid=None,

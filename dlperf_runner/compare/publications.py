@@ -39,13 +39,15 @@ def side_by_side(
     and `precision` filter the numbers; an empty filter matches all. Raises UserError if no number
     matches."""
     tolerance = load_rule().tolerance
-    chosen: dict[tuple[str, str, str, int, str], list[PublishedNumber]] = {}
+    chosen: dict[tuple[str, str, str, int, str, str], list[PublishedNumber]] = {}
     wanted = {"model": model, "framework": framework, "precision": precision}
     for number in load_published() if numbers is None else numbers:
         if all(value in ("", getattr(number, name)) for name, value in wanted.items()):
             topology = number.topology
             key = (number.framework, number.model, number.precision)
-            chosen.setdefault((*key, topology.world_size, str(topology)), []).append(number)
+            chosen.setdefault((*key, topology.world_size, str(topology), number.unit), []).append(
+                number
+            )
     if not chosen:
         asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
         raise UserError(

@@ -106,7 +106,8 @@ class Format:
 
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
-    by default, a rate covers all steps since the line before it.
+    by default, a rate covers all steps since the line before it. `first_too`: the log has a line
+    for step 1, whatever the interval.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Format:
     zero_based: bool = False
     silent_warmup: bool = False
     one_step: bool = False
+    first_too: bool = False
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

@@ -58,8 +58,9 @@ def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
-    if form.whole_rates.fullmatch(b"\n".join(printed) + b"\n"):
-        rates = list(map(float, printed))
+    joined = b"\n".join(printed) + b"\n"
+    if form.whole_rates.fullmatch(joined):
+        rates = list(map(float, joined.replace(b",", b"").split()))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return rates
     found = []

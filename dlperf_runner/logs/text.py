@@ -29,12 +29,14 @@ def rate(printed: bytes, form: Format) -> float:
     """The printed rate. Raises LineError, without a line number, if it is not whole, or not
     possible in training."""
     shown = _shown(printed)
-    number = _SIGNED.fullmatch(shown.lower())
-    if number and not 0 < float(shown) < FASTEST:
+    is_whole = form.whole_rates.fullmatch(printed + b"\n")
+    plain = shown.replace(",", "") if is_whole else shown  # 6,835
+    number = _SIGNED.fullmatch(plain.lower())
+    if number and not 0 < float(plain) < FASTEST:
         problem = "the rate is not possible in training"
         expected = f"a number above 0 and below {FASTEST:.0e}"
-    elif form.whole_rates.fullmatch(printed + b"\n"):
-        return float(shown)
+    elif is_whole:
+        return float(plain)
     elif shown.endswith(CUT):
         problem, expected = "the log ends in the middle of this line", "a newline after the rate"
         shown = repr(shown.removesuffix(CUT))

@@ -13,6 +13,7 @@ from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
+from ..core.units import SAMPLES, Unit, per_second
 from ..logs import Columns
 
 MEAN_OF_LINES = "mean_of_lines"
@@ -21,12 +22,23 @@ WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in th
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected settings of the run. `by` names who states a setting, such as the plan."""
+    """The expected settings of the run. `by` names who states a setting, such as the plan.
+    `sequence_length`: the tokens of a sample, None if it is unknown."""
 
     by: Callable[[str], str]
     topology: Topology
     precision: str
     batch_size_per_device: int
+    unit: Unit = SAMPLES
+    sequence_length: int | None = None
+
+    @property
+    def per_step(self) -> int | None:
+        """The samples or tokens of a step of all devices; None if that is unknown."""
+        samples = self.batch_size_per_device * self.topology.world_size
+        if self.unit == SAMPLES:
+            return samples
+        return self.sequence_length and samples * self.sequence_length
 
 
 class Measurement(NamedTuple):
@@ -84,11 +96,19 @@ def measured(
     )
 
 
-def world_scale(rule: Rule, topology: Topology) -> int:
+def world_scale(rule: Rule, expected: Expected) -> int:
     """The factor from a printed rate to the rate of all devices."""
     if rule.rates_are_per == "world":  # first, because this is called often
         return 1
-    return {"node": topology.nodes, "device": topology.world_size}[rule.rates_are_per]
+    if rule.rates_are_per == "step":
+        if expected.per_step is None:
+            raise UserError(
+                "cannot determine the number of tokens in a step",
+                expected="the sequence length, in the log or as the parameter sequence_length",
+            )
+        return expected.per_step
+    topology = expected.topology
+    return topology.nodes if rule.rates_are_per == "node" else topology.world_size
 
 
 def _estimates(
@@ -110,10 +130,9 @@ def _estimates(
     times = zip(found.steps, found.unix_times, strict=True) if any(found.unix_times) else ()
     counted = [pair for pair in times if rule.warmup_steps < pair[0] <= rule.total_steps]
     stamps = [(step, time) for step, time in counted[rule.drop_first_values :] if time]
-    if len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
-        samples = expected.batch_size_per_device * expected.topology.world_size
+    if expected.per_step and len(stamps) > 1 and stamps[-1][1] > stamps[0][1]:
         number = stamps[-1][0] - stamps[0][0]
-        values["time_stamps"] = samples * number / (stamps[-1][1] - stamps[0][1])
+        values["time_stamps"] = expected.per_step * number / (stamps[-1][1] - stamps[0][1])
     if final is not None:
         values["final_value"] = final
     return values
@@ -123,7 +142,7 @@ def _of_world(rates: Sequence[float], rule: Rule, expected: Expected) -> Sequenc
     """The rates of all devices from printed ones, rounded first if the rule rounds them."""
     if (digits := rule.round_rates_to) is not None:
         rates = [round(rate, digits) for rate in rates]
-    if (scale := world_scale(rule, expected.topology)) != 1:
+    if (scale := world_scale(rule, expected)) != 1:
         rates = [rate * scale for rate in rates]
     return rates
 
@@ -174,7 +193,7 @@ def _named(
         )
     for estimator, value in sorted(values.items(), key=lambda item: item[0] != chosen):
         suffix = "" if estimator == chosen else f"_{estimator}"
-        yield Measurement(SAMPLES_PER_SECOND + suffix, value, "samples/s", estimator)
+        yield Measurement(SAMPLES_PER_SECOND + suffix, value, per_second(expected.unit), estimator)
 
 
 def _losses(found: Columns) -> list[tuple[int, float]]:

@@ -25,6 +25,8 @@ def check(
             expected=f"lines like {form.sample.expandtabs(4)}",
             found="none",
         )
+    if form.first_too and steps[0] == 1 and len(steps) > 1 and steps[1] > 2:
+        return check(form, steps[1:], every, rule, lambda index: line_of(index + 1), name)
     first, every = _start(form, steps, every, rule)
     limit = rule.total_steps + rule.surplus_steps
     wanted = range(first, limit + 1, every)

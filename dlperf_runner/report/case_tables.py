@@ -13,10 +13,12 @@ from .labels import Labels
 from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, speedup
 from .tables import Cell, Column, Table, cell, span, without_empty
+from .units import per_device, rate_unit
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
+_OUTLIERS = 10  # their column
 _DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 _PERCENT = "0.0%"
 
@@ -41,13 +43,14 @@ def group_title(case: Case, t: Labels) -> str:
 
 def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
-    form = _form(group)
+    form, unit = _form(group), rate_unit(group[0]["workload"])
     columns = [
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
-        Column("samples/s", True, _sheet_form(group)),
+        Column(unit, True, _sheet_form(group)),
         Column("speedup", True, "0.00"),
-        Column(t("interval_of_rate"), True, hint=t("interval_hint")),
+        Column(f"{unit}/{t('device')}", True, _sheet_form(group)),
+        Column(t("interval_of_rate", unit=unit), True, hint=t("interval_hint")),
         Column(t("interval_of_speedup"), True, hint=t("ratio_hint")),
         Column(t("efficiency"), True, _PERCENT),
         Column("n", True, "0", hint=t("n_hint")),
@@ -57,7 +60,7 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
-        rows = [(*row[:9], cell(None), row[10]) for row in rows]
+        rows = [(*row[:_OUTLIERS], cell(None), row[_OUTLIERS + 1]) for row in rows]
     shown, lines = without_empty(columns, rows, _REPORTED)
     return Table(f"table-{number}", heading, shown, lines, (_note(group, t),))
 
@@ -82,6 +85,7 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case["world_size"]),
         cell(case[f"{rate}_median"], form),
         cell(case["speedup"], speedup),
+        cell(per_device(case), form),
         span(case.get(f"{rate}_ci_low"), case.get(f"{rate}_ci_high"), form),
         span(case.get("speedup_ci_low"), case.get("speedup_ci_high"), speedup),
         cell(case["scaling_efficiency"], ".1%"),
@@ -103,7 +107,8 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     for case in group:
         if f"{case['nodes']}n{case['gpus_per_node']}g" in bases:
             rate = f"{case['samples_per_second_median']:{_form(group)}}"
-            parts.append(t("base", case=f"{case['nodes']}n{case['gpus_per_node']}g", rate=rate))
+            place = f"{case['nodes']}n{case['gpus_per_node']}g"
+            parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
     if all(case["speedup"] is None for case in group):
         parts.append(t("no_base"))
     covers = {
@@ -182,6 +187,7 @@ def _name(framework: str, case: Case) -> str:
 def _figures_of(case: Case, t: Labels) -> dict[str, object]:
     return {
         "rate": f"{case['samples_per_second_median']:{_form([case])}}",
+        "unit": rate_unit(case["workload"]),
         "devices": t.place(case["nodes"], case["world_size"]),
     }
 
@@ -213,11 +219,12 @@ def _worded(column: str, value: object) -> str:
 def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     """Frameworks in columns, as the published summary has them: one table per model and
     precision that was measured of more than one."""
-    together: dict[tuple[str, str], list[Case]] = {}
+    together: dict[tuple[str, str, str], list[Case]] = {}
     for case in all_cases:
-        together.setdefault((case["family"], case["precision"]), []).append(case)
+        key = (case["family"], case["precision"], rate_unit(case["workload"]))
+        together.setdefault(key, []).append(case)
     number = 0
-    for (family, precision), own in together.items():
+    for (family, precision, unit), own in together.items():
         groups: dict[tuple[Any, ...], list[Case]] = {}
         for case in own:
             key = (case["framework"], case["campaign"], *(case[name] for name in GROUP))
@@ -225,14 +232,15 @@ def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
         if len({key[0] for key in groups}) < 2:
             continue
         number += 1
-        yield _beside(number, t("beside", model=family, precision=precision), list(groups.values()))
+        heading = t("beside", model=family, precision=precision, unit=unit)
+        yield _beside(number, heading, list(groups.values()), unit)
 
 
-def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]]) -> Table:
+def _beside(number: int, heading: str, groups: Sequence[Sequence[Case]], unit: str) -> Table:
     names = line_names(groups)
     columns = [Column("node_num", True, "0"), Column("gpu_num", True, "0")]
     for name, group in zip(names, groups, strict=True):
-        columns.append(Column(f"{name} samples/s", True, _sheet_form(group)))
+        columns.append(Column(f"{name} {unit}", True, _sheet_form(group)))
         columns.append(Column(f"{name} speedup", True, "0.00"))
     topologies = sorted({(case["world_size"], case["nodes"]) for group in groups for case in group})
     by_place = [{(case["world_size"], case["nodes"]): case for case in group} for group in groups]

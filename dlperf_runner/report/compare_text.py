@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
 from ..core.identity import GROUP, TOPOLOGY
+from ..core.units import SAMPLES, per_second
 from ..stats.groups import by_group, records, title
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, counted, table, wrapped
+from .units import rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 Record = Mapping[str, Any]
 _NOTES = {
     "factors": "not comparable because of ",
-    "by": "samples/s by ",
+    "by": "throughput by ",
     "noted": "also differs or is not known: ",
     "unknown": "not stated by the publication: ",
     "assumed": "not recorded, and taken as published: ",
@@ -109,14 +111,14 @@ def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> 
 
     if not groups:
         return "No publications seem to contradict each other.\n"
-    columns = (
-        Column("samples/s", True),
-        Column("publication"),
-        Column("conditions", stacks=True, wraps=True),
-    )
     lines: list[str] = []
     for group in groups:
         numbers = group.numbers
+        columns = (
+            Column(per_second(numbers[0].unit), True),
+            Column("publication"),
+            Column("conditions", stacks=True, wraps=True),
+        )
         heading = f"{group.framework} {group.model} {group.precision}, {group.topology}"
         if len(numbers) > 1:
             heading += f": {counted(len(numbers), 'number')}, {group.spread:.0%} apart"
@@ -151,7 +153,7 @@ def _published_table(
     columns = [
         Column("topology"),
         *([Column("publication", stacks=True, wraps=True)] if every else []),
-        *(Column("samples/s", True), _INTERVAL, _N),
+        *(Column(rate_unit(rows[0]["workload"]), True), _INTERVAL, _N),
         *(Column("published", True), _STACKED_N),
         *(Column("ratio", True), _INTERVAL),
         *_judged(limit),
@@ -176,10 +178,11 @@ def _published_table(
 
 def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None) -> str:
     is_told = any(row["distinction"] for row in rows)
+    unit = rate_unit(rows[0]["workload"])
     columns = [
         Column("topology"),
         *([Column("environment", stacks=True, wraps=True)] if is_told else []),
-        *(Column("a", True), _STACKED_N),
+        *(Column(f"a ({unit})" if unit != per_second(SAMPLES) else "a", True), _STACKED_N),
         *(Column("b", True), _STACKED_N),
         *(Column("difference", True), _INTERVAL),
         *(Column("at worst", True, stacks=True), Column("p", True)),

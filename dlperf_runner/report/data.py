@@ -11,6 +11,7 @@ from ..core.identity import GROUP, CaseKey, case_key
 from ..stats.groups import case_values, records
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
+from .units import named_record, named_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def csv(frame: pd.DataFrame) -> str:
     """The frame with a header; what is absent is an empty field. A text that a spreadsheet would
     read as a formula gets a leading apostrophe."""
+    frame = named_table(frame)
     texts = [name for name in frame if frame[name].dtype.kind == "O"]
     quoted = frame.assign(**{str(name): frame[name].map(unlike_a_formula) for name in texts})
     text: str = quoted.to_csv(index=False, lineterminator="\n")
@@ -33,7 +35,8 @@ def unlike_a_formula(value: object) -> object:
 
 def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
     """The cases with the names that summary.csv has; what is absent is null."""
-    document = {"cases": records(table), "notes": list(notes), "problems": list(problems)}
+    cases = [named_record(case) for case in records(table)]
+    document = {"cases": cases, "notes": list(notes), "problems": list(problems)}
     return json_text(document)
 
 

@@ -15,6 +15,7 @@ from .environment import CampaignRecord, case_commands, differences, run_command
 from .labels import Labels
 from .numbers import rate_decimals
 from .tables import Cell, Column, Table, cell
+from .units import common_unit, named_record, rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,7 +149,7 @@ def make_document(
         problems=tuple(
             _said(campaigns, lambda campaign: map(campaign.results.told, campaign.results.problems))
         ),
-        cases=cases,
+        cases=tuple(map(named_record, cases)),
         has_facts=any(campaign.recorded.facts for campaign in campaigns),
     )
 
@@ -169,14 +170,15 @@ def make_figures(
     others = [] if published is None else records(published)
     together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:
-        key = (case["family"], case["precision"], case["batch_size_per_device"])
+        unit = rate_unit(case["workload"])
+        key = (case["family"], case["precision"], case["batch_size_per_device"], unit)
         together.setdefault(key, []).append(case)
-    for number, ((family, precision, batch), same) in enumerate(together.items(), start=1):
+    for number, ((family, precision, batch, unit), same) in enumerate(together.items(), start=1):
         groups = _groups(same)
         names = case_tables.line_names(groups)
         title = t("setting", model=family, precision=precision, batch=batch)
         points = list(_published_points(names, groups, others))
-        charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, t)
+        charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, unit, t)
         stem = case_tables.file_name(f"{number:02d}-{family}-{precision}-b{batch}")
         kinds = ("throughput", "speedup")
         if charts:
@@ -240,7 +242,7 @@ class _SeriesDrawer:
         devices = self._t.place(run.topology.nodes, run.topology.world_size)
         left_out = self._invalid.get(key, set())
         return figures.over_iterations(
-            devices, run.setting, series, left_out, self._budget, self._t
+            devices, run.setting, series, left_out, self._budget, rate_unit(run.workload), self._t
         )
 
 
@@ -261,7 +263,8 @@ def _not_counted_table(
     lost: Sequence[tuple[Campaign, dict[str, Any]]], several: bool, t: Labels
 ) -> Table:
     columns = [Column(t("case")), Column(t("repeat_number"), number=True)]
-    columns += [Column(t("samples_per_second"), True, "#,##0.00"), Column(t("why"))]
+    unit = common_unit(record["workload"] for _, record in lost) or t("throughput")
+    columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
         topology = f"{record['nodes']}n{record['gpus_per_node']}g"

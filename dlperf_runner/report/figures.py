@@ -11,20 +11,26 @@ from .charts import Chart, Line, Point
 from .labels import Labels
 from .numbers import exact_decimals, rate_decimals, speedup
 from .tables import Form, cell
+from .units import rate_unit
 
 Record = Mapping[str, Any]
 _EDGE = 0.05  # room above and below a run's window, as part of its middle
 
 
 def scaling(
-    title: str, lines: Mapping[str, Sequence[Record]], published: Sequence[Record], t: Labels
+    title: str,
+    lines: Mapping[str, Sequence[Record]],
+    published: Sequence[Record],
+    unit: str,
+    t: Labels,
 ) -> list[Chart]:
     """Throughput and speed-up of cases that may stand in one chart, by the name of their line;
-    none where no line has two points. `published` are points with the `line` they belong to."""
+    none where no line has two points. `published` are points with the `line` they belong to; `unit`
+    is that of all rates."""
     if all(len({record["world_size"] for record in cases}) < 2 for cases in lines.values()):
         return []
     ticks = sorted({float(case["world_size"]) for cases in lines.values() for case in cases})
-    charts = [_throughput(title, lines, published, ticks, t)]
+    charts = [_throughput(title, lines, published, ticks, unit, t)]
     if any(case["speedup"] is not None for cases in lines.values() for case in cases):
         charts.append(_speedup(title, lines, published, ticks, t))
     return charts
@@ -35,6 +41,7 @@ def _throughput(
     lines: Mapping[str, Sequence[Record]],
     published: Sequence[Record],
     ticks: Sequence[float],
+    unit: str,
     t: Labels,
 ) -> Chart:
     drawn: list[Line] = []
@@ -51,7 +58,7 @@ def _throughput(
         t("throughput"),
         title,
         t("devices"),
-        t("samples_per_second"),
+        unit,
         tuple(drawn),
         x_ticks=tuple(ticks),
     )
@@ -106,7 +113,7 @@ def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[Point, ...
             name: cell(number, form).text
             for name, number in (("value", case[value]), ("low", low), ("high", high))
         }
-        hint = t(key, devices=case["world_size"], **texts)
+        hint = t(key, devices=case["world_size"], unit=rate_unit(case["workload"]), **texts)
         ends = (low, high) if positive else (None, None)
         found.append(Point(case["world_size"], case[value], *ends, hint))
     return tuple(found)
@@ -150,7 +157,13 @@ def _cited(value: float, point: Record) -> str:
 
 
 def over_iterations(
-    title: str, subtitle: str, series: Iterable[Any], left_out: set[int], budget: int, t: Labels
+    title: str,
+    subtitle: str,
+    series: Iterable[Any],
+    left_out: set[int],
+    budget: int,
+    unit: str,
+    t: Labels,
 ) -> Chart | None:
     """The speed of each run of a case, its warm-up shaded; None where there is nothing to draw.
 
@@ -179,7 +192,7 @@ def over_iterations(
         title,
         subtitle,
         t("iteration"),
-        t("samples_per_second"),
+        unit,
         tuple(lines),
         log=False,
         y_range=(max(low - room, min(everything)), min(high + room, max(everything))),

@@ -17,6 +17,7 @@ from .charts import Point as Mark
 from .numbers import rate_decimals
 from .tables import Column
 from .terminal import PIPE, Screen, table
+from .units import common_unit, named_record, rate_unit
 
 
 def by_case(points: Sequence[Point]) -> dict[str, list[Point]]:
@@ -31,7 +32,7 @@ def document(
     return [
         {
             "case_id": name,
-            "points": [asdict(point) for point in points],
+            "points": [named_record(asdict(point)) for point in points],
             "change_points": [
                 {
                     **asdict(change),
@@ -102,6 +103,7 @@ def cases_table(
 ) -> str:
     """A row for each case: where it changed, and its latest median."""
     rows = []
+    unit = common_unit(points[0].workload for points in cases.values())
     for name, points in cases.items():
         last, changed = points[-1], ""
         if changes[name]:
@@ -109,10 +111,11 @@ def cases_table(
             place = points[change.index]
             changed = f"{_change(change)} since {place.created[:10]} {place.campaign}"
             changed = "; ".join([changed, *change.causes])
-        rows.append((name, changed, str(len(points)), last.created[:10], _rates(last)[0]))
+        rate = _rates(last)[0] if unit else f"{_rates(last)[0]} {rate_unit(last.workload)}"
+        rows.append((name, changed, str(len(points)), last.created[:10], rate))
     columns = (
         *(Column("case"), Column("changed", stacks=True, wraps=True)),
-        *(Column("n", True), Column("latest"), Column("samples/s", True, stacks=True)),
+        *(Column("n", True), Column("latest"), Column(unit or "throughput", True, stacks=True)),
     )
     return table(columns, rows, screen)
 
@@ -155,7 +158,8 @@ def case_table(
             )
         )
     columns = (
-        *(Column("created"), Column("campaign", stacks=True), Column("samples/s", True)),
+        *(Column("created"), Column("campaign", stacks=True)),
+        Column(rate_unit(points[0].workload), True),
         *(Column("interval", True, stacks=True), Column("n", True)),
         Column("what changed", wraps=True),
     )
@@ -212,7 +216,7 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
         name,
         dates,
         "campaign, the oldest first",
-        "samples/s",
+        rate_unit(points[0].workload),
         tuple(lines),
         log=False,
         x_ticks=ticks,

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..stats.groups import by_group, records
 from .numbers import rate_decimals, speedup
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
+from .units import per_device, rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-INTERVAL, MEMORY = "interval", "GPU memory (MiB)"
+PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
 COLUMNS = (
     Column("node_num", True),
     Column("gpu_num", True, stacks=True),
     Column("samples/s", True),
+    Column(PER_DEVICE, True, stacks=True),
     Column(INTERVAL, True, stacks=True),
     Column("speedup", True),
     Column("efficiency", True, stacks=True),
@@ -25,7 +28,11 @@ COLUMNS = (
     Column(MEMORY, True, stacks=True),
 )
 # Columns that a table has only if one of its cases has them.
-_OPTIONAL = {INTERVAL: "samples_per_second_ci_low", MEMORY: "gpu_memory_mib"}
+_OPTIONAL: dict[str, Callable[[dict[str, Any]], object]] = {
+    PER_DEVICE: per_device,
+    INTERVAL: lambda row: row["samples_per_second_ci_low"],
+    MEMORY: lambda row: row["gpu_memory_mib"],
+}
 
 Grid = tuple[list[Column], list[tuple[Cell, ...]]]
 
@@ -53,11 +60,14 @@ def _grid(rows: list[dict[str, Any]]) -> Grid:
     kept = [
         n
         for n, column in enumerate(COLUMNS)
-        if (name := _OPTIONAL.get(column.label)) is None
-        or any(row[name] is not None for row in rows)
+        if (value := _OPTIONAL.get(column.label)) is None
+        or any(value(row) is not None for row in rows)
     ]
     made = (_cells(row, rate) for row in rows)
-    return [COLUMNS[n] for n in kept], [tuple(cells[n] for n in kept) for cells in made]
+    unit = rate_unit(rows[0]["workload"])
+    names = {"samples/s": unit, PER_DEVICE: f"{unit}/device"}
+    columns = [replace(column, label=names.get(column.label, column.label)) for column in COLUMNS]
+    return [columns[n] for n in kept], [tuple(cells[n] for n in kept) for cells in made]
 
 
 def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
@@ -66,6 +76,7 @@ def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
         cell(row["nodes"]),
         cell(row["world_size"]),
         cell(row["samples_per_second_median"], rate),
+        cell(per_device(row), rate),
         span(row["samples_per_second_ci_low"], row["samples_per_second_ci_high"], rate, "-"),
         cell(row["speedup"], speedup),
         cell(row["scaling_efficiency"], lambda share: f"{100 * share:.0f} %"),

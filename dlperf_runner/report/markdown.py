@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .layout import groups
+from .units import rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +16,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
 _ENTITIES = re.compile(r"&(?=#?\w+;)")
 _LEADS = re.compile(r"^(\s*)([-+=]|\d+[.)])(?=\s|$|[-+=])")
 _HOW = """\
-samples/s is the median of the n runs, each run computed by the published rule of its workload, and
+{rate} is the median of the n runs, each run computed by the published rule of its workload, and
 interval the distribution-free confidence interval of that median. speedup is that median divided by
 the median of the base case: the 1-device runs that are otherwise equal, or, where there are none,
 those on the fewest devices, which a note names.
@@ -27,11 +28,13 @@ every statistic with its interval in summary.csv.
 
 def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
     """The whole document."""
-    parts = ["# Results\n"]
+    parts, units = ["# Results\n"], dict.fromkeys(map(rate_unit, table["workload"]))
     for title, (columns, rows) in groups(table):
         grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
         parts.append(f"## {text(title)}\n\n" + "\n".join(table_lines(grid)) + "\n")
-    parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")
+    parts.append(
+        _HOW.format(rate=" or ".join(units)) if len(parts) > 1 else "No run could be counted.\n"
+    )
     for heading, texts in (("Notes", notes), ("Not counted", problems)):
         if texts:
             lines = ("\n  ".join(map(_line, item.split("\n"))) for item in texts)

@@ -76,7 +76,7 @@ def _format(name: str) -> str:
     for ending, form in _FORMATS.items():
         if name.startswith(ending):
             return form
-    return "#,##0.00" if name.startswith("samples_per_second") else "General"
+    return "#,##0.00" if "_per_second" in name else "General"
 
 
 def sheet_name(title: str, used: set[str]) -> str:

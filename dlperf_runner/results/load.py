@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import logs
+from ..catalog.reader import unit_of
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.identity import CASE
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
+from ..core.units import per_second
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
@@ -270,7 +272,7 @@ def _row(run: FoundRun, digest: str | None, why: str | None = None) -> Row:
         repeat=run.repeat,
         metric=SAMPLES_PER_SECOND,
         value=None,
-        unit="samples/s",
+        unit=per_second(unit_of(run.workload)),
         estimator=None,
         log_sha256=digest,
         valid=why is None,

@@ -23,7 +23,7 @@ _FIELDS = {
     "precision": "precision",
 }
 # Parameters that programs print as the plan has them.
-_PLANNED = ("classes", "image_size", "parallel")
+_PLANNED = ("classes", "image_size", "parallel", "sequence_length")
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:
@@ -93,6 +93,13 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
     if total is None or warmup is None or run.is_window_stated or warmup >= total:
         return run
     return replace(run, rule=entry.rule_of(total, warmup))
+
+
+def sequence_length(run: FoundRun, headers: Iterable[logs.Header]) -> int | None:
+    """The tokens of a sample, as the plan or the log states them."""
+    printed = dict(pair for header in headers for pair in header.parameters)
+    stated = {**printed, **read_parameters(run.parameters)}.get("sequence_length", "")
+    return int(stated) if re.fullmatch(r"0*[1-9]\d{0,8}", stated, re.ASCII) else None
 
 
 def _first(headers: Iterable[logs.Header], field: str) -> int | None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from .. import logs
+from ..catalog.reader import unit_of
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
@@ -21,7 +22,7 @@ from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import Log
-from .log_head import check_network, check_parameters, with_options
+from .log_head import check_network, check_parameters, sequence_length, with_options
 from .run_record import FoundRun, Known
 
 # No two runs print so many different rates in the same order.
@@ -107,7 +108,6 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         )
     if rule is None:
         raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
-    expected = Expected(run.source_of, run.topology, run.precision, run.batch_size_per_device)
     content, digest = _content(log, run, rule)
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:
@@ -119,10 +119,18 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
             if run.rule is not None and run.rule != rule:
                 rule = run.rule
                 content, digest = _content(log, run, rule)
+    expected = Expected(
+        run.source_of,
+        run.topology,
+        run.precision,
+        run.batch_size_per_device,
+        unit_of(run.workload),
+        sequence_length(run, content.headers),
+    )
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
     )
-    rates, scale = found.samples_per_second, world_scale(rule, run.topology)
+    rates, scale = found.samples_per_second, world_scale(rule, expected)
     series = RunSeries(
         run,
         steps=tuple(found.steps),

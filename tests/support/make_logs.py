@@ -73,6 +73,14 @@ NGC = Known(
     log_format="dllogger",
     rule=TENSORFLOW,
 )
+LLAMA = Rule(
+    estimator="mean_of_rates",
+    total_steps=100,
+    warmup_steps=20,
+    log_every=10,
+    rates_are_per="device",
+)
+CONVNETS = Rule(estimator="mean_of_rates", total_steps=100, warmup_steps=20, log_every=10)
 KNOWN = (RESNET, ARCFACE, PLSC, NGC)
 
 
@@ -183,6 +191,74 @@ def dllogger(
     ]
 
 
+def torchtitan(
+    tokens: int,
+    *,
+    batch: int = 2,
+    length: int = 8192,
+    world: int = 1,
+    steps: int = 100,
+    every: int = 10,
+) -> list[str]:
+    """A log of torchtitan: `tokens` per second and device after the first 20 steps."""
+    start = "[titan] 2025-12-01 12:{:02d}:{:02d},123 - root - INFO - "
+    per_step = batch * length / tokens
+    lines = [
+        f"{start.format(0, 0)}Building device mesh with parallelism: pp=1, dp_replicate=1,"
+        f" dp_shard={world}, cp=1, tp=1, ep=1",
+        f"{start.format(0, 0)}Trainer is initialized with local batch size {batch}, global batch"
+        f" size {batch * world}, gradient accumulation steps 1, sequence length {length}, total"
+        f" steps {steps} (warmup 2)",
+    ]
+    for step in (1, *range(every, steps + 1, every)):
+        second = round(step * per_step)
+        rate = tokens if step > 20 else tokens // 3
+        lines.append(
+            f"{start.format(second // 60, second % 60)}step: {step:2}  loss: {8 - step / 100:8.5f}"
+            f"  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: {rate:,}  tflops: 12.30"
+            "  mfu: 1.20%"
+        )
+    lines.insert(
+        5, f"{start.format(9, 0)}validate step: 20  loss:  8.1  memory: 40.50GiB(51.20%)  tps: 9"
+    )
+    return lines
+
+
+def dllogger_pytorch(
+    speed: float, *, batch: int = 256, world: int = 1, as_json: bool = False
+) -> list[str]:
+    """A log of DLLogger as PyTorch ConvNets print it, 100 steps; `speed` after the first 20."""
+    stamp = "DLL 2022-06-14 15:{:02d}:{:02d}.026182 - "
+    options = {"data": "/data", "arch": "resnet50", "print_freq": 10, "prof": 100}
+    options |= {"batch_size": batch, "amp": True, "world_size": world}
+    if as_json:
+        started = {"timestamp": "1655221200.5", "elapsedtime": "1.0", "type": "LOG"}
+        lines = [json.dumps({**started, "step": "PARAMETER", "data": options})]
+        for step in range(10, 101, 10):
+            rate = speed if step > 20 else speed / 3
+            data = {"train.loss": 7 - step / 100, "train.total_ips": rate, "train.lr": 0.1}
+            stamped = {"timestamp": f"{1655221200 + step}.5", "type": "LOG", "step": [0, step]}
+            lines.append(json.dumps({**stamped, "data": data}))
+        return [f"DLLL {line}" for line in lines]
+    shown = " ".join(f"{name} : {value} " for name, value in options.items())
+    lines = [f"{stamp.format(0, 0)}PARAMETER {shown}"]
+    for step in range(10, 101, 10):
+        rate = speed if step > 20 else speed / 3
+        lines.append(
+            f"{stamp.format(step // 60, step % 60)}Epoch: 0 Iteration: {step} "
+            f" train.loss : {7 - step / 100:.5f}  train.compute_ips : {rate + 9:.2f} img/s"
+            f" train.total_ips : {rate:.2f} img/s train.lr : 0.10000 "
+        )
+    mean = (
+        f"train.loss : 6.50000  train.compute_ips : {speed:.2f} img/s train.total_ips : 1.00 img/s"
+    )
+    return [
+        *lines,
+        f"{stamp.format(2, 0)}Epoch: 0  {mean} ",
+        f"{stamp.format(2, 0)}Summary: {mean} ",
+    ]
+
+
 MAKE = {
     "mxnet-resnet50v1b.md": gluoncv,
     "mxnet-insightface-arcface.md": speedometer,
@@ -244,7 +320,7 @@ def campaign_run(
         },
         **changes,
     }
-    folder = campaign / "runs" / case / f"r{repeat}"
+    folder = campaign / "runs" / str(document["case"]) / f"r{repeat}"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(document, indent=2), encoding="utf-8")
     if lines is not None:

@@ -340,12 +340,41 @@ WORDINGS = {
         ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31", (201, 9310.31)),
         ("DLL 2022-06-14 15:40:21.026182 - (0, 200) total_ips : 9310.31 images/s", (201, 9310.31)),
     ],
+    "dllogger_pytorch": [
+        (
+            "DLL 2022-06-14 15:40:21.026182 - Epoch: 0 Iteration: 20  train.loss : 7.03125  train."
+            "compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120 ",
+            (20, 2480.33),
+        ),
+        (
+            'DLLL {"timestamp": "1655221221.026182", "elapsedtime": "12.5", "type": "LOG",'
+            ' "step": [0, 20], "data": {"train.loss": 7.03125,'
+            ' "train.compute_ips": 2500.125, "train.total_ips": 2480.3298, "train.lr": 0.0512}}',
+            (20, 2480.3298),
+        ),
+    ],
+    "torchtitan": [
+        (
+            "[titan] 2025-12-01 12:00:07,123 - root - INFO - step: 20  loss:  8.1234  grad_norm:"
+            "  1.2345  memory:  0.50GiB(1.20%)  tps: 6,835  tflops: 12.30  mfu: 1.20%",
+            (20, 6835),
+        ),
+        ("step:  2  loss:  8.1234  memory:  0.50GiB(1.20%)  tps: 35  mfu: 1.20%", (2, 35)),
+        (
+            "\x1b[31mstep: 20  \x1b[32mloss:  8.12345  \x1b[38;2;180;60;0mgrad_norm:  1.2345  "
+            "\x1b[36mmemory: 40.50GiB(51.20%)  \x1b[34mtps: 1,006,835  \x1b[36mtflops: 1,012.30  "
+            "\x1b[35mmfu: N/A\x1b[39m",
+            (20, 1006835),
+        ),
+    ],
 }
 EVERY_WORDING = [(form, *wording) for form, lines in WORDINGS.items() for wording in lines]
 
 
-def test_every_format_has_its_wordings() -> None:
+def test_every_format_has_its_wordings_and_is_documented() -> None:
     assert set(WORDINGS) == set(logs.formats())
+    page = (FIXTURES.parents[2] / "docs" / "log-formats.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(WORDINGS)
 
 
 @given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))
@@ -384,7 +413,8 @@ def test_two_ranks_write_unbuffered_into_one_line(
     """The first rank prints a rate, the other anything; their pieces alternate."""
     form, line, step = first
     noise = other[1].replace("0] Batch", "7] Batch").replace("Pass:0", "Pass:7")
-    noise = noise.replace("epoch 0", "epoch 7").replace("total_ips", "total")
+    noise = noise.replace("epoch 0", "epoch 7").replace("ips", "total")
+    noise = noise.replace(" step: ", " validate step: ")
     pieces = [line[n : n + size] for n in range(0, len(line), size)]
     others = [noise[n : n + size] for n in range(0, len(noise), size)]
     content = "".join(

@@ -12,15 +12,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from make_logs import (
+    CONVNETS,
+    LLAMA,
     ONEFLOW,
     RULES,
     TENSORFLOW,
     dllogger,
+    dllogger_pytorch,
     gluoncv,
     oneflow,
     plsc,
     plsc_of,
     speedometer,
+    torchtitan,
 )
 
 from dlperf_runner import logs
@@ -82,6 +86,21 @@ MADE = {
         dllogger(384.2512345678901, 1, amp=False, final=380.0123456789, batch=128, tag=TAG),
         *(TENSORFLOW, r", (\d+)\) total_ips : ([\d.]+)", 250, 490),
     ),
+    "dllogger_pytorch": Made(
+        "dllogger_pytorch",
+        dllogger_pytorch(2480.33, batch=128, world=1),
+        *(CONVNETS, r"Iteration: (\d+) .*total_ips : ([\d.]+)", 30, 100),
+    ),
+    "dllogger_pytorch, JSON": Made(
+        "dllogger_pytorch",
+        dllogger_pytorch(2480.3298, batch=128, world=1, as_json=True),
+        *(CONVNETS, r'"step": \[0, (\d+)\].*total_ips": ([\d.]+)', 30, 100),
+    ),
+    "torchtitan": Made(
+        "torchtitan",
+        torchtitan(6835, batch=128),
+        *(LLAMA, r"- step: +(\d+) .*tps: ([\d,]+)", 30, 100),
+    ),
     "dllogger, 32 devices": Made(
         "dllogger",
         dllogger(384.2512345678901, 32, amp=False, final=380.0123456789, batch=128),
@@ -92,7 +111,7 @@ MADE = {
 
 def reference(made: Made) -> float:
     rates = [
-        round(float(rate), 1 if made.rule.round_rates_to else 99)
+        round(float(rate.replace(",", "")), 1 if made.rule.round_rates_to else 99)
         for line in made.lines
         for step, rate in re.findall(made.pattern, line)
         if made.first <= int(step or 0) <= made.last
@@ -104,7 +123,8 @@ def number(made: Made, content: str) -> float:
     """The throughput that is reported. Raises UserError or LineError if the log is refused."""
     form, pieces = logs.formats()[made.form], [content.encode()]
     topology = Topology(4, 8) if made.world == 32 else Topology(1, made.world)
-    expected = Expected(lambda _: "the plan", topology, "fp32", 128)
+    precision = "amp" if made.form == "dllogger_pytorch" else "fp32"
+    expected = Expected(lambda _: "the plan", topology, precision, 128)
     line_of = partial(logs.line_of, form, pieces)
     found, _, _ = measure(form, logs.parse(form, pieces), made.rule, expected, line_of, "log")
     return found.measurements[0].value

@@ -1,0 +1,26 @@
+"""The units of throughput. A workload counts samples or tokens (`unit` in its catalogue entry).
+
+Inside the program, the throughput of every workload is the metric `samples_per_second`, and its
+statistics are columns with that beginning. Whatever people or other programs read has the name and
+the unit of the workload: `tokens_per_second_median`, tokens/s.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .frame import SAMPLES_PER_SECOND
+
+Unit = Literal["samples", "tokens"]
+SAMPLES: Unit = "samples"
+TOKENS: Unit = "tokens"
+
+
+def per_second(unit: Unit) -> str:
+    """The unit of a rate: `tokens/s`."""
+    return f"{unit}/s"
+
+
+def named(name: str, unit: Unit) -> str:
+    """The name of a metric or column in files: `tokens_per_second_median`."""
+    return name.replace(SAMPLES_PER_SECOND, f"{unit}_per_second") if unit != SAMPLES else name

@@ -1,0 +1,66 @@
+"""DLLogger of NVIDIA's PyTorch ConvNets: the printed rate is that of all devices, the mean over the
+steps since the line before.
+
+    DLL 2022-06-14 15:40:21.026182 - Epoch: 0 Iteration: 10  train.loss : 7.03125
+      train.compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120
+    DLLL {"timestamp": "1655221221.026182", ..., "type": "LOG", "step": [0, 10], "data":
+      {"train.loss": 7.03125, "train.compute_ips": 2500.12, "train.total_ips": 2480.33, ...}}
+
+Each is one line. The first is standard output, the second the JSON file (`--raport-file`). Steps
+count from 1. Ignored are validation, epochs after the first, and the means over an epoch and over
+the run, which include the warm-up. Only rank 0 prints.
+
+Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
+image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/logger.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .records import Format, Statement
+
+# batch_size : 256, or "batch_size": 256
+_OPTION = re.compile(r'(\w+)(?: :|":) "?([^\s,"}]+)', re.ASCII)
+_PARAMETER = "PARAMETER"
+
+FORMAT = Format(
+    name="dllogger_pytorch",
+    sample="DLL 2022-06-14 15:40:21.026182 - Epoch: 0 Iteration: 10  train.loss : 7.03 ..."
+    " train.total_ips : 2480.33 img/s ...",
+    marker=b"train.total_ips",
+    entry=re.compile(
+        rb'DLL(?P<json>L)? (?:\{"timestamp": ")?'
+        rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}\.\d+)?"
+        rb'(?(json)[^\r\n]*?"step": \[0, | - Epoch: 0 Iteration: )(?P<step>\d{1,12})'
+        rb'(?(json)\], "data": \{"| +)train\.loss(?: :|":) (?P<loss>[^\s,]+)'
+        rb'[^\r\n]*?train\.total_ips(?: :|":) (?P<rate>[^\s,}]+)'
+        rb'(?(json)(?:, "|\})|(?: img/s| +train\.))'
+    ),
+    rate=rb"\d+\.\d+",
+    statements=(
+        Statement(
+            _PARAMETER,
+            _OPTION,
+            {
+                "batch_size": "batch_size_per_device",
+                "world_size": "world_size",
+                "print_freq": "log_every",
+                "amp": "precision",
+            },
+            # Without AMP, the hardware and an environment variable decide on TF32.
+            {"True": "amp", "true": "amp", "False": "", "false": ""},
+        ),
+        Statement(
+            _PARAMETER,
+            _OPTION,
+            {"arch": "network", "num_classes": "classes", "precision": "precision"},
+        ),
+        # --prof: the number of steps; -1 is a whole epoch.
+        Statement(_PARAMETER, re.compile(r'\bprof(?: :|":) (?P<total_steps>\d+)', re.ASCII)),
+        Statement(_PARAMETER, re.compile(r'\bimage_size(?: :|":) (?P<image_size>\d+)', re.ASCII)),
+        Statement(
+            _PARAMETER, re.compile(r'\bdata_backend(?: :|":) "?(?P<data>synthetic)\b', re.ASCII)
+        ),
+    ),
+)

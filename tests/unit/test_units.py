@@ -1,0 +1,157 @@
+"""Workloads that count tokens: whatever people and programs read has their unit and its name."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from make_logs import LLAMA, campaign_run, gluoncv, torchtitan
+from typer.testing import CliRunner
+
+from dlperf_runner.catalog import reader
+from dlperf_runner.cli.main import app
+from dlperf_runner.core.units import named
+
+NAME = "pytorch-llama-of-a-test"
+LENGTH = 8192
+
+
+@pytest.fixture(autouse=True)
+def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue with a workload that counts tokens."""
+    own = dict(reader.own_workloads())
+    changes = {"name": NAME, "model": "llama-8b", "short_name": "llama", "unit": "tokens"}
+    changes |= {"log_format": "torchtitan", "rule": LLAMA, "dtypes": {"bf16": "bfloat16"}}
+    workload = own["mxnet-resnet50v1b"].model_copy(update=changes)
+    monkeypatch.setattr(reader, "own_workloads", lambda: {**own, NAME: workload})
+
+
+def tokens_run(campaign: Path, topology: str, repeat: int, tps: int) -> None:
+    nodes, devices = (int(number) for number in topology.rstrip("g").split("n"))
+    names = {"workload": NAME, "model": "llama-8b", "framework": "pytorch", "precision": "bf16"}
+    campaign_run(
+        campaign,
+        topology,
+        repeat,
+        torchtitan(tps + repeat, world=nodes * devices),
+        **names,
+        total_steps=100,
+        batch_size_per_device=2,
+        log_format="torchtitan",
+        case=f"{NAME}-builtin_bf16_b2_{topology}",
+        id=f"{NAME}-builtin_bf16_b2_{topology}/r{repeat}",
+    )
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    """A campaign of three repeats on 1 and 8 devices: 6,000 and 5,700 tokens/s/device."""
+    for repeat in (1, 2, 3):
+        tokens_run(tmp_path / "results" / "one", "1n1g", repeat, 6000)
+        tokens_run(tmp_path / "results" / "one", "1n8g", repeat, 5700)
+    return tmp_path / "results" / "one"
+
+
+def call(*arguments: object, status: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output + str(result.exception)
+    return result.stdout
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_summary_is_in_tokens(tokens: Path) -> None:
+    out = call("summarize", tokens)
+    assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
+    assert "samples" not in out
+    assert "| 45616.00 | 5702.00 |" in " ".join(out.split())  # 8 * (5700 + 2), repeat 2
+    one, eight = rows(tokens / "summary.csv")
+    assert not [name for name in one if "samples" in name]
+    assert float(one["tokens_per_second_median"]) == 6002
+    assert float(eight["tokens_per_second_median"]) == 8 * 5702
+    assert float(eight["tokens_per_second_per_device"]) == 5702
+    assert float(eight["speedup"]) == 8 * 5702 / 6002
+    cases = json.loads((tokens / "summary.json").read_text())["cases"]
+    assert cases[1]["tokens_per_second_median"] == 8 * 5702
+    assert cases[1]["tokens_per_second_per_device"] == 5702
+    assert "samples" not in (tokens / "summary.md").read_text()
+
+
+def test_measurements_have_their_unit(tokens: Path) -> None:
+    call("summarize", tokens)
+    found = {
+        row["metric"]: row for row in rows(tokens / "measurements.csv") if row["repeat"] == "1"
+    }
+    assert found["tokens_per_second"]["unit"] == "tokens/s"
+    assert found["tokens_per_second_time_stamps"]["unit"] == "tokens/s"
+    assert not [name for name in found if "samples" in name]
+    # 2 samples of 8192 tokens on each of 8 devices, in the whole seconds of the time stamps
+    last = [row for row in rows(tokens / "measurements.csv") if row["nodes"] == "1"][-1]
+    assert last["world_size"] == "8"
+    stamps = float(found["tokens_per_second_time_stamps"]["value"])
+    assert stamps == pytest.approx(8 * 5700, rel=0.01) or stamps == pytest.approx(6000, rel=0.01)
+
+
+def test_results_are_verified_and_recorded(tokens: Path) -> None:
+    history = tokens.parent / "history.sqlite"
+    call("summarize", tokens, "--history", history)
+    call("summarize", tokens, "--verify", "--history", history)
+    assert "| tokens/s |" in " ".join(call("history", "--file", history).split())
+    point = json.loads(call("history", "--json", "--file", history))
+    names = {name for case in point["cases"] for at in case["points"] for name in at}
+    assert "tokens_per_second_median" in names
+    assert "samples_per_second_median" not in names
+
+
+def test_report_is_in_tokens(tokens: Path) -> None:
+    call("summarize", tokens)
+    call("report", tokens)
+    text = (tokens / "report" / "report.md").read_text()
+    assert "45,616.00 tokens/s on 8 devices on 1 node" in text
+    assert "tokens/s/device" in text
+    assert "samples/s" not in text
+    assert "samples/s" not in (tokens / "report" / "report.html").read_text()
+    header = (tokens / "report" / "results.csv").read_text().splitlines()[0]
+    assert "tokens_per_second_per_device" in header
+    assert "samples" not in header
+    assert all("samples/s" not in path.read_text() for path in tokens.rglob("*.svg"))
+
+
+def test_two_units_never_share_a_table_or_a_chart(tokens: Path) -> None:
+    for repeat in (1, 2, 3):
+        campaign_run(tokens, "1n1g", repeat, gluoncv(50.0 + repeat))
+        campaign_run(tokens, "1n8g", repeat, gluoncv(390.0 + repeat))
+    out = call("summarize", tokens)
+    assert "| samples/s | interval |" in " ".join(out.split())
+    assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
+    found = rows(tokens / "summary.csv")
+    values = [(row["samples_per_second_median"], row["tokens_per_second_median"]) for row in found]
+    assert sorted(values) == sorted([("52.0", ""), ("392.0", ""), ("", "6002.0"), ("", "45616.0")])
+    call("summarize", tokens, "--verify")
+    call("report", tokens)
+    svgs = [path.read_text() for path in tokens.rglob("*.svg")]
+    assert not [text for text in svgs if "tokens/s" in text and "samples/s" in text]
+
+
+def test_comparison_is_in_tokens(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tokens.parent.parent)
+    for repeat in (1, 2, 3):
+        tokens_run(tokens.parent / "two", "1n1g", repeat, 6100)
+    out = " ".join(call("compare", tokens, tokens.parent / "two").split())
+    assert "| a (tokens/s) |" in out
+    document = json.loads(call("compare", tokens, tokens.parent / "two", "--json"))
+    assert {case["unit"] for case in document["cases"]} == {"tokens/s"}
+    call("compare", "--save-baseline", "llama", tokens)
+    out = " ".join(call("compare", "--baseline", "llama", tokens.parent / "two").split())
+    assert "| a (tokens/s) |" in out
+
+
+def test_names_of_samples_stay() -> None:
+    assert named("samples_per_second_median", "samples") == "samples_per_second_median"
+    assert named("samples_per_second_median", "tokens") == "tokens_per_second_median"
+    assert named("speedup", "tokens") == "speedup"
