@@ -81,6 +81,8 @@ def of_stack(
         requirements.append(
             RequirementsFile(environment.requirements, name, sdists=environment.sdists)
         )
+        if environment.apt_packages:
+            packages[name] = environment.apt_packages
         if horovod := environment.horovod:
             by = f"horovod ({name})"
             requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))

@@ -52,6 +52,7 @@ class Environment(Entry):
 
     python: str | None = None
     requirements: RelativePath | None = None
+    apt_packages: tuple[str, ...] = ()  # of the distribution; the environment sees its Python packages
     container: Container | None = None
     distribution: str | None = None  # the framework's own package; None: named like the framework
     sdists: tuple[str, ...] = ()  # requirements that have no wheel; pure Python
@@ -78,7 +79,7 @@ class Framework(Entry):
 
     `flavors` are environments with another build or version of the framework, by name and stack.
     A source can request a flavor. If a stack has no environment for the flavor, the framework's
-    default environment is used.
+    default environment is used. `unavailable`: why a stack has no environment.
     """
 
     name: Name
@@ -87,6 +88,7 @@ class Framework(Entry):
     tensor: str | None = None  # dotted name of the function that creates a tensor, for checks
     environments: dict[str, Environment]
     flavors: dict[Name, dict[str, Environment]] = {}
+    unavailable: dict[str, str] = {}
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -103,6 +105,11 @@ class Framework(Entry):
             if stack in stacks
         }
         return {**own, **flavored}
+
+    def why_not(self, stack: str) -> str:
+        """Why there is no environment for the stack, as a sentence without its end."""
+        known = f": {self.unavailable[stack]}" if stack in self.unavailable else ""
+        return f"{self.name} has no environment for the stack {stack}{known}"
 
     def environment_name(self, stack: str, flavor: str | None) -> str | None:
         """The environment's name on nodes of the stack, such as `mxnet` or `mxnet-mkl`. None if

@@ -100,7 +100,7 @@ def _source(workload: Workload, source: Source) -> str:
             parts.append(counted(len(source.patches), "patch", "patches"))
     else:
         parts = [", ".join(path.rpartition("/")[2] for path in source.files)]
-    parts.append(f"started by {source.launcher or workload.launcher}")
+    parts.append(f"started by {workload.launcher_of(source, workload.parameters)}")
     if source.flavor:
         parts.append(f"flavor {source.flavor}")
     if source.stacks:

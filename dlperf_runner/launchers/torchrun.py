@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 # The processes meet at this port of the first node.
 PORT = "29500"
+# `-m torch.distributed.run` for a PyTorch that is built without libuv, as Debian's is: its
+# rendezvous asks for libuv whatever USE_LIBUV says, which only the training processes read.
+WITHOUT_LIBUV = (
+    "import functools, runpy\n"
+    "from torch.distributed.elastic.rendezvous import static_tcp_rendezvous as static\n"
+    "static.TCPStore = functools.partial(static.TCPStore, use_libuv=False)\n"
+    "runpy.run_module('torch.distributed.run', run_name='__main__')"
+)
 
 
 def torchrun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
@@ -23,14 +31,15 @@ def torchrun(program: Program, hosts: tuple[Node, ...]) -> tuple[Command, ...]:
     other kind asks each node for its own name, which may resolve to 127.0.0.1.
     """
     interpreter, rest = split_interpreter(program.argv)
+    has_libuv = program.environment.get("USE_LIBUV") != "0"
+    start = ("-m", "torch.distributed.run") if has_libuv else ("-c", WITHOUT_LIBUV)
     commands = []
     for rank, host in enumerate(hosts):
         options = [f"--nnodes={len(hosts)}", f"--node-rank={rank}"]
         options += [f"--nproc-per-node={program.gpus_per_node}"]
         options += [f"--master-addr={hosts[0].address}", f"--master-port={PORT}"]
-        argv = (*interpreter, "-m", "torch.distributed.run", *options, *rest)
-        environment = _with_gloo(program, host).environment
-        environment = environment_of(replace(program, environment=environment), hosts, host)
+        environment = environment_of(_with_gloo(program, host), hosts, host)
+        argv = (*interpreter, *start, *options, *rest)
         commands.append(Command(host.name, argv, environment, program.cwd))
     return tuple(commands)
 

@@ -19,16 +19,16 @@ from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, p
 
 # Dense bf16 FLOPS of devices, by a part of their names, as their data sheets state them.
 PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "B200": 2.25e15}
-# From this PyTorch on, Gloo has what FSDP2 calls.
-CPU_FSDP = (2, 7)
+# The oldest PyTorch whose FSDP2 was seen to work on CPUs, over Gloo. That of 2.6 fails.
+CPU_FSDP = (2, 13)
 # Of the vocabulary, so many tokens occur.
 ALPHABET = 64
 GIB = 1 << 30
 
 
 class Size(NamedTuple):
-    """`tied`: the output layer is the transposed embedding. 8b and 70b are those of Llama 3.1, 1b
-    is that of Llama 3.2."""
+    """`tied`: the output layer is the transposed embedding. 8b and 70b are sizes of Llama 3.1, 1b
+    is one of Llama 3.2."""
 
     dim: int
     layers: int
@@ -64,10 +64,10 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "lab": Size(256, 4, 8, 4, 704, 2048),
-    "1b": Size(2048, 16, 32, 8, 8192, 128_256, tied=True),
-    "8b": Size(4096, 32, 32, 8, 14_336, 128_256),
-    "70b": Size(8192, 80, 64, 8, 28_672, 128_256),
+    "llama-lab": Size(256, 4, 8, 4, 704, 2048),
+    "llama-1b": Size(2048, 16, 32, 8, 8192, 128_256, tied=True),
+    "llama-8b": Size(4096, 32, 32, 8, 14_336, 128_256),
+    "llama-70b": Size(8192, 80, 64, 8, 28_672, 128_256),
 }
 
 
@@ -76,7 +76,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         description=(__doc__ or "").splitlines()[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("--size", choices=SIZES, default="8b")
+    parser.add_argument("--model", choices=SIZES, default="llama-8b")
     parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
     parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
@@ -189,7 +189,7 @@ def say(text: str) -> None:
 def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
     """Say what runs, so that the log can confirm the plan."""
     log(
-        f"Starting job: llama3 {arguments.size}, precision {arguments.precision},"
+        f"Starting job: {arguments.model}, precision {arguments.precision},"
         f" parallel {arguments.parallel}, activation checkpointing {arguments.recompute},"
         f" compile {'on' if arguments.compile else 'off'}"
     )
@@ -220,10 +220,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
     torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
 
     torch.manual_seed(arguments.seed + place.rank)
-    size = SIZES[arguments.size]
+    size = SIZES[arguments.model]
     with torch.device("meta"):
         model = Llama(size, arguments.sequence_length, arguments.recompute)
-    log(f"Model llama3 {arguments.size} size: {size.parameters:,} total parameters")
+    log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
     model = distributed(torch, model, arguments, device)
     is_cuda = device.type == "cuda"
     optimizer = torch.optim.AdamW(
