@@ -52,7 +52,7 @@ class Environment(Entry):
 
     python: str | None = None
     requirements: RelativePath | None = None
-    apt_packages: tuple[str, ...] = ()  # of the distribution; the environment sees its Python packages
+    apt_packages: tuple[str, ...] = ()  # it then sees the distribution's Python packages
     container: Container | None = None
     distribution: str | None = None  # the framework's own package; None: named like the framework
     sdists: tuple[str, ...] = ()  # requirements that have no wheel; pure Python

@@ -143,6 +143,7 @@ def _frameworks(catalog: Catalog) -> Iterator[Block]:
             details += [
                 (f"{stack} ({flavor})", _environment(e)) for stack, e in environments.items()
             ]
+        details += [(stack, f"none: {why}") for stack, why in framework.unavailable.items()]
         yield f"{framework.name}: {framework.title}", details or [("environments", "none")]
 
 
@@ -151,6 +152,7 @@ def _environment(environment: Environment) -> str:
     parts = [
         f"Python {values['python']}" if values.get("python") else "",
         values.get("requirements") or "",
+        *(f"package {name} of the distribution" for name in environment.apt_packages),
         f"Horovod {environment.horovod.version}" if environment.horovod else "",
         *(f"operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
         f"image {values['container']['image']}" if "container" in values else "",

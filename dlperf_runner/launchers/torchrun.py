@@ -17,10 +17,10 @@ PORT = "29500"
 # `-m torch.distributed.run` for a PyTorch that is built without libuv, as Debian's is: its
 # rendezvous asks for libuv whatever USE_LIBUV says, which only the training processes read.
 WITHOUT_LIBUV = (
-    "import functools, runpy\n"
-    "from torch.distributed.elastic.rendezvous import static_tcp_rendezvous as static\n"
-    "static.TCPStore = functools.partial(static.TCPStore, use_libuv=False)\n"
-    "runpy.run_module('torch.distributed.run', run_name='__main__')"
+    "import functools, runpy;"
+    " from torch.distributed.elastic.rendezvous import static_tcp_rendezvous as static;"
+    " static.TCPStore = functools.partial(static.TCPStore, use_libuv=False);"
+    ' runpy.run_module("torch.distributed.run", run_name="__main__")'
 )
 
 

@@ -89,6 +89,8 @@ def select_workloads(
 
 def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
     """Why workloads cannot run on the nodes' stack, by name."""
+    for node in nodes:
+        catalog.stack(node.stack, f"host {node.name}: dlperf_stack")
     return {
         workload.name: framework.why_not(node.stack)
         for workload in catalog.workloads.values()

@@ -1,21 +1,20 @@
-"""Prints the distributions that a Python sees, as `uv pip list` does: [{"name": ..., "version": ...}].
+"""Prints the distributions that a Python sees, as a list of their `name` and `version`.
 
-uv itself leaves out those of the distribution, which an environment may see, too.
+Those of the operating system count, too, if an environment sees them; uv leaves them out.
 """
 
-import glob
 import json
-import os
 import re
 import sys
+from pathlib import Path
+
+# torch-2.6.0+debian.egg-info, PyYAML-6.0.2.dist-info, six-1.17.0-py3.13.egg-info
+FOLDER = re.compile(r"(.+?)-(\d[^-]*)(-py[\d.]+)?\.(dist|egg)-info$")
 
 found = {}
 for folder in reversed(sys.path):  # the first one wins
-    for path in glob.glob(os.path.join(folder, "*.dist-info")) + glob.glob(
-        os.path.join(folder, "*.egg-info")
-    ):
-        # torch-2.6.0+debian.egg-info, PyYAML-6.0.2.dist-info, six-1.17.0-py3.13.egg-info
-        match = re.match(r"(.+?)-(\d[^-]*)(-py[\d.]+)?\.(dist|egg)-info$", os.path.basename(path))
+    for path in Path(folder).glob("*-info"):
+        match = FOLDER.match(path.name)
         if match:
             found[re.sub(r"[-_.]+", "-", match.group(1)).lower()] = match.group(2)
 print(json.dumps([{"name": name, "version": found[name]} for name in sorted(found)]))
