@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The processes meet at this port of the first node.
 PORT = "29500"
 # `-m torch.distributed.run` for a PyTorch that is built without libuv, as Debian's is: its
-# rendezvous asks for libuv whatever USE_LIBUV says, which only the training processes read.
+# rendezvous asks for libuv, whatever USE_LIBUV says.
 WITHOUT_LIBUV = (
     "import functools, runpy;"
     " from torch.distributed.elastic.rendezvous import static_tcp_rendezvous as static;"

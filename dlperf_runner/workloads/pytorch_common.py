@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import fcntl
+import functools
+import importlib
 import os
 import resource
 import socket
@@ -72,6 +74,13 @@ def complete_environment(place: Place, environment: MutableMapping[str, str]) ->
         environment.setdefault("GLOO_SOCKET_IFNAME", interface)
 
 
+def do_without_libuv() -> None:
+    """Let a PyTorch that is built without libuv, as Debian's is, meet torchrun: it would ask for
+    libuv, whatever USE_LIBUV says."""
+    meeting: Any = importlib.import_module("torch.distributed.rendezvous")
+    meeting.TCPStore = functools.partial(meeting.TCPStore, use_libuv=False)
+
+
 def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
     """Take this process's device and join the others. Returns the place and the device."""
     place = place_of(os.environ)
@@ -84,6 +93,8 @@ def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
         sys.exit("MASTER_ADDR is not set: the launcher must give the address of rank 0's node")
     if "MASTER_ADDR" in os.environ:
         complete_environment(place, os.environ)
+        if os.environ.get("USE_LIBUV") == "0":
+            do_without_libuv()
         torch.distributed.init_process_group(
             "nccl" if use_cuda else "gloo",
             device_id=device if use_cuda else None,
