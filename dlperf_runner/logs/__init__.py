@@ -37,11 +37,13 @@ FIRST = 2**13
 @dataclass
 class Log:
     """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
-    first rank that prints steps."""
+    first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
+    with a rate print."""
 
     headers: list[Header]
     columns: Columns
     has_ranks: bool = False
+    memory_gib: float | None = None
 
 
 @functools.cache
@@ -59,7 +61,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
     rate. Raises LineError."""
     log = Log([], Columns())
-    losses: dict[bytes, bytes] = {}
+    seen = steps.Seen()
     known: set[Header] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)
@@ -69,10 +71,27 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
             if header.final_samples_per_second or anywhere not in known:
                 known.add(anywhere)
                 log.headers.append(header)
-        log.columns.extend(steps.columns(form, of_rank, losses))
+        first = not seen.batches
+        log.columns.extend(steps.columns(form, of_rank, seen))
+        if seen.batches and (first or len(seen.batches) > 1):
+            log.headers.append(_global_batch(form, of_rank, seen.batches))
         if most is not None and len(log.columns.steps) > most:
             break
+    log.memory_gib = seen.memory_gib
     return log
+
+
+def _global_batch(form: Format, block: Block, batches: set[bytes]) -> Header:
+    """The global batch size that the lines with a rate state. Raises LineError if steps differ in
+    it: then steps per second say nothing."""
+    at: dict[bytes, int] = {}
+    for match in steps.with_rate(form, block.data):
+        at.setdefault(match["batch"], match.start("batch"))
+    line = block.line(max(at.values()))
+    if len(batches) > 1:
+        problem = "the global batch size changes during the run"
+        raise LineError(line, problem, expected="one", found=", ".join(map(bytes.decode, batches)))
+    return Header(line, global_batch_size=int(*batches))
 
 
 def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:

@@ -44,6 +44,7 @@ class Header:
 
     line: int
     batch_size_per_device: int | None = None
+    global_batch_size: int | None = None
     world_size: int | None = None
     nodes: int | None = None
     precision: str | None = None
@@ -99,15 +100,17 @@ class Statement:
 class Format:
     """A log format.
 
-    `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`
-    and `time`. A match without a rate gives the loss of a step whose rate follows. `marker` is a
-    literal text that each match contains. `rate` matches a whole rate, so that a number that was
-    cut or wrapped is noticed. `sample` is a line with a rate, for messages.
+    `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
+    `time`, `memory_gib` and `batch`, the global batch size. A match without a rate gives the loss
+    of a step whose rate follows. `marker` is a literal text that each match contains. `rate`
+    matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line
+    with a rate, for messages.
 
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
-    for step 1, whatever the interval.
+    for step 1, whatever the interval. `seconds`: `rate` is the duration of a step in units of so
+    many seconds; it becomes a rate in steps per second.
     """
 
     name: str
@@ -120,6 +123,7 @@ class Format:
     silent_warmup: bool = False
     one_step: bool = False
     first_too: bool = False
+    seconds: float | None = None
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

@@ -13,6 +13,7 @@ from .records import Format, Header, LineError, Statement
 NAMESPACE = re.compile(r"(\w+)(?:=|': )('[^']*'|\"[^\"]*\"|[^,(){}]*)")
 _COUNTS = {
     "batch_size_per_device": "batch size",
+    "global_batch_size": "global batch size",
     "world_size": "world size",
     "devices_per_node": "number of devices",
     "nodes": "number of nodes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
 from . import text
@@ -11,11 +12,18 @@ from .reader import Block
 from .records import Columns, Format, LineError
 
 
-def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
-    """The lines with a rate in a block. `losses` holds the last loss of the blocks before, by step,
-    for formats that print the loss of a step on a line before its rate. Raises LineError if a rate
-    is invalid.
-    """
+@dataclass
+class Seen:
+    """What the blocks before said: the last loss by step, for formats that print the loss of a step
+    on a line before its rate; all global batch sizes; and the highest memory use."""
+
+    losses: dict[bytes, bytes] = field(default_factory=dict)
+    batches: set[bytes] = field(default_factory=set)
+    memory_gib: float | None = None
+
+
+def columns(form: Format, block: Block, seen: Seen) -> Columns:
+    """The lines with a rate in a block. Raises LineError if a rate is invalid."""
     entries = form.entry.findall(block.data)
     if not entries:
         return Columns()
@@ -25,8 +33,11 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    if losses or not all(rates):
-        printed = list(_losses(steps, rates, printed, losses))
+    seen.batches |= set(group.get("batch", ()))
+    if "memory_gib" in group:
+        seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
+    if seen.losses or not all(rates):
+        printed = list(_losses(steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     return Columns(
@@ -62,7 +73,7 @@ def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     if form.whole_rates.fullmatch(joined):
         rates = list(map(float, joined.replace(b",", b"").split()))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
-            return rates
+            return text.per_second(rates, form)
     found = []
     for index, rate in enumerate(printed):
         try:

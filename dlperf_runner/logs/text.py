@@ -36,7 +36,7 @@ def rate(printed: bytes, form: Format) -> float:
         problem = "the rate is not possible in training"
         expected = f"a number above 0 and below {FASTEST:.0e}"
     elif is_whole:
-        return float(plain)
+        return per_second([float(plain)], form)[0]
     elif shown.endswith(CUT):
         problem, expected = "the log ends in the middle of this line", "a newline after the rate"
         shown = repr(shown.removesuffix(CUT))
@@ -46,6 +46,13 @@ def rate(printed: bytes, form: Format) -> float:
     else:
         problem, expected, shown = "the rate is not a number", "a number", repr(shown)
     raise LineError(0, problem, expected=expected, found=shown)
+
+
+def per_second(printed: Sequence[float], form: Format) -> list[float]:
+    """The rates from what the format prints, which may be durations."""
+    if form.seconds is None:
+        return list(printed)
+    return [1 / (duration * form.seconds) for duration in printed]
 
 
 def optional_numbers(printed: Sequence[bytes]) -> list[float | None]:

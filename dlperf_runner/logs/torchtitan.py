@@ -35,7 +35,7 @@ FORMAT = Format(
         rb"(?:\[titan\] (?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - \S+ - INFO - )?"
         rb"(?:\x1b\[[\d;]*m)?(?<!validate )step: +(?P<step>\d{1,12})  C"
         rb"loss: +(?P<loss>\S+)  C(?:grad_norm: +\S+  C)?"
-        rb"memory: +(?P<memory>\d+\.\d\d)GiB\([^)\s]*\)  C"
+        rb"memory: +(?P<memory_gib>\d+\.\d\d)GiB\([^)\s]*\)  C"
         rb"tps: (?P<rate>\S+)  C(?:tflops|mfu): ".replace(b"C", _COLOUR)
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",

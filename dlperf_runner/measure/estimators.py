@@ -83,7 +83,7 @@ def measured(
     errors."""
     values = _estimates(found, rates, final, rule, expected)
     if published is not None:
-        values[MEAN_OF_LINES] = fmean(_of_world(published.rates, rule, expected))
+        values[MEAN_OF_LINES] = fmean(of_world(published.rates, rule, expected))
     losses = _losses(found)
     return Measured(
         measurements=(
@@ -120,7 +120,7 @@ def _estimates(
 ) -> dict[str, float]:
     """The rate of all devices, by every estimator for which the log has data."""
     values: dict[str, float] = {}
-    rates = _of_world(rates, rule, expected)
+    rates = of_world(rates, rule, expected)
     if rates:
         values["mean_of_rates"] = fmean(rates)
         # Samples over time, if every rate covers the same number of samples.
@@ -138,7 +138,7 @@ def _estimates(
     return values
 
 
-def _of_world(rates: Sequence[float], rule: Rule, expected: Expected) -> Sequence[float]:
+def of_world(rates: Sequence[float], rule: Rule, expected: Expected) -> Sequence[float]:
     """The rates of all devices from printed ones, rounded first if the rule rounds them."""
     if (digits := rule.round_rates_to) is not None:
         rates = [round(rate, digits) for rate in rates]

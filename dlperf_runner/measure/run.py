@@ -14,7 +14,8 @@ from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import sequence, settings
-from .estimators import Expected, Measured, measured, published_lines
+from .estimators import Expected, Measured, measured, of_world, published_lines
+from .step_time import log_memory, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
 # share of it. Both average the same steps, of which a log prints at least one in ten; in real logs
@@ -62,6 +63,11 @@ def measure(
     _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     result = measured(found, rates, final, confirmed, rule, expected, name, published)
+    world = of_world(rates, rule, expected)
+    result.measurements += (
+        *step_times(world, expected.per_step, span),
+        *log_memory(log.memory_gib),
+    )
     return result, found, left_out
 
 

@@ -11,6 +11,7 @@ from .estimators import Expected
 
 _WHAT = {
     "batch_size_per_device": "batch size",
+    "global_batch_size": "global batch size",
     "world_size": "world size",
     "nodes": "number of nodes",
     "precision": "precision",
@@ -25,6 +26,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
     itself."""
     wanted = {
         "batch_size_per_device": (expected.batch_size_per_device, None),
+        "global_batch_size": (expected.batch_size_per_device * expected.topology.world_size, None),
         "world_size": (expected.topology.world_size, None),
         "nodes": (expected.topology.nodes, None),
         "precision": (expected.precision, None),

@@ -10,6 +10,7 @@ from make_logs import RULES
 from dlperf_runner import logs
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.units import SAMPLES, TOKENS, Unit
 from dlperf_runner.measure.estimators import Expected, Measured, Rule
 from dlperf_runner.measure.run import measure
 
@@ -31,10 +32,14 @@ def run(
     topology: str = "1n1g",
     precision: str = "fp32",
     batch: int = 128,
+    length: int | None = None,
+    unit: Unit | None = None,
 ) -> Measured:
     text = "\n".join(lines) + "\n" if isinstance(lines, list) else lines
     data = text.encode() if isinstance(text, str) else text
-    expected = Expected(lambda _: "the plan", Topology.parse(topology), precision, batch)
+    topology_ = Topology.parse(topology)
+    unit = unit or (TOKENS if length else SAMPLES)
+    expected = Expected(lambda _: "the plan", topology_, precision, batch, unit, length)
     entry = logs.formats()[form]
     line_of = partial(logs.line_of, entry, [data])
     try:

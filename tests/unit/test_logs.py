@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from make_logs import SHARED_LOGS
+from make_logs import SHARED_LOGS, dllogger_pytorch, maxtext, megatron, torchtitan
 from read_logs import Step, pieces, read, stated
 
 from dlperf_runner import logs
@@ -353,6 +353,32 @@ WORDINGS = {
             (20, 2480.3298),
         ),
     ],
+    "maxtext": [
+        (
+            "completed step: 19, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.79"
+            "4, total_weights: 196608, loss: 10.879",
+            (20, 8671.794),
+        ),
+        (
+            "I0101 12:00:00.1 metric_logger.py:1] completed step: 19, seconds: 5.668, live slice "
+            "count: 2, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794, total_weights: 196608.0,"
+            " loss: 10.879, lm_loss: 0.000",
+            (20, 8671.794),
+        ),
+    ],
+    "megatron": [
+        (
+            " [2026-04-27 00:00:02.123456] iteration       20/     100 | consumed samples:     320"
+            " | elapsed time per iteration (ms): 200.0 | learning rate: 1.000000E-04 |"
+            " global batch size:    16 | lm loss: 2.000000E+00 | loss scale: 1.0 |",
+            (20, 5.0),
+        ),
+        (
+            "[default0]: iteration 20/100 | elapsed time per iteration (ms): 200.0 | throughput per"
+            " GPU (TFLOP/s/GPU): 400.1 | global batch size: 16 | loss scale: 1.0 |",
+            (20, 5.0),
+        ),
+    ],
     "torchtitan": [
         (
             "[titan] 2025-12-01 12:00:07,123 - root - INFO - step: 20  loss:  8.1234  grad_norm:"
@@ -414,7 +440,7 @@ def test_two_ranks_write_unbuffered_into_one_line(
     form, line, step = first
     noise = other[1].replace("0] Batch", "7] Batch").replace("Pass:0", "Pass:7")
     noise = noise.replace("epoch 0", "epoch 7").replace("ips", "total")
-    noise = noise.replace(" step: ", " validate step: ")
+    noise = noise.replace(" step: ", " validate step: ").replace("elapsed", "passed")
     pieces = [line[n : n + size] for n in range(0, len(line), size)]
     others = [noise[n : n + size] for n in range(0, len(noise), size)]
     content = "".join(
@@ -500,3 +526,58 @@ def _outcome(form: str, data: bytes, size: int | None = None) -> str:
     except LineError as error:
         assert error.line >= 1
         return str(error)
+
+
+# ---- what the programs of today state
+
+
+def test_headers_of_language_models() -> None:
+    made = {
+        "torchtitan": torchtitan(6835, world=8),
+        "maxtext": maxtext(8671.794, world=8),
+        "megatron": megatron(123.4),
+        "dllogger_pytorch": dllogger_pytorch(2480.33, world=8),
+    }
+    found: dict[str, dict[str, object]] = {}
+    for form, lines in made.items():
+        for one in stated(read(form, "\n".join(lines) + "\n")[0]):
+            found.setdefault(form, {}).update({k: v for k, v in one.items() if k != "line"})
+    length = {"sequence_length": "8192"}
+    assert found["torchtitan"] == {
+        "world_size": 8,
+        "batch_size_per_device": 2,
+        "total_steps": 100,
+        "parameters": length,
+    }
+    assert found["maxtext"] == {
+        "precision": "bf16",
+        "total_steps": 30,
+        "batch_size_per_device": 4,
+        "world_size": 8,
+        "parameters": {"sequence_length": "2048"},
+    }
+    assert found["megatron"] == {
+        "precision": "bf16",
+        "global_batch_size": 16,
+        "log_every": 10,
+        "total_steps": 100,
+        "world_size": 8,
+        "parameters": {"sequence_length": "4096"},
+    }
+    assert found["dllogger_pytorch"] == {
+        "batch_size_per_device": 256,
+        "world_size": 8,
+        "log_every": 10,
+        "precision": "amp",
+        "total_steps": 100,
+        "network": "resnet50",
+    }
+
+
+def test_a_batch_size_that_ramps_up_is_refused() -> None:
+    lines = megatron(123.4)
+    at = next(n for n, line in enumerate(lines) if "iteration       50/" in line)
+    lines[at] = lines[at].replace("global batch size:    16", "global batch size:    32")
+    with pytest.raises(LineError, match="the global batch size changes during the run") as caught:
+        read("megatron", "\n".join(lines) + "\n")
+    assert caught.value.line == at + 1

@@ -1,0 +1,45 @@
+"""MaxText: the printed rate is that of one device in tokens/s, of one step.
+
+    Config param per_device_batch_size: 4.0
+    Num_devices: 8, shape (1, 1, 8, 1, ...)
+    completed step: 5, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794,
+      total_weights: 196608, loss: 10.879                                 (on one line)
+
+Steps count from 0. The seconds are those between the starts of two steps on the host, which runs
+ahead of the devices: the first steps are not believable, and belong into the warm-up. While the
+batch size ramps up, and at the boundaries of a profile, no rate is printed.
+
+Source: AI-Hypercomputer/maxtext e591f30, src/maxtext/common/metric_logger.py, configs/pyconfig.py
+and docs/guides/monitoring_and_debugging/understand_logs_and_metrics.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .records import Format, Statement
+
+
+def _config(key: str, value: str) -> Statement:
+    return Statement(f"Config param {key}:", re.compile(rf"{key}: {value}(?!\S)", re.ASCII))
+
+
+FORMAT = Format(
+    name="maxtext",
+    sample="completed step: 5, seconds: 5.668, ... Tokens/s/device: 8671.794, total_weights: ...",
+    marker=b"completed step: ",
+    entry=re.compile(
+        rb"completed step: (?P<step>\d{1,12}), seconds: \d+\.\d{3}, [^\r\n]*?"
+        rb"Tokens/s/device: (?P<rate>[^\s,]+), total_weights: [\d.]+, loss: (?P<loss>[^\s,]+)"
+    ),
+    rate=rb"\d+\.\d{3}",
+    statements=(
+        _config("per_device_batch_size", r"(?P<batch_size_per_device>\d+)(?:\.0)?"),
+        _config("max_target_length", r"(?P<sequence_length>\d+)"),
+        _config("steps", r"(?P<total_steps>\d+)"),
+        _config("dtype", r"(?P<precision>\w+)"),
+        Statement("Num_devices: ", re.compile(r"\bNum_devices: (?P<world_size>\d+)", re.ASCII)),
+    ),
+    zero_based=True,
+    one_step=True,
+)

@@ -1,0 +1,49 @@
+"""Megatron-LM: the printed duration is the mean of the steps since the line before.
+
+     [2026-04-27 00:00:02.123456] iteration       20/     100 | consumed samples:          320 |
+      elapsed time per iteration (ms): 123.4 | throughput per GPU (TFLOP/s/GPU): 400.1 |
+      learning rate: 1.000000E-04 | global batch size:    16 | lm loss: 2.000000E+00 | ...
+      seq_length ...................................... 4096
+
+The first three lines are one line. Steps count from 1. Step 1 is printed by newer versions, then
+every `log_interval` steps. The rate is in steps per second; tokens/s follow from the global batch
+size and the sequence length. A log in which the batch size ramps up is refused.
+
+Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
+megatron/training/arguments.py (_print_args).
+"""
+
+from __future__ import annotations
+
+import re
+
+from .records import Format, Statement
+
+
+def _argument(name: str, value: str) -> Statement:
+    return Statement(f"  {name} ..", re.compile(rf"  {name} \.+ {value}(?!\S)", re.ASCII))
+
+
+FORMAT = Format(
+    name="megatron",
+    sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
+    marker=b" elapsed time per iteration (ms): ",
+    entry=re.compile(
+        rb"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?)\] )?"
+        rb"iteration +(?P<step>\d{1,12})/ *\d+ \|[^\r\n]*?"
+        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|[^\r\n]*?"
+        rb" global batch size: +(?P<batch>\d{1,12}) \|(?:[^\r\n]*? lm loss: (?P<loss>\S+) \|)?"
+    ),
+    rate=rb"\d+\.\d",
+    statements=(
+        _argument("world_size", r"(?P<world_size>\d+)"),
+        _argument("seq_length", r"(?P<sequence_length>\d+)"),
+        _argument("train_iters", r"(?P<total_steps>\d+)"),
+        _argument("log_interval", r"(?P<log_every>\d+)"),
+        _argument("global_batch_size", r"(?P<global_batch_size>\d+)"),
+        Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.+ True(?!\S)", re.ASCII)),
+        Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.+ True(?!\S)", re.ASCII)),
+    ),
+    first_too=True,
+    seconds=0.001,
+)

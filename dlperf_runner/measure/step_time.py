@@ -1,0 +1,39 @@
+"""The time of a step: median, 95th and 99th percentile of the measured window, and the memory that
+a log prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .estimators import Measurement
+
+STEP_TIME = "step_time"
+LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
+PERCENTILES = {"median": 50, "p95": 95, "p99": 99}
+
+
+def step_times(rates: Sequence[float], per_step: float | None, span: int) -> Iterator[Measurement]:
+    """The step times in seconds from the rates of all devices, of which each covers `span` steps
+    of `per_step` samples or tokens; none if that number is unknown. With a span above 1, these are
+    percentiles of means, which hide single slow steps; the estimator says so."""
+    if per_step is None or not rates:
+        return
+    times = sorted(per_step / rate for rate in rates)
+    estimator = "single_steps" if span == 1 else f"means_of_{span}_steps"
+    for name, percent in PERCENTILES.items():
+        yield Measurement(f"{STEP_TIME}_{name}", percentile(times, percent), "s", estimator)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """A percentile of values in ascending order, interpolated between the two nearest ones, as
+    NumPy's default does."""
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def log_memory(gib: float | None) -> Iterator[Measurement]:
+    """The highest memory use that the log prints."""
+    if gib is not None:
+        yield Measurement(LOG_MEMORY, 1024 * gib, "MiB", "as_printed")

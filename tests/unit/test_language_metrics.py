@@ -1,0 +1,120 @@
+"""Metrics of language models: step times, memory, model FLOPs and MFU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from make_logs import LLAMA, MAXTEXT, MEGATRON, gluoncv, maxtext, megatron, torchtitan
+from measured_logs import RESNET, run, values
+
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.measure.flops import Attention, Decoder, utilization
+from dlperf_runner.measure.step_time import percentile
+
+# Llama 3.1 8B: 8,030,261,248 parameters, of which 128,256 x 4,096 are the input embedding;
+# 32 layers, 32 heads of 128.
+LLAMA_8B = Decoder(8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
+
+
+# ---- tokens per second of all devices
+
+
+def test_torchtitan_prints_the_rate_of_a_device() -> None:
+    found = values(
+        run("torchtitan", torchtitan(6835, world=8), LLAMA, "1n8g", batch=2, length=8192)
+    )
+    assert found["samples_per_second mean_of_rates"] == 8 * 6835
+
+
+def test_maxtext_prints_the_rate_of_a_device() -> None:
+    lines = maxtext(8671.794, world=8)
+    found = values(run("maxtext", lines, MAXTEXT, "1n8g", "bf16", batch=4, length=2048))
+    assert found["samples_per_second mean_of_rates"] == pytest.approx(8 * 8671.794)
+
+
+def test_megatron_prints_the_duration_of_a_step() -> None:
+    lines = megatron(200.0, batch=16, length=4096, world=8)
+    found = values(run("megatron", lines, MEGATRON, "1n8g", "bf16", batch=2, length=4096))
+    # 16 samples of 4096 tokens in 0.2 s
+    assert found["samples_per_second harmonic_mean_of_rates"] == pytest.approx(16 * 4096 / 0.2)
+
+
+def test_megatron_needs_the_sequence_length() -> None:
+    with pytest.raises(UserError, match="cannot determine the number of tokens in a step"):
+        run("megatron", megatron(200.0), MEGATRON, "1n8g", "bf16", batch=2, unit="tokens")
+
+
+def test_the_global_batch_size_must_be_that_of_the_plan() -> None:
+    with pytest.raises(UserError, match="the global batch size contradicts the plan"):
+        run("megatron", megatron(200.0), MEGATRON, "1n8g", "bf16", batch=4, length=4096)
+
+
+# ---- step times
+
+
+def test_step_times_of_single_steps() -> None:
+    found = values(run("gluoncv_horovod", gluoncv(384.0), RESNET))
+    # Half of the rates are 383.75 and half 384.25 samples/s of batches of 128.
+    median = (128 / 383.75 + 128 / 384.25) / 2
+    assert found["step_time_median single_steps"] == pytest.approx(median, rel=1e-12)
+    assert found["step_time_p95 single_steps"] == pytest.approx(128 / 383.75, rel=1e-12)
+    assert found["step_time_p99 single_steps"] == pytest.approx(128 / 383.75, rel=1e-12)
+
+
+def test_step_times_of_means_say_so() -> None:
+    found = values(run("megatron", megatron(200.0), MEGATRON, "1n8g", "bf16", batch=2, length=4096))
+    assert found["step_time_median means_of_10_steps"] == pytest.approx(0.2)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=50), st.sampled_from([50, 95, 99]))
+def test_percentile_is_that_of_numpy(sample: list[float], percent: float) -> None:
+    ordered = sorted(sample)
+    assert percentile(ordered, percent) == pytest.approx(np.percentile(ordered, percent), rel=1e-9)
+
+
+def test_memory_that_the_log_prints() -> None:
+    lines = [
+        line.replace("40.50GiB", "41.25GiB") if "step: 70" in line else line
+        for line in torchtitan(6835)
+    ]
+    found = values(run("torchtitan", lines, LLAMA, batch=2, length=8192))
+    assert found["memory_peak as_printed"] == 41.25 * 1024
+
+
+# ---- model FLOPs
+
+
+def test_flops_of_llama_by_both_conventions() -> None:
+    # 6 * 7,504,924,672 = 45,029,548,032; 32 * 4096 * 8192 = 1,073,741,824
+    full = LLAMA_8B.flops_per_token(8192, Attention.FULL)
+    causal = LLAMA_8B.flops_per_token(8192, Attention.CAUSAL)
+    assert full == 45_029_548_032 + 12 * 1_073_741_824 == 57_914_449_920
+    assert causal == 45_029_548_032 + 6 * 1_073_741_824 == 51_471_998_976
+
+
+@pytest.mark.parametrize(("tokens", "published"), [(5762, 0.33), (6667, 0.39)])
+def test_mfu_that_torchtitan_publishes(tokens: float, published: float) -> None:
+    """pytorch/torchtitan b5bcd76, benchmarks/llama3_h100_202412_torchtitan.md: `training on 8 or
+    128 H100 GPUs without Float8 achieves 33% to 39% MFU`; peak in torchtitan/tools/utils.py."""
+    found = utilization(tokens, LLAMA_8B, 8192, 989e12, Attention.FULL)
+    assert int(100 * found.mfu) / 100 == published
+
+
+def test_mfu_that_palm_publishes() -> None:
+    """Chowdhery et al., arXiv 2204.02311, appendix B and table 3: 540.35 B parameters, 118 layers,
+    48 heads of 256, 2048 tokens, 238.3 K tokens/s on 6144 TPU v4 of 275 TFLOP/s: 46.2 %."""
+    palm = Decoder(540_350_000_000, layers=118, width=48 * 256)
+    found = utilization(238_300, palm, 2048, 6144 * 275e12, Attention.FULL)
+    assert round(found.mfu, 3) == 0.462
+
+
+def test_conventions_are_never_mixed() -> None:
+    full = utilization(5762, LLAMA_8B, 8192, 989e12, Attention.FULL)
+    causal = utilization(5762, LLAMA_8B, 8192, 989e12, Attention.CAUSAL)
+    assert full.mfu > causal.mfu
+    twice = utilization(2 * 5762, LLAMA_8B, 8192, 989e12, Attention.FULL)
+    assert twice.ratio_to(full) == pytest.approx(2)
+    with pytest.raises(UserError, match="MFU of different conventions cannot be compared"):
+        full.ratio_to(causal)
