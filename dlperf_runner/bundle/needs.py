@@ -70,6 +70,14 @@ def of_stack(
             skipped.append(Skipped(name, reason))
         if environment.python is None or environment.requirements is None:
             continue
+        other = environment.alternative
+        if (
+            other
+            and other.requirements
+            and SpecifierSet(other.python or "").contains(target.python)
+        ):
+            by = f"{name} with the operator's wheel"
+            requirements.append(RequirementsFile(other.requirements, by))
         if not SpecifierSet(environment.python).contains(target.python):
             reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
             skipped.append(Skipped(name, reason))

@@ -48,6 +48,7 @@ class Environment(Entry):
 
     Without requirements, only the image exists. With both, the image is used if the inventory has
     its digest. Without `container`, an image is built from a node's own environment.
+    `alternative` takes its place where the inventory gives the wheels that it needs.
     """
 
     python: str | None = None
@@ -62,6 +63,7 @@ class Environment(Entry):
     # What the framework opens by name; each must be in the LD_LIBRARY_PATH of `variables`.
     libraries: tuple[str, ...] = ()
     variables: dict[str, str] = {}  # of all processes, unless they run in a container
+    alternative: Environment | None = None
     eager: str | None = None  # old versions must call this first, so that tensors have values
 
     @model_validator(mode="after")

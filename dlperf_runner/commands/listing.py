@@ -157,7 +157,8 @@ def _environment(environment: Environment) -> str:
         *(f"operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
         f"image {values['container']['image']}" if "container" in values else "",
     ]
-    return ", ".join(part for part in parts if part)
+    other = f"; or {_environment(environment.alternative)}" if environment.alternative else ""
+    return ", ".join(part for part in parts if part) + other
 
 
 def _stacks(catalog: Catalog) -> Iterator[Block]:

@@ -1,6 +1,6 @@
 """What the PyTorch programs of this project share: the process's place, devices and precision.
 
-Runs under torchrun, under mpirun, and alone, with PyTorch 2.4 or newer.
+Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 """
 
 from __future__ import annotations

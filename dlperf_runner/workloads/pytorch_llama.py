@@ -126,8 +126,9 @@ def batch(torch: Any, arguments: argparse.Namespace, device: Any) -> Any:
 def distributed(torch: Any, model: Any, arguments: argparse.Namespace, device: Any) -> Any:
     """The model on its device with its values, compiled and distributed as was chosen."""
     if arguments.compile:
-        for block in model.blocks:
-            block.compile(fullgraph=True)
+        # The compiled module, not its forward: the hooks of FSDP2 must stay outside.
+        for number, block in enumerate(model.blocks):
+            model.blocks[number] = torch.compile(block, fullgraph=True)
     if arguments.parallel != "fsdp":
         model.to_empty(device=device)
         model.initialise()
@@ -217,7 +218,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
         arguments.parallel = "none"
     log = say if place.rank == 0 else (lambda _: None)
     state(log, arguments, place.world_size)
-    torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
 
     torch.manual_seed(arguments.seed + place.rank)
     size = SIZES[arguments.model]

@@ -1,5 +1,5 @@
 """A decoder like Llama 3 for pytorch_llama.py: RMSNorm, rotary positions, grouped-query attention,
-SwiGLU. Runs with PyTorch 2.4 or newer.
+SwiGLU. Runs with PyTorch 2.6 or newer.
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
     nhwc = arguments.memory_format == "nhwc"
     layout = torch.channels_last if nhwc else torch.contiguous_format
     network = network.to(device=device, memory_format=layout)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
-        arguments.precision != "fp32"
-    )
+    has_tf32 = arguments.precision != "fp32"
+    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = has_tf32
     torch.backends.cudnn.benchmark = True
     if place.world_size > 1:
         ids = [device.index] if device.type == "cuda" else None

@@ -224,7 +224,7 @@ def environments(
             why = framework.get("unavailable", {}).get(stack)
             known = f": {why}" if why else f", only for: {', '.join(stacks)}"
             raise ValueError(f"{name} has no environment for the stack {stack}{known}")
-        entry = stacks[stack]
+        entry = _given(stacks[stack], operator_wheels or {})
         if _image(entry, images or {}):
             continue
         environment = {
@@ -251,6 +251,13 @@ def environments(
             }
         chosen.append(environment)
     return chosen
+
+
+def _given(entry: Mapping[str, Any], wheels: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The environment, or its alternative if the operator gives the wheels that this one needs."""
+    other: Mapping[str, Any] = entry.get("alternative", {})
+    needed = {wheel["distribution"] for wheel in other.get("operator_wheels", [])}
+    return other if needed and needed <= set(wheels) else entry
 
 
 def mpirun(stack: str, root: str = str(ROOT)) -> str:

@@ -193,6 +193,24 @@ def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
     assert environment["variables"] == {"USE_LIBUV": "0"}
 
 
+def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:
+    path, sha256 = wheel(tmp_path, "torch", "2.13.0")
+    given = {"torch": {"path": str(path), "sha256": sha256}}
+    root = str(PROJECT)
+    (own,) = provision.environments(["pytorch"], "cpu", root)
+    (other,) = provision.environments(["pytorch"], "cpu", root, given)
+    assert (own["apt_packages"], own["operator_wheels"]) == (["python3-torch"], [])
+    assert own["requires_python"] == ">=3.13,<3.14"
+    assert (other["apt_packages"], other["requires_python"]) == ([], ">=3.10,<3.14")
+    (installed,) = other["operator_wheels"]
+    assert (installed["distribution"], installed["version"]) == ("torch", "2.13.0")
+    # Where there is nothing to replace, the wheel is not asked for.
+    assert (
+        provision.environments(["pytorch"], "h100-cuda12.9", root, given)[0]["operator_wheels"]
+        == []
+    )
+
+
 def test_members_carry_the_keys_that_this_run_has_seen() -> None:
     hosts = {
         "a": {
