@@ -20,11 +20,13 @@ from .. import __version__
 from ..core.errors import Stopped, UserError
 from . import playbooks
 from .aa import aa
+from .bandwidth import bandwidth
 from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
 from .history import history
+from .mlperf import mlperf
 from .options import (
     AsJson,
     Chosen,
@@ -45,8 +47,8 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "list", "source"),
-    *("container-command", "seal"),
+    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
+    *("list", "source", "container-command", "seal"),
 )
 
 
@@ -110,6 +112,8 @@ app.command()(doctor)
 app.command()(history)
 app.command()(playbooks.init)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command()(mlperf)
+app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
 app.command()(report)
 app.command()(status)

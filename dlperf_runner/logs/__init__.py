@@ -84,14 +84,14 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
 def _global_batch(form: Format, block: Block, batches: set[bytes]) -> Header:
     """The global batch size that the lines with a rate state. Raises LineError if steps differ in
     it: then steps per second say nothing."""
-    at: dict[bytes, int] = {}
-    for match in steps.with_rate(form, block.data):
-        at.setdefault(match["batch"], match.start("batch"))
-    line = block.line(max(at.values()))
+    matches = steps.with_rate(form, block.data)
+    first = next(matches)
     if len(batches) > 1:
+        other = next((match for match in matches if match["batch"] != first["batch"]), first)
+        line = block.line(other.start("batch"))
         problem = "the global batch size changes during the run"
         raise LineError(line, problem, expected="one", found=", ".join(map(bytes.decode, batches)))
-    return Header(line, global_batch_size=int(*batches))
+    return Header(block.line(first.start("batch")), global_batch_size=int(*batches))
 
 
 def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:

@@ -29,10 +29,10 @@ FORMAT = Format(
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
     entry=re.compile(
-        rb"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?)\] )?"
-        rb"iteration +(?P<step>\d{1,12})/ *\d+ \|[^\r\n]*?"
-        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|[^\r\n]*?"
-        rb" global batch size: +(?P<batch>\d{1,12}) \|(?:[^\r\n]*? lm loss: (?P<loss>\S+) \|)?"
+        rb"iteration +(?P<step>\d{1,12})/ *\d+ \|(?:[^|\r\n]*+\|)*?"
+        rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
+        rb" global batch size: +(?P<batch>\d{1,12}) \|"
+        rb"(?:(?:[^|\r\n]*+\|)*? lm loss: (?P<loss>\S+) \|)?"
     ),
     rate=rb"\d+\.\d",
     statements=(

@@ -1,0 +1,112 @@
+"""How fast each log format is read: so many lines with a rate, and nothing else.
+
+    python benchmarks/formats.py [--lines 100000] [--repeats 5]
+
+All formats take turns, so that a busy machine slows all of them down. Shown are the median
+processor time, and the median ratio to the mean of the five formats of the published programs in
+the same turn: 2 is twice as slow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from statistics import fmean, median
+
+from dlperf_runner import logs
+from dlperf_runner.logs import mllog, nccl_tests
+
+AVERAGE = b"# Avg bus bandwidth    : 443.007\n"
+BEGAN = datetime(2026, 11, 20, 13, 40, tzinfo=UTC)
+PUBLISHED = ("gluoncv_horovod", "mxnet_speedometer", "plsc", "oneflow_benchmark", "dllogger")
+
+
+def stamp(step: int) -> str:
+    return (BEGAN + timedelta(seconds=step / 8)).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+LINES: dict[str, Callable[[int], str]] = {
+    "gluoncv_horovod": lambda n: f"INFO:root:Epoch[0] Batch[{n}]\tSpeed: 384.19 samples/sec",
+    "mxnet_speedometer": lambda n: (
+        f"INFO:root:Epoch[0] Batch [{n - 1}-{n}]\tSpeed: 234.21 samples/sec\tacc=0.0"
+        "\tlossvalue=41.5"
+    ),
+    "plsc": lambda n: (
+        f"INFO {stamp(n)[:-3].replace('.', ',')} entry.py:1029] Pass:0 batch:{n} lr:0.00039063"
+        " loss:40.266624 qps:397.75"
+    ),
+    "oneflow_benchmark": lambda n: (
+        f"train: epoch 0, iter {n}, loss: 6.505637, top_1: 0.000000, top_k: 0.000000,"
+        f" samples/s: 384.191 {1597050000 + n}.123456"
+    ),
+    "dllogger": lambda n: f"DLL {stamp(n)} - (0, {n}) total_ips : 384.2512345678901",
+    "dllogger_pytorch": lambda n: (
+        f"DLL {stamp(n)} - Epoch: 0 Iteration: {n}  train.loss : 7.03125 "
+        " train.compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120 "
+    ),
+    "torchtitan": lambda n: (
+        f"[titan] {stamp(n)[:-3].replace('.', ',')} - root - INFO - step: {n:2}  loss:  8.12345"
+        "  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: 6,835  tflops: 395.30  mfu: 39.97%"
+    ),
+    "maxtext": lambda n: (
+        f"completed step: {n}, seconds: 5.668, TFLOP/s/device: 134.909, Tokens/s/device: 8671.794,"
+        " total_weights: 196608, loss: 10.879"
+    ),
+    "megatron": lambda n: (
+        f" [{stamp(n)}] iteration {n:8d}/  100000 | consumed samples: {16 * n:12d} |"
+        " elapsed time per iteration (ms): 123.4 | throughput per GPU (TFLOP/s/GPU): 400.1 |"
+        " learning rate: 1.000000E-04 | global batch size:    16 | lm loss: 2.000000E+00 |"
+        " loss scale: 1.0 | grad norm: 1.000 | number of skipped iterations:   0 |"
+    ),
+    "mllog": lambda n: (
+        f' 0: :::MLLOG {{"namespace": "", "time_ms": {1759987984532 + n}, "event_type":'
+        ' "POINT_IN_TIME", "key": "tracked_stats", "value": {"train_step_time": 0.7098, '
+        '"reduced_train_loss": 8.0}, "metadata": {"file": "/workspace/llm/custom_callbacks.py",'
+        f' "lineno": 480, "step": {n}.0}}}}'
+    ),
+    "nccl_tests": lambda n: (
+        f"{8 * n:12d}{2 * n:14d}     float     sum      -1   4470.5  240.18  450.34      0"
+        "   4471.2  240.14  450.27      0"
+    ),
+}
+
+
+def seconds(name: str, data: bytes) -> float:
+    pieces = [data[at : at + 2**20] for at in range(0, len(data), 2**20)]
+    began = time.process_time()
+    if name in logs.formats():
+        found = len(logs.parse(logs.formats()[name], pieces).columns.steps)
+    elif name == "mllog":
+        found = len(mllog.read(pieces).step_seconds)
+    else:
+        found = len(nccl_tests.read([*pieces, AVERAGE]).rows)
+    took = time.process_time() - began
+    if found != data.count(b"\n"):
+        raise SystemExit(f"{name}: {found} of {data.count(bytes([10]))} lines were read")
+    return took
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lines", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    arguments = parser.parse_args()
+    numbers = range(1, arguments.lines + 1)
+    data = {name: ("\n".join(map(line, numbers)) + "\n").encode() for name, line in LINES.items()}
+    turns = [
+        {name: seconds(name, content) for name, content in data.items()}
+        for _ in range(arguments.repeats)
+    ]
+    print(f"| format | {arguments.lines:,} lines | lines/s | to the published formats |")
+    print("| ------ | ------ | ------ | ------ |")
+    for name in LINES:
+        took = median(turn[name] for turn in turns)
+        ratios = (turn[name] / fmean(turn[other] for other in PUBLISHED) for turn in turns)
+        rate = arguments.lines / took
+        print(f"| {name} | {took:.2f} s | {rate:,.0f} | {median(ratios):.2f} |")
+
+
+if __name__ == "__main__":
+    main()

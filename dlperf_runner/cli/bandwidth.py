@@ -1,0 +1,38 @@
+"""The command `bandwidth`: shows the tables of nccl-tests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, print_errors, print_json, screen
+
+
+def bandwidth(
+    paths: Annotated[list[Path], typer.Argument(help="Logs of nccl-tests.", metavar="LOG...")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
+    results were wrong, and 2 if a log cannot be read or its table is not whole."""
+    from ..core.errors import UserError
+    from ..report.bandwidth_text import render
+    from ..results.bandwidth import read_bandwidth
+
+    tables, problems = {}, []
+    for path in paths:
+        try:
+            tables[str(path)] = read_bandwidth(path)
+        except UserError as error:
+            problems.append(error)
+    if as_json:
+        print_json({"logs": {name: asdict(table) for name, table in tables.items()}})
+    else:
+        print(render(tables, screen()), end="")
+    print_errors(problems)
+    if problems:
+        raise typer.Exit(2)
+    if any(table.is_wrong for table in tables.values()):
+        raise typer.Exit(1)

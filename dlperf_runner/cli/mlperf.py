@@ -1,0 +1,45 @@
+"""The command `mlperf`: summarises results of MLPerf Training."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import AsJson, option, print_errors, print_json, print_note, screen
+
+
+def mlperf(
+    directory: Annotated[
+        Path,
+        typer.Argument(help="A round, a submitter's folder, or a part of one.", metavar="DIR"),
+    ],
+    csv: Annotated[
+        Path | None,
+        option("--csv", "Also write all results to this file.", "FILE"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Summarise results of MLPerf Training, laid out as MLCommons publishes them: time to train,
+    throughput and step times. The exit status is 1 if a run did not reach its target or a result
+    has too few runs, and 2 if a log cannot be read."""
+    from ..core.files import write_result
+    from ..report.mlperf_text import csv_text, render
+    from ..results.mlperf_round import read_round
+
+    found = read_round(directory)
+    if csv is not None:
+        write_result(csv, csv_text(found.results))
+    if as_json:
+        print_json({"results": [asdict(result) for result in found.results]})
+    else:
+        print(render(found.results, screen()), end="")
+    for note in found.notes:
+        print_note(note)
+    print_errors(found.problems)
+    if found.problems:
+        raise typer.Exit(2)
+    if found.notes or any(one.time_to_train_min is None for one in found.results):
+        raise typer.Exit(1)

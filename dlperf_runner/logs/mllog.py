@@ -1,0 +1,221 @@
+"""MLPerf Training's result logs (mllog): a run until a quality is reached, so no format of steps.
+
+    :::MLLOG {"namespace": "", "time_ms": 1759987984532, "event_type": "INTERVAL_START",
+      "key": "run_start", "value": null, "metadata": {"file": "...", "lineno": 83}}
+    :::MLLOG {... "key": "block_stop", "value": null, "metadata": {..., "samples_count": 12288}}
+    :::MLLOG {... "key": "tracked_stats", "value": {"train_step_time": 0.7098, ...}, "metadata":
+      {..., "step": 31.0}}
+    :::MLLOG {... "key": "run_stop", ..., "metadata": {..., "status": "success"}}
+
+Each is one line, often behind a rank (`0: `). A block is the training between two evaluations. Of
+other lines, only those with a step time are read, which costs little.
+
+Source: mlcommons/logging 7bbf792, mlperf_logging/mllog/mllog.py and result_summarizer; logs of
+mlcommons/training_results_v5.1 441d65f.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .reader import Block, blocks
+from .records import LineError
+
+MARKER = b":::MLLOG "
+# Events of which every process may print one of its own are not among them.
+_SETTINGS = ("submission_benchmark", "global_batch_size", "max_sequence_length", "train_samples")
+_INTERVALS = ("run_start", "run_stop", "block_start", "block_stop", "epoch_start", "epoch_stop")
+_EVENT = re.compile(
+    rb':::MLLOG (\{"namespace": "[^"]*", "time_ms": [^\r\n]*?"key": "(?:%s)"[^\r\n]*)'
+    % "|".join((*_SETTINGS, *_INTERVALS, "eval_accuracy")).encode()
+)
+_STEP_TIME = re.compile(
+    rb'"tracked_stats", "value": \{"train_step_time": ([^\s,}]++)[^\r\n]*?"step": \d+(?:\.0)?[,}]'
+)
+_DECODER = json.JSONDecoder(parse_float=str)
+# Programs print progress bars, which may be cut within a character; mllog prints ASCII.
+_ASCII = bytes(range(128)) + b"?" * 128
+_LOST_DIGIT = re.compile(rb'":\s\s|\d\s+[,}]')  # mllog prints a value without further spaces
+_WHOLE = re.compile(r"\d+(?:\.0)?", re.ASCII)
+
+
+@dataclass
+class Interval:
+    """A block or an epoch: its times in ms, and what its two lines say as samples_count."""
+
+    start_ms: int
+    stop_ms: int
+    first_count: int | None = None
+    last_count: int | None = None
+    has_step: bool = False
+
+
+@dataclass
+class MlperfLog:
+    """What a result log says. `epochs_trained` and `samples_trained` are where the run stopped."""
+
+    benchmark: str | None = None
+    global_batch_size: int | None = None
+    sequence_length: int | None = None
+    train_samples: int | None = None
+    run_start_ms: int | None = None
+    run_stop_ms: int | None = None
+    status: str | None = None
+    epochs_trained: float | None = None
+    samples_trained: int | None = None
+    evaluations: list[float] = field(default_factory=list)
+    blocks: list[Interval] = field(default_factory=list)
+    epochs: list[Interval] = field(default_factory=list)
+    step_seconds: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Event:
+    line: int
+    key: str
+    time_ms: int
+    value: Any
+    metadata: Mapping[str, Any]
+
+    def wrong(self, problem: str, expected: str, found: object) -> LineError:
+        return LineError(self.line, f"{self.key}: {problem}", expected=expected, found=str(found))
+
+    def whole(self, what: str, value: object) -> int:
+        """A number that may be printed as 12288 or 12288.0."""
+        if not _WHOLE.fullmatch(str(value)):
+            raise self.wrong(f"{what} is not a whole number", "a number like 12288", value)
+        return int(str(value).partition(".")[0])
+
+
+def read(pieces: Iterable[bytes]) -> MlperfLog:
+    """The content of a result log, which comes in pieces of any length. Raises LineError."""
+    log = MlperfLog()
+    opened: dict[str, _Event] = {}
+    for block in blocks((piece.translate(_ASCII) for piece in pieces), [MARKER]):
+        for event in _events(block):
+            if log.run_stop_ms is None:  # what follows is no part of the run
+                _take(log, event, opened)
+        log.step_seconds += _step_times(block)
+    return log
+
+
+def _events(block: Block) -> Iterator[_Event]:
+    for match in _EVENT.finditer(block.data):
+        line = block.line(match.start())
+        try:
+            # Other output may follow on the same line.
+            found, _ = _DECODER.raw_decode(match[1].decode())
+            time, key, metadata = found["time_ms"], found["key"], found.get("metadata") or {}
+            lost = _LOST_DIGIT.search(match[1])
+            if type(time) is not int or not isinstance(metadata, dict) or lost:
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            problem = "the line is not one that mllog prints"
+            shown = match[1][:60].decode()
+            raise LineError(line, problem, expected="JSON with time_ms", found=shown) from None
+        yield _Event(line, key, time, found.get("value"), metadata)
+
+
+def _step_times(block: Block) -> list[float]:
+    printed = _STEP_TIME.findall(block.data)
+    try:
+        return list(map(float, printed))
+    except ValueError:
+        pass
+    for match in _STEP_TIME.finditer(block.data):
+        try:
+            float(match[1])
+        except ValueError:
+            problem, shown = "the step time is not a number", match[1].decode()
+            line = block.line(match.start())
+            raise LineError(line, problem, expected="seconds", found=shown) from None
+    return []
+
+
+def _take(log: MlperfLog, event: _Event, opened: dict[str, _Event]) -> None:
+    kind, _, end = event.key.rpartition("_")
+    if event.key in _SETTINGS:
+        _set(log, event)
+    elif event.key == "eval_accuracy":
+        log.evaluations.append(_number(event, event.value))
+    elif event.key == "run_start":
+        log.run_start_ms = event.time_ms
+    elif event.key == "run_stop":
+        if "block" in opened:
+            line = opened["block"].line
+            raise event.wrong(f"the block of line {line} has no stop", "block_stop", event.key)
+        log.run_stop_ms = event.time_ms
+        log.status = str(event.metadata.get("status"))
+        if "epoch_num" in event.metadata:
+            log.epochs_trained = _number(event, event.metadata["epoch_num"])
+        if "samples_count" in event.metadata:
+            samples = event.metadata["samples_count"]
+            log.samples_trained = event.whole("samples_count", samples)
+    elif end == "start":
+        if kind in opened:
+            raise event.wrong(f"repeats line {opened[kind].line}", f"{kind}_stop", event.key)
+        opened[kind] = event
+    elif kind in opened:
+        interval = _interval(opened.pop(kind), event)
+        if kind == "block":
+            log.blocks.append(interval)
+        elif _number(event, event.metadata.get("epoch_num", 0)).is_integer():
+            log.epochs.append(interval)  # a fraction is where the run stopped
+    else:
+        raise event.wrong("no start before it", f"{kind}_start", event.key)
+
+
+def _set(log: MlperfLog, event: _Event) -> None:
+    name = {"submission_benchmark": "benchmark", "max_sequence_length": "sequence_length"}.get(
+        event.key, event.key
+    )
+    value = event.value if name == "benchmark" else event.whole("it", event.value)
+    former = getattr(log, name)
+    if former is not None and former != value:
+        raise event.wrong("contradicts a line before", str(former), value)
+    setattr(log, name, value)
+
+
+def _number(event: _Event, value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise event.wrong("not a number", "a number", value) from None
+
+
+def _interval(start: _Event, stop: _Event) -> Interval:
+    if stop.time_ms < start.time_ms:
+        raise stop.wrong(f"is before line {start.line}", f"{start.time_ms} or later", stop.time_ms)
+    counts = []
+    for event in (start, stop):
+        count = event.metadata.get("samples_count")
+        counts.append(None if count is None else event.whole("samples_count", count))
+    return Interval(start.time_ms, stop.time_ms, counts[0], counts[1], "step" in stop.metadata)
+
+
+def block_samples(log: MlperfLog) -> list[int] | None:
+    """The samples of each block; None if the log does not state them. `samples_count` is one of:
+
+    - cumulative: 0 and 1536, then 1536 and 1920;
+    - that of the block, at both its ends: 4224 and 4224, then 384 and 384;
+    - cumulative at the start, at both ends: 0 and 0, then 21888 and 21888.
+    """
+    pairs = [(block.first_count, block.last_count) for block in log.blocks]
+    known = [(first, last) for first, last in pairs if first is not None and last is not None]
+    if not known or len(known) < len(pairs):
+        return None
+    if all(first != last for first, last in known):
+        found = [last - first for first, last in known]
+    elif known[0][0] > 0 or log.blocks[0].has_step:
+        found = [last for _, last in known]
+    elif log.samples_trained is not None:
+        starts = [first for first, _ in known]
+        ends = [*starts[1:], log.samples_trained]
+        found = [end - start for start, end in zip(starts, ends, strict=True)]
+    else:
+        return None
+    return found if min(found) > 0 else None

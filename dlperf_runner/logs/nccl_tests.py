@@ -1,0 +1,103 @@
+"""nccl-tests (all_reduce_perf and the others): a table of message sizes, so no format of steps.
+
+    # nThread 1 nGpus 1 minBytes 1073741824 maxBytes 17179869184 step: 2(factor) warmup iters: 5 ...
+    #       size         count      type   redop    root     time   algbw   busbw #wrong     time ..
+      1073741824     268435456     float     sum      -1   4470.5  240.18  450.34      0   4471.2 ..
+    # Out of bounds values : 0 OK
+    # Avg bus bandwidth    : 443.007
+
+The first four numbers behind the root are of out-of-place operations, the others of in-place ones.
+busbw, in GB/s (1e9 bytes), is comparable between numbers of ranks. #wrong is N/A without a check.
+The average is over all sizes, so it depends on the chosen sizes.
+
+Source: NVIDIA/nccl-tests, src/common.cu, and doc/PERFORMANCE.md on busbw.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from .reader import Block, blocks
+from .records import LineError
+
+_ROW = re.compile(
+    rb"^ *(?P<size>\d{1,18}) +(?P<count>\d{1,18}) +[a-z][\w-]*(?: +[a-z]\w*)?(?: +-?\d+)?"
+    rb"(?P<numbers>(?:(?: +\d+(?:\.\d+)?){3} +(?:\d+|N/A)){2}) *\r?$",
+    re.MULTILINE,
+)
+_SIZES = re.compile(rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)")
+_AVERAGE = re.compile(rb"# Avg bus bandwidth +: (\d+(?:\.\d+)?(?:e[+-]\d+)?) *(?=[\r\n]|\Z)")
+_FAILED = re.compile(rb"# Out of bounds values : \d+ FAILED")
+_MARKERS = [b"Bytes ", b"bandwidth", b"Out of", b"float", b"int", b"half", b"double", b"f8"]
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """A message size in bytes; time in us, algorithm and bus bandwidth in GB/s, out of place and in
+    place. `wrong` is None if the results were not checked."""
+
+    size: int
+    time_us: float
+    algbw: float
+    busbw: float
+    in_place_time_us: float
+    in_place_algbw: float
+    in_place_busbw: float
+    wrong: int | None
+    in_place_wrong: int | None
+
+
+@dataclass
+class NcclTests:
+    """The rows in the order of the log, and the average that the program prints at its end."""
+
+    rows: list[Bandwidth] = field(default_factory=list)
+    sizes: int | None = None
+    average_busbw: float | None = None
+    is_wrong: bool = False
+
+
+def read(pieces: Iterable[bytes]) -> NcclTests:
+    """The content of a log, which comes in pieces of any length. Raises LineError if the table is
+    not whole."""
+    found, last = NcclTests(), 0
+    for block in blocks(pieces, _MARKERS):
+        found.rows += _rows(block)
+        last = block.line(len(block.data))
+        if sizes := _SIZES.search(block.data):
+            least, most, step = (int(sizes[n]) for n in (1, 2, 3))
+            found.sizes = _number_of_sizes(least, most, step, sizes[4])
+        if average := _AVERAGE.search(block.data):
+            found.average_busbw = float(average[1])
+        found.is_wrong = found.is_wrong or _FAILED.search(block.data) is not None
+    if found.sizes not in (None, len(found.rows)):
+        problem = "lines of the table are missing or damaged"
+        raise LineError(last, problem, expected=f"{found.sizes} sizes", found=str(len(found.rows)))
+    if not found.rows or found.average_busbw is None:
+        problem, expected = "the log has no whole table of nccl-tests", "# Avg bus bandwidth"
+        raise LineError(last, problem, expected=expected, found=f"{len(found.rows)} sizes")
+    return found
+
+
+def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | None:
+    """How many sizes there are from the least to the most."""
+    if step < 1 or (kind == b"factor" and step < 2) or least < 1:
+        return None
+    if kind == b"bytes":
+        return (most - least) // step + 1
+    number = 0
+    while least <= most:
+        number, least = number + 1, least * step
+    return number
+
+
+def _rows(block: Block) -> Iterator[Bandwidth]:
+    for size, elements, numbers in _ROW.findall(block.data):
+        if int(elements) and int(size) % int(elements):
+            continue  # the beginning of the line is lost
+        texts = numbers.split()
+        counts = [None if text == b"N/A" else int(text) for text in (texts.pop(3), texts.pop())]
+        time, alg, bus, in_time, in_alg, in_bus = map(float, texts)
+        yield Bandwidth(int(size), time, alg, bus, in_time, in_alg, in_bus, *counts)

@@ -1,0 +1,75 @@
+"""Results of MLPerf Training for a terminal and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+
+from ..core.printable import printable
+from ..results.mlperf_round import MlperfResult
+from .data import unlike_a_formula
+from .tables import Cell, Column, cell, without_empty
+from .terminal import PIPE, Screen, table
+
+_COLUMNS = (
+    Column("submitter", wraps=True),
+    Column("system", wraps=True),
+    Column("accelerator", wraps=True),
+    Column("devices", True),
+    Column("batch", True, stacks=True),
+    Column("minutes", True),
+    Column("n", True),
+    Column("samples/s", True),
+    Column("tokens/s/device", True, stacks=True),
+    Column("step time (s)", True, stacks=True),
+)
+
+
+def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
+    """A table for each benchmark, the largest systems last."""
+    lines: list[str] = []
+    for benchmark in sorted({result.benchmark for result in results}):
+        own = [result for result in results if result.benchmark == benchmark]
+        own.sort(key=lambda r: (_devices(r) or 0, r.time_to_train_min or 0.0, r.submitter))
+        columns, rows = without_empty(_COLUMNS, [_row(result) for result in own], 7)
+        estimators = sorted({result.estimator or "none" for result in own})
+        needed = next((r.runs_needed for r in own if r.runs_needed), "an unknown number of")
+        heading = f"{benchmark}: MLPerf's time to train of {needed} runs, in minutes"
+        lines += [heading, "", table(columns, rows, screen)]
+        lines += [f"Throughput by {', '.join(estimators)}.", ""]
+    return "\n".join(lines)
+
+
+def csv_text(results: Sequence[MlperfResult]) -> str:
+    """All results with all digits; what is unknown is an empty field."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(item.name for item in fields(MlperfResult))
+    for result in results:
+        writer.writerow(unlike_a_formula(value) for value in asdict(result).values())
+    return buffer.getvalue()
+
+
+def _devices(result: MlperfResult) -> int | None:
+    if result.nodes is None or result.accelerators_per_node is None:
+        return None
+    return result.nodes * result.accelerators_per_node
+
+
+def _row(result: MlperfResult) -> tuple[Cell, ...]:
+    return tuple(_cells(result))
+
+
+def _cells(result: MlperfResult) -> Iterator[Cell]:
+    yield cell(printable(result.submitter))
+    yield cell(printable(result.system))
+    yield cell(printable(result.accelerator or "-"))
+    yield cell(_devices(result))
+    yield cell(result.global_batch_size)
+    yield cell(result.time_to_train_min, ".3f")
+    yield cell(result.runs)
+    yield cell(result.samples_per_second, ".2f")
+    yield cell(result.tokens_per_second_per_device, ".1f")
+    yield cell(result.step_time_median_s, ".4f")

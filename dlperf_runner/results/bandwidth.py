@@ -1,0 +1,15 @@
+"""Read a log of nccl-tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..logs.nccl_tests import NcclTests, read
+from .log_file import Log
+
+
+def read_bandwidth(path: Path) -> NcclTests:
+    """The table of a log. Raises UserError if it is not whole."""
+    log = Log(path)
+    with log.errors():
+        return read(log.pieces())

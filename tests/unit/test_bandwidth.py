@@ -1,0 +1,119 @@
+"""Logs of nccl-tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from dlperf_runner.cli.main import app
+from dlperf_runner.logs import LineError
+from dlperf_runner.logs.nccl_tests import NcclTests, read
+
+TAG = "[1,0]<stdout>:"
+HEAD = [
+    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1073741824 step: 4(factor) warmup iters: 5"
+    " iters: 20 agg iters: 1 validation: 1 graph: 0",
+    "#",
+    "#  Rank  0 Group  0 Pid  12345 on      node1 device  0 [0x1b] NVIDIA H100 80GB HBM3",
+    "#                                                              out-of-place",
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time",
+]
+
+
+def log(wrong: str = "0", end: str = "0 OK") -> list[str]:
+    """All-reduce on 8 ranks: sizes of 1 MiB to 1 GiB, each four times the one before."""
+    rows = []
+    for power in range(20, 31, 2):
+        size = 2**power
+        time = 30 + size / 250_000  # 250 GB/s
+        alg = size / time / 1000
+        half = f"{time:9.1f}{alg:8.2f}{alg * 1.75:8.2f}{wrong:>7}"
+        rows.append(f"{size:12d}{size // 4:14d}     float     sum      -1{half}{half}")
+    return [
+        *HEAD,
+        *rows,
+        f"# Out of bounds values : {end}",
+        "# Avg bus bandwidth    : 261.007",
+        "#",
+    ]
+
+
+def parsed(lines: list[str], size: int | None = None) -> NcclTests:
+    data = ("\n".join(lines) + "\n").encode()
+    return read([data[n : n + size] for n in range(0, len(data), size)] if size else [data])
+
+
+def test_table_by_size() -> None:
+    found = parsed(log())
+    assert [row.size for row in found.rows] == [4**n * 2**20 for n in range(6)]
+    last = found.rows[-1]
+    # 2^30 bytes in 30 us and 2^30 / 250e9 s; busbw is 2 * 7 / 8 of algbw
+    time = 30 + 2**30 / 250_000
+    assert last.time_us == pytest.approx(time, abs=0.06)
+    assert last.busbw == pytest.approx(2**30 / time / 1000 * 2 * 7 / 8, abs=0.006)
+    assert (last.wrong, found.average_busbw, found.is_wrong) == (0, 261.007, False)
+
+
+def test_unchecked_results_and_mpirun() -> None:
+    assert parsed(log("N/A")).rows[0].wrong is None
+    assert parsed([TAG + line for line in log()]) == parsed(log())
+    old = [line.replace("     sum      -1", "") for line in log()]  # all_gather_perf of old
+    assert parsed(old) == parsed(log())
+
+
+@given(st.integers(1, 400))
+@settings(max_examples=30, deadline=None)
+def test_pieces_do_not_matter(size: int) -> None:
+    assert parsed(log(), size) == parsed(log())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_damaged_table_is_refused_or_the_same(data: st.DataObject) -> None:
+    lines = log()
+    at = data.draw(st.integers(0, len(lines) - 1))
+    match data.draw(st.sampled_from(["lose", "double", "wrap", "cut"])):
+        case "lose":
+            del lines[at]
+        case "double":
+            lines.insert(at, lines[at])
+        case "wrap":
+            place = data.draw(st.integers(0, len(lines[at])))
+            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
+        case "cut":
+            text = "\n".join(lines)
+            lines = text[: data.draw(st.integers(0, len(text)))].split("\n")
+    try:
+        found = parsed(lines)
+    except LineError:
+        return
+    assert found.rows == parsed(log()).rows
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(LineError):
+        read([data])
+
+
+def test_command(tmp_path: Path) -> None:
+    path = tmp_path / "nccl.log"
+    path.write_text("\n".join(log()) + "\n")
+    result = CliRunner().invoke(app, ["bandwidth", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "| 1073741824 |" in result.stdout
+    assert "Average over all sizes: 261.007 GB/s." in result.stdout
+    result = CliRunner().invoke(app, ["bandwidth", str(path), "--json"])
+    assert json.loads(result.stdout)["logs"][str(path)]["average_busbw"] == 261.007
+    path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
+    assert CliRunner().invoke(app, ["bandwidth", str(path)]).exit_code == 1
+    path.write_text("\n".join(log()[:8]))
+    result = CliRunner().invoke(app, ["bandwidth", str(path)])
+    assert result.exit_code == 2
+    assert "lines of the table are missing or damaged" in result.output

@@ -1,0 +1,246 @@
+"""Result logs of MLPerf Training: one run, the result of several, and a whole round."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mlperf_rounds import event, of_epochs, result_log, write_result
+from typer.testing import CliRunner
+
+from dlperf_runner.cli.main import app
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs import LineError, mllog
+from dlperf_runner.measure.mlperf import MlperfRun, measure_run, olympic_mean
+from dlperf_runner.results.mlperf_round import MlperfResult, read_round
+
+
+def measured(content: list[str] | bytes, size: int | None = None) -> MlperfRun:
+    data = content if isinstance(content, bytes) else ("\n".join(content) + "\n").encode()
+    pieces = [data[at : at + size] for at in range(0, len(data), size)] if size else [data]
+    return measure_run(mllog.read(pieces), "result_0.txt")
+
+
+def only(root: Path) -> MlperfResult:
+    (result,) = read_round(root).results
+    return result
+
+
+# ---- a run
+
+
+@pytest.mark.parametrize("counts", ["cumulative", "of the block", "at its start"])
+def test_samples_are_counted_between_evaluations(counts: str) -> None:
+    run = measured(result_log(820.0, counts=counts))
+    assert (run.time_to_train_s, run.status) == (820.0, "success")
+    assert run.samples_per_second == {"blocks": 2 * 12288 / 790}
+    assert (run.evaluations, run.quality, run.sequence_length) == (2, 3.2, 8192)
+
+
+def test_step_times_leave_out_the_first_two() -> None:
+    run = measured(result_log(820.0))
+    # 5.0, 0.5, [0.5, 0.5, 0.5, 5.0, 0.5, 0.5, 0.5, 0.5]
+    assert run.step_times["median"] == 0.5
+    assert run.step_times["p99"] == pytest.approx(0.5 + 0.93 * 4.5)
+
+
+def test_epochs_count_where_no_block_does() -> None:
+    run = measured(of_epochs(615.0))
+    assert [*run.samples_per_second] == ["epochs", "whole_run"]
+    assert run.samples_per_second["epochs"] == 2 * 1281167 / 600
+
+
+def test_a_part_of_an_epoch_counts_with_the_time_of_the_whole_run() -> None:
+    lines = [line for line in of_epochs(500.0, stopped=0.9) if "epoch_st" not in line]
+    run = measured(lines)
+    assert run.samples_per_second == {"whole_run": pytest.approx(0.9 * 1281167 / 500)}
+
+
+def test_what_follows_the_run_does_not_count() -> None:
+    late = [event(10**7, "eval_accuracy", 9.9), event(10**7, "block_stop", samples_count=1)]
+    assert measured([*result_log(820.0), *late]) == measured(result_log(820.0))
+
+
+def test_other_output_may_follow_on_a_line_and_need_not_be_utf8() -> None:
+    lines = [f"{line}Epoch 1: 50%" for line in result_log(820.0)]
+    data = "\n".join(lines).encode() + b"\n 45%|\xe2\x96\n"
+    assert measured(data) == measured(result_log(820.0))
+
+
+@given(st.integers(1, 300))
+@settings(max_examples=30, deadline=None)
+def test_pieces_do_not_matter(size: int) -> None:
+    assert measured(result_log(820.0), size) == measured(result_log(820.0))
+
+
+# ---- damage
+
+
+def test_a_log_that_was_cut_is_refused() -> None:
+    data = ("\n".join(result_log(820.0)) + "\n").encode()
+    whole = measured(data)
+    for end in range(0, len(data), 7):
+        try:
+            assert measured(data[:end]) == whole
+        except (UserError, LineError):
+            continue
+
+
+LOGS = {
+    "cumulative": result_log(820.0),
+    "of the block": result_log(820.0, counts="of the block"),
+    "at its start": result_log(820.0, counts="at its start"),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.sampled_from(sorted(LOGS)))
+def test_a_damaged_log_is_refused_or_gives_the_same_throughput(
+    data: st.DataObject, name: str
+) -> None:
+    lines = list(LOGS[name])
+    at = data.draw(st.integers(0, len(lines) - 1))
+    match data.draw(st.sampled_from(["lose", "double", "wrap", "overwrite"])):
+        case "lose":
+            del lines[at]
+        case "double":
+            lines.insert(at, lines[at])
+        case "wrap":
+            place = data.draw(st.integers(0, len(lines[at])))
+            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
+        case "overwrite":
+            digits = [n for n, letter in enumerate(lines[at]) if letter.isdigit()]
+            place = data.draw(st.sampled_from(digits))
+            other = data.draw(st.sampled_from(["x", " ", ",", "-", ".", "\x00", "é", "\t"]))
+            lines[at] = lines[at][:place] + other + lines[at][place + 1 :]
+    try:
+        run = measured(lines)
+    except (UserError, LineError):
+        return
+    whole = measured(LOGS[name])
+    assert run.time_to_train_s == whole.time_to_train_s
+    assert run.samples_per_second in (whole.samples_per_second, {})
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises((UserError, LineError)):
+        measured(b":::MLLOG {" + data)
+
+
+def test_a_damaged_line_is_told_with_its_number() -> None:
+    lines = result_log(820.0)
+    at = next(n for n, line in enumerate(lines) if "block_stop" in line)
+    lines[at] = lines[at].replace("12288", "12288.5")
+    with pytest.raises(LineError, match="samples_count is not a whole number") as caught:
+        measured(lines)
+    assert caught.value.line == at + 1
+
+
+# ---- the result of several runs
+
+
+def test_olympic_mean() -> None:
+    # 10 runs: without 1 and 10, the mean of 2 to 9 is 5.5.
+    assert olympic_mean(range(10, 0, -1), failed=0, dropped=1) == 5.5
+    # A failed run is the slowest: without 1, the mean of 2 to 9.
+    assert olympic_mean(range(1, 10), failed=1, dropped=1) == 5.5
+    assert olympic_mean(range(1, 9), failed=2, dropped=1) is None
+    # unet3d: 40 runs without the 4 fastest and the 4 slowest
+    assert olympic_mean(range(40), failed=0, dropped=4) == fmean(range(4, 36))
+    assert olympic_mean([1.0], failed=0, dropped=1) is None
+
+
+def test_result_of_ten_runs(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(60.0 * minutes) for minutes in range(21, 31)])
+    result = only(tmp_path)
+    assert result.time_to_train_min == pytest.approx(fmean(range(22, 30)))
+    assert (result.runs, result.failed, result.runs_needed) == (10, 0, 10)
+    assert (result.nodes, result.accelerators_per_node) == (1, 8)
+    assert result.samples_per_second == 2 * 12288 / 790
+    assert result.tokens_per_second_per_device == pytest.approx(2 * 12288 / 790 * 8192 / 8)
+    assert (result.global_batch_size, result.estimator) == (32, "blocks")
+
+
+def test_scaling_factor_of_the_review(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(1500.0)] * 10, scaling=1.02)
+    assert only(tmp_path).time_to_train_min == pytest.approx(25 * 1.02)
+
+
+def test_a_run_that_did_not_reach_its_target_is_the_slowest(tmp_path: Path) -> None:
+    logs = [result_log(60.0 * minutes) for minutes in range(21, 30)]
+    write_result(tmp_path, [*logs, result_log(9999.0, status="aborted")])
+    found = read_round(tmp_path)
+    assert found.results[0].time_to_train_min == pytest.approx(fmean(range(22, 30)))
+    assert found.notes == ["NVIDIA/results/one/llama31_8b: 1 of 10 runs did not reach their target"]
+
+
+def test_too_few_runs_have_no_score(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(1500.0)] * 9)
+    assert only(tmp_path).time_to_train_min is None
+    assert only(tmp_path).samples_per_second == 2 * 12288 / 790
+
+
+def test_wrong_benchmark_and_system_are_told(tmp_path: Path) -> None:
+    folder = write_result(tmp_path, [result_log(1500.0)] * 2, benchmark="llama31_405b")
+    assert {problem.problem for problem in read_round(tmp_path).problems} == {
+        "the log is of another benchmark than its folder"
+    }
+    (folder.parents[2] / "systems" / "one.json").unlink()
+    found = read_round(tmp_path)
+    assert found.results == []
+    assert found.problems[-1].problem == "the system is not described"
+    with pytest.raises(UserError, match="no MLPerf results found"):
+        read_round(tmp_path / "NVIDIA" / "systems")
+
+
+def test_throughput_is_by_an_estimator_that_all_runs_have(tmp_path: Path) -> None:
+    """A run may stop within an epoch, another one after a whole one."""
+    part = [line for line in of_epochs(500.0, stopped=0.9) if "epoch_st" not in line]
+    write_result(tmp_path, [of_epochs(615.0), part], benchmark="resnet")
+    result = only(tmp_path)
+    assert result.estimator == "whole_run"
+    median = (2 * 1281167 / 615 + 0.9 * 1281167 / 500) / 2
+    assert result.samples_per_second == pytest.approx(median)
+
+
+def test_processes_do_not_matter(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(60.0 * minutes) for minutes in range(21, 31)])
+    assert read_round(tmp_path, jobs=2) == read_round(tmp_path, jobs=1)
+
+
+# ---- the command
+
+
+def test_command_summarises_a_round(tmp_path: Path) -> None:
+    write_result(tmp_path, [result_log(1500.0)] * 10)
+    write_result(tmp_path, [result_log(900.0)] * 10, system="=two", number_of_nodes=2)
+    write_result(tmp_path, [of_epochs(615.0)] * 5, benchmark="resnet", submitter="Dell")
+    out = CliRunner().invoke(app, ["mlperf", str(tmp_path), "--csv", str(tmp_path / "all.csv")])
+    assert out.exit_code == 0, out.output
+    text = " ".join(out.stdout.split())
+    assert "llama31_8b: MLPerf's time to train of 10 runs, in minutes" in text
+    assert "| NVIDIA | one | NVIDIA H100-SXM5-80GB | 8 | 32 | 25.000 | 10 | 31.11 |" in text
+    with (tmp_path / "all.csv").open(encoding="utf-8", newline="") as file:
+        rows = {(row["system"], row["benchmark"]): row for row in csv.DictReader(file)}
+    assert set(rows) == {("one", "llama31_8b"), ("'=two", "llama31_8b"), ("one", "resnet")}
+    assert rows["one", "resnet"]["tokens_per_second"] == ""
+    out = CliRunner().invoke(app, ["mlperf", str(tmp_path), "--json"])
+    found = {row["benchmark"]: row for row in json.loads(out.stdout)["results"]}
+    assert found["resnet"]["samples_per_second"] == 2 * 1281167 / 600
+
+
+def test_exit_statuses(tmp_path: Path) -> None:
+    folder = write_result(tmp_path, [result_log(1500.0)] * 9)
+    assert CliRunner().invoke(app, ["mlperf", str(tmp_path)]).exit_code == 1
+    (folder / "result_9.txt").write_text("\n".join(result_log(1500.0)[:9]))
+    result = CliRunner().invoke(app, ["mlperf", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "the log has no run_stop" in result.output
+    assert CliRunner().invoke(app, ["mlperf", str(tmp_path / "none")]).exit_code == 2
