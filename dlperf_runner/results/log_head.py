@@ -23,7 +23,7 @@ _FIELDS = {
     "precision": "precision",
 }
 # Parameters that programs print as the plan has them.
-_PLANNED = ("classes", "image_size", "parallel")
+_PLANNED = ("classes", "image_size", "noise", "parallel")
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:
