@@ -5,7 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-BIN := $(CURDIR)/.venv/bin
+# make setup ANSIBLE=2.16: the Ansible for nodes with an older Python, in a virtual environment beside .venv.
+ANSIBLE ?=
+VENV := .venv$(if $(ANSIBLE),-$(ANSIBLE))
+BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 
@@ -23,21 +26,22 @@ SUITES := test-containers test-build test-gpu-roles test-nodes test-versions
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
-setup: system .venv/.controller ## Set up the controller: system packages (listed first) and .venv
+setup: system $(VENV)/.controller ## Set up the controller: system packages (listed first) and .venv. ANSIBLE=2.16 for old nodes
 
-.venv/.controller: requirements/controller.txt
+$(VENV)/.controller: requirements/$(if $(ANSIBLE),ansible-$(ANSIBLE),controller).txt
 	$(call venv)
 	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
 	touch $@
 
 .venv/.dev: requirements/dev.txt
+	@test -z "$(ANSIBLE)" || { echo "The tools for development have one Ansible: leave ANSIBLE out" >&2; exit 1; }
 	$(call venv)
 	$(BIN)/python -m pip install --quiet --quiet --require-hashes -r $<
 	touch $@ .venv/.controller
 
 define venv
 	$(PYTHON) -c 'import sys; sys.exit("dlperf_runner needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
-	test -x $(BIN)/python || { echo "Making .venv (about a minute)"; $(PYTHON) -m venv .venv; }
+	test -x $(BIN)/python || { echo "Making $(VENV) (about a minute)"; $(PYTHON) -m venv $(VENV); }
 endef
 
 system:
@@ -114,4 +118,4 @@ lock: ## Recompile the locked requirements (with hashes, without index URLs)
 	done
 
 clean: lab-down ## Remove all generated files
-	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible
+	rm -rf .venv .venv-* .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .ansible

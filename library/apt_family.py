@@ -89,7 +89,7 @@ from ansible.module_utils.deb_family import (
     wrong_versions,
 )
 from ansible.module_utils.deb_undo import Undo, read_bytes
-from ansible.module_utils.dpkg_locks import wait_for_locks
+from ansible.module_utils.dpkg_locks import REMEDY, run_when_free, wait_for_locks
 from ansible.module_utils.openpgp_key import key_problem
 from ansible.module_utils.repository_key import fetched_key
 
@@ -118,7 +118,7 @@ class Family(object):
         self.module.fail_json(msg="%s: %s. %s" % (self.name, problem, remedy[:1].upper() + remedy[1:] + "."), **more)
 
     def run(self, argv, doing):
-        code, output, errors = self.module.run_command(argv, environ_update=ENVIRONMENT)
+        code, output, errors = self.apt(argv)
         said = output + "\n" + errors
         # apt-get update exits with 0 if a repository cannot be read but an old index exists.
         if code != 0 or (argv[-1] == "update" and "\nErr:" in "\n" + said):
@@ -218,7 +218,10 @@ class Family(object):
     def lock(self):
         problem = wait_for_locks(self.module.params["lock_timeout"])
         if problem:
-            self.fail(problem, "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait")
+            self.fail(problem, REMEDY)
+
+    def apt(self, argv):
+        return run_when_free(self.module, argv, self.module.params["lock_timeout"], ENVIRONMENT)
 
     def place(self, files, stale, binary):
         """Write the family's files; undo this if apt cannot read the repository."""
@@ -235,7 +238,7 @@ class Family(object):
             return
         source = self.source()
         argv = APT + ["-o", "Dir::Etc::sourcelist=" + source, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0"]
-        code, output, errors = self.module.run_command(argv + ["update"], environ_update=ENVIRONMENT)
+        code, output, errors = self.apt(argv + ["update"])
         said = "\n" + output + "\n" + errors
         if code != 0 or "\nErr:" in said or "\nW: Failed to fetch" in said:
             # An unreadable source would break every later apt-get update on the node.
@@ -252,7 +255,7 @@ class Family(object):
         code, output, errors = self.module.run_command(APT + ["-s"] + argv, environ_update=ENVIRONMENT)
         if code != 0:
             # Dependencies come from the node's other sources, whose package lists may be old or missing.
-            self.module.run_command(APT + ["update"], environ_update=ENVIRONMENT)
+            self.apt(APT + ["update"])
             output = self.run(APT + ["-s"] + argv, "choosing the packages")
         removes = simulated(output)[1]
         allowed = self.members + self.module.params["replaces"] + [base(name) for name in drop]
@@ -331,9 +334,9 @@ class Family(object):
         lost = []
         if back:
             names = ["%s=%s" % item for item in sorted(back.items())]
-            code = self.module.run_command(APT + ["install"] + names, environ_update=ENVIRONMENT)[0]
+            code = self.apt(APT + ["install"] + names)[0]
             for name in names if code != 0 else []:
-                if self.module.run_command(APT + ["install", name], environ_update=ENVIRONMENT)[0] != 0:
+                if self.apt(APT + ["install", name])[0] != 0:
                     lost.append(name)
         there = self.snapshot()
         autos = sorted(name for name in back if name in record["before"]["autos"] and name in there)

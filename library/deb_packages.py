@@ -41,8 +41,9 @@ versions:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deb_family import QUERY_FORMAT, installed
+from ansible.module_utils.deb_family import QUERY_FORMAT, explanation, installed
 from ansible.module_utils.deb_undo import Undo
+from ansible.module_utils.dpkg_locks import run_when_free
 
 UNDO = "/var/lib/dlperf/undo"
 
@@ -118,7 +119,6 @@ def main():
     environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     apt = [
         "apt-get", "-q", "-y",
-        "-o", "DPkg::Lock::Timeout=%d" % module.params["lock_timeout"],
         "-o", "Dpkg::Options::=--force-confdef",
         "-o", "Dpkg::Options::=--force-confold",
     ]  # fmt: skip
@@ -132,13 +132,14 @@ def main():
         apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
         apt + ["install", "--no-install-recommends"] + downgrade + names,
     ):
-        code, output, errors = module.run_command(argv, environ_update=environment)
+        code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], environment)
         said = (said + errors)[-3000:]
         if code != 0:
             undo.settle(snapshot(module))
+            _meaning, remedy = explanation(errors) or ("", "")
             module.fail_json(
-                msg="installing %s: %s failed: %s"
-                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip()),
+                msg="installing %s: %s failed: %s\n%s"
+                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
                 rc=code,
                 stdout=output,
             )

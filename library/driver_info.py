@@ -10,6 +10,15 @@ description:
   - Reads C(/proc), C(/sys) and dpkg's list. Changes nothing and needs no driver.
 options:
   root: {description: The node's root directory; tests set another one., type: path, default: /}
+  build:
+    description: Also say whether the running kernel can have, has and may load the driver's module (modinfo, dkms, mokutil).
+    type: bool
+    default: false
+  signing_keys:
+    description: Public keys with which dkms may sign modules. Under Secure Boot, one that exists must be enrolled.
+    type: list
+    elements: path
+    default: []
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]
@@ -29,51 +38,80 @@ has_systemd: {description: Whether systemd manages its services., returned: alwa
 nouveau: {description: Whether the module nouveau is loaded., returned: always, type: bool}
 has_runfile_driver: {description: Whether a driver from a run file is installed., returned: always, type: bool}
 driver_packages: {description: Installed driver packages., returned: always, type: list, elements: str}
+nvswitches: {description: PCI addresses of the board's NVSwitches., returned: always, type: list, elements: str}
+rebooted_for: {description: The driver for which the role rebooted the node last; null if none., returned: always, type: str}
+has_headers: {description: Whether the running kernel's headers are installed., returned: O(build), type: bool}
+module: {description: Version of the module nvidia that the running kernel would load; null if there is none., returned: O(build), type: str}
+dkms: {description: Lines of C(dkms status) about this driver., returned: O(build), type: list, elements: str}
+secure_boot: {description: Whether the firmware enforces Secure Boot., returned: O(build), type: bool}
+enrolled_keys: {description: Which of the signing keys the firmware trusts; null if mokutil is missing., returned: O(build), type: list, elements: str}
 """
 
-import io
 import os
 import platform
 import re
 
+from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_probes import bounded, modules, program, text
 
 DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|nvidia-open.*|cuda-drivers.*)$")
+SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
+REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
 
 
-def text(*parts):
-    try:
-        with io.open(os.path.join(*parts), "rb") as stream:
-            return stream.read().decode("utf-8", "replace")
-    except (IOError, OSError):
-        return ""
+def output_of(*argv):
+    """Standard output of a program; None if it is missing or fails."""
+    path = program(argv[0], SBIN)
+    result = bounded([path] + list(argv[1:]), 60) if path else {"code": None}
+    return result["output"].strip() if result["code"] == 0 else None
 
 
-def running(root):
-    """NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"""
-    match = re.search(r"Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)\s", text(root, "proc/driver/nvidia/version"))
-    return match.group(1) if match else text(root, "sys/module/nvidia/version").strip() or None
+def enrolled(keys):
+    """mokutil --test-key exits with 1 for an enrolled key: `/var/lib/dkms/mok.pub is already enrolled`."""
+    mokutil = program("mokutil", SBIN)
+    if not mokutil:
+        return None
+    return [key for key in keys if os.path.exists(key) and "already enrolled" in bounded([mokutil, "--test-key", key], 30)["output"]]
+
+
+def build(root, kernel, keys):
+    is_enforced = nvidia_kernel.secure_boot(root)
+    return {
+        "has_headers": os.path.exists(os.path.join(root, "lib/modules", kernel, "build")),
+        "module": output_of("modinfo", "-k", kernel, "-F", "version", "nvidia") or None,
+        "dkms": [line for line in (output_of("dkms", "status") or "").splitlines() if line.startswith("nvidia")],
+        "secure_boot": is_enforced,
+        "enrolled_keys": enrolled(keys) if is_enforced else [],
+    }
 
 
 def main():
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
-    root = module.params["root"]
-    packages = []
-    if os.access("/usr/bin/dpkg-query", os.X_OK):
-        argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Status}\n"]
-        lines = (line.split("\t") for line in module.run_command(argv)[1].splitlines())
-        packages = [name for name, status in lines if status.endswith(" installed") and DRIVER_PACKAGE.match(name)]
-    modules = [line.split(" ")[0] for line in text(root, "proc/modules").splitlines()]
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "default": "/"},
+            "build": {"type": "bool", "default": False},
+            "signing_keys": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    root, kernel = module.params["root"], platform.release()
+    listing = output_of("dpkg-query", "-W", "-f", r"${Package}\t${Status}\n") or ""
+    lines = (line.split("\t") for line in listing.splitlines())
+    packages = [name for name, status in lines if status.endswith(" installed") and DRIVER_PACKAGE.match(name)]
     module.exit_json(
         changed=False,
-        running=running(root),
-        kernel=platform.release(),
-        is_container="container=" in text(root, "proc/1/environ")
+        running=nvidia_kernel.running(root),
+        kernel=kernel,
+        is_container="container=" in (text(root, "proc/1/environ") or "")
         or any(os.path.exists(os.path.join(root, path)) for path in (".dockerenv", "run/.containerenv")),
         has_systemd=os.path.isdir(os.path.join(root, "run/systemd/system")),
-        nouveau="nouveau" in modules,
+        nouveau="nouveau" in modules(root),
         has_runfile_driver=os.path.exists(os.path.join(root, "usr/bin/nvidia-uninstall")),
         driver_packages=sorted(packages),
+        nvswitches=nvidia_kernel.devices(root, nvidia_kernel.NVSWITCH) or [],
+        rebooted_for=text(root, REBOOTED) or None,
+        **(build(root, kernel, module.params["signing_keys"]) if module.params["build"] else {})
     )
 
 

@@ -56,36 +56,18 @@ import glob
 import os
 import re
 
+from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_probes import bounded, integer, modules, names, program, text
+from ansible.module_utils.node_probes import bounded, integer, modules, program, text
 from ansible.module_utils.nvidia_smi import indices, read_xml, topology, trouble, xid_errors
 
 QUERY = ["--query-gpu=index,uuid", "--format=csv,noheader"]
 MODULES = re.compile(r"^(nvidia.*|nv_peer_mem|nouveau|gdrdrv)$")
 
 
-def pci_gpus(root):
-    """PCI addresses of NVIDIA's display and 3D controllers."""
-    folder = os.path.join(root, "sys/bus/pci/devices")
-    if not os.path.isdir(folder):
-        return None
-    gpus = []
-    for name in names(folder):
-        kind = text(folder, name, "class") or ""
-        if text(folder, name, "vendor") == "0x10de" and kind[:6] in ("0x0300", "0x0302"):
-            gpus.append(name)
-    return gpus
-
-
 def numa_node(root, bus):
     """The NUMA node; the kernel reports -1 if unknown."""
     return integer(text(root, "sys/bus/pci/devices", bus, "numa_node")) if bus else None
-
-
-def driver_running(root):
-    """NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"""
-    match = re.search(r"Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)\s", text(root, "proc/driver/nvidia/version") or "")
-    return match.group(1) if match else text(root, "sys/module/nvidia/version") or None
 
 
 def defined(content, *macros):
@@ -145,9 +127,9 @@ def facts(root, timeout):
     gathered = {
         "error": None,
         "gpus": [],
-        "pci": pci_gpus(root),
+        "pci": nvidia_kernel.devices(root, nvidia_kernel.GPU),
         "driver": None,
-        "driver_running": driver_running(root),
+        "driver_running": nvidia_kernel.running(root),
         "driver_cuda": None,
         "cuda": cuda_version(root, timeout),
         "cudnn": header(

@@ -39,7 +39,7 @@ removed: {description: Packages that were removed., returned: always, type: list
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import QUERY_FORMAT, installed
 from ansible.module_utils.deb_undo import Undo
-from ansible.module_utils.dpkg_locks import wait_for_locks
+from ansible.module_utils.dpkg_locks import REMEDY, wait_for_locks
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 LINES = 15
@@ -71,7 +71,7 @@ def main():
 
     problem = wait_for_locks(given["lock_timeout"])
     if problem:
-        module.fail_json(msg="%s: %s. Wait for it or stop it, then run again." % (given["name"], problem))
+        module.fail_json(msg="%s: %s. %s." % (given["name"], problem, REMEDY[:1].upper() + REMEDY[1:]))
     undo = Undo(given["undo"], given["name"])
     undo.begin(
         {},

@@ -7,6 +7,8 @@ __metaclass__ = type
 import fnmatch
 import re
 
+from ansible.module_utils.dpkg_locks import LOST, REMEDY
+
 HEADER = "# Made by dlperf_runner\n"
 # Format of dpkg-query's lines for `installed`
 QUERY_FORMAT = r"${binary:Package}\t${Version}\t${Status}\n"
@@ -51,9 +53,9 @@ MEANINGS = (
         "remove that source (grep -r '^[^#].*URL' /etc/apt/sources.list*); this role adds its own",
     ),
     (
-        r"Could not get lock (\S+)|Unable to (?:acquire|lock)|is another process using it",
+        LOST,
         "another apt or dpkg is running on the node",
-        "wait for it (unattended-upgrades?) and run again",
+        REMEDY,
     ),
     (
         r"Version '([^']+)' for '([^']+)' was not found",

@@ -1,4 +1,7 @@
-"""Wait until apt and dpkg are free, and name the process that holds their locks (apt waits only since 1.9.11)."""
+"""Run apt and dpkg when no other process holds their locks, and name the process that does.
+
+apt waits by itself only since 1.9.11 (not on Ubuntu 16.04 and 18.04), dpkg never.
+"""
 
 from __future__ import absolute_import, division, print_function
 
@@ -8,53 +11,65 @@ import errno
 import fcntl
 import io
 import os
+import re
+import struct
 import time
 
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
-
-
-def is_locked(path):
-    """Whether another process holds the lock; this check takes it for a moment."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError as error:
-        if error.errno == errno.ENOENT:
-            return False
-        raise
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (IOError, OSError) as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            return True
-        raise
-    finally:
-        os.close(descriptor)
-    return False
+REMEDY = "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait"
+# Printed by apt or dpkg if a process took a lock after the check
+LOST = r"Could not get lock|Unable to (?:acquire|lock)|locked by another process|is another process using it"
+# struct flock of 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid
+FLOCK = "hhqqi0q"
 
 
 def holder(path):
-    """The process that holds the lock, according to /proc/locks: `apt-get, process 4711`."""
-    inode = str(os.stat(path).st_ino)
-    with io.open("/proc/locks", encoding="ascii", errors="replace") as stream:
-        for line in stream:
-            # 1: POSIX  ADVISORY  WRITE 4711 08:01:131076 0 EOF
-            fields = line.split()
-            if "->" not in fields and fields[5].rpartition(":")[2] == inode:
-                try:
-                    with io.open("/proc/%s/comm" % fields[4], encoding="utf-8", errors="replace") as name:
-                        return "%s, process %s" % (name.read().strip(), fields[4])
-                except (IOError, OSError):
-                    return "process %s" % fields[4]
-    return "another process"
+    """The process that holds the lock, as `apt-get, process 4711`; empty if the lock is free. Does not take the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return ""
+        raise
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    finally:
+        os.close(descriptor)
+    kind, _whence, _start, _length, process = struct.unpack(FLOCK, answer)
+    if kind == fcntl.F_UNLCK:
+        return ""
+    if process <= 0:  # in another namespace, such as the host of this container
+        return "a process outside this node"
+    try:
+        with io.open("/proc/%d/comm" % process, encoding="utf-8", errors="replace") as name:
+            return "%s, process %d" % (name.read().strip(), process)
+    except (IOError, OSError):
+        return "process %d" % process
 
 
-def wait_for_locks(timeout):
-    """None if all locks become free in time; else a description of the problem."""
-    end = time.time() + timeout
+def wait_for_locks(timeout, end=None):
+    """None if all locks become free in time; else a description of the problem. `end`: when the time is over, if it began earlier."""
+    end = time.time() + timeout if end is None else end
     while True:
-        held = [path for path in LOCKS if is_locked(path)]
+        held = [(who, path) for path, who in ((path, holder(path)) for path in LOCKS) if who]
         if not held:
             return None
         if time.time() >= end:
-            return "%s has held %s for %d s" % (holder(held[0]), held[0], timeout)
+            return "%s has held %s for %d s" % (held[0] + (timeout,))
+        time.sleep(1)
+
+
+def run_when_free(module, argv, timeout, environment):
+    """(exit status, output, errors) of an apt or dpkg that was started when the locks were free.
+
+    If another process takes a lock first, it is started again. If the time is over, the errors name the holder.
+    """
+    end = time.time() + timeout
+    while True:
+        problem = wait_for_locks(timeout, end)
+        if problem:
+            return 100, "", "Could not get lock: %s" % problem
+        code, output, errors = module.run_command(argv, environ_update=environment)
+        if code == 0 or not re.search(LOST, errors) or time.time() >= end:
+            return code, output, errors
         time.sleep(1)

@@ -21,19 +21,28 @@ def doctor(
     ] = None,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
+    as_nhc: Annotated[
+        bool,
+        option("--nhc", "Print one line if a check failed, as LBNL's Node Health Check does."),
+    ] = False,
 ) -> None:
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""
     from dataclasses import asdict
 
     from ..commands.doctor import examine
+    from ..core.errors import UserError
     from ..doctor.nodes import status_of
-    from ..report.findings_text import render
+    from ..report.findings_text import nhc_line, render
 
+    if as_nhc and (as_json or everything):
+        raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
     findings = examine(inventory or (), limit, facts)
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}
         print_json(document)
+    elif as_nhc:
+        print(nhc_line(findings), end="")
     else:
         print(render(findings, screen().prose, everything), end="")
     if status == "failed":

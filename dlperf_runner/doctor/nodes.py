@@ -9,6 +9,7 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
+from ..catalog.controllers import CONTROLLERS, Controller
 from ..catalog.stack import Stack
 from ..catalog.suites import SYSTEMS
 from ..core.node import Node
@@ -16,15 +17,6 @@ from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, judged
 from .gpu import gpu_findings
 
-# ansible-core -> oldest and newest Python 3 that runs its modules; True if 2.7 runs them too.
-# https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html
-TARGETS = {
-    (2, 15): ((3, 5), (3, 11), True),
-    (2, 16): ((3, 6), (3, 12), True),
-    (2, 17): ((3, 7), (3, 12), False),
-    (2, 18): ((3, 8), (3, 13), False),
-    (2, 19): ((3, 8), (3, 13), False),
-}
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
 MAX_SKEW_S = 2.0
 PROVISION = "ansible-playbook provision.yml"
@@ -113,7 +105,7 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     """Check the interpreter that ran the modules; if none ran, those that the node has."""
     ran = health.get("python") if health and not health.get("failed") else None
     found = [ran] if ran else list(pythons)
-    known = next((TARGETS[key] for key in TARGETS if key == numbers(core)[:2]), None)
+    known = CONTROLLERS.get(_release(core))
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
@@ -121,16 +113,13 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
             name, "python", True if ran else None, expected, ", ".join(found) or "none",
             "this ansible-core is newer than this check; see its list of supported targets",
         )  # fmt: skip
-    fits = [version for version in found if _fits(core, version)]
-    oldest, newest, has_2 = known
-    expected = (
-        f"{'2.7, ' if has_2 else ''}{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
-    )
+    fits = [version for version in found if _fits(known, version)]
+    expected = f"{'2.7, ' if known.python2 else ''}{known.oldest} to {known.newest}"
     expected += f", for ansible-core {core}"
     cores = [
-        f"{major}.{minor}"
-        for (major, minor) in TARGETS
-        if any(_fits(f"{major}.{minor}", version) for version in found)
+        other
+        for other, controller in CONTROLLERS.items()
+        if any(_fits(controller, version) for version in found)
     ]
     hint = "install python3 on the node"
     if found and cores:
@@ -140,9 +129,15 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     return judged(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
 
 
-def _fits(core: str, version: str) -> bool:
-    oldest, newest, has_2 = TARGETS[(numbers(core)[0], numbers(core)[1])]
-    return oldest <= numbers(version)[:2] <= newest or (has_2 and numbers(version)[:2] == (2, 7))
+def _release(core: str) -> str:
+    return ".".join(core.split(".")[:2])
+
+
+def _fits(controller: Controller, version: str) -> bool:
+    own = numbers(version)[:2]
+    if own == (2, 7):
+        return controller.python2
+    return numbers(controller.oldest) <= own <= numbers(controller.newest)
 
 
 def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:

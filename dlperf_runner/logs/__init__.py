@@ -59,7 +59,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
     rate. Raises LineError."""
     log = Log([], Columns())
-    losses: dict[bytes, bytes] = {}
+    losses: steps.Losses = {}
     known: set[Header] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)

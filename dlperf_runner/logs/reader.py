@@ -42,7 +42,15 @@ class Block:
             return self
         lines = zip(self.data.split(b"\n"), self.numbers, self.ranks, strict=True)
         kept = [line for line in lines if line[2] in (None, rank)]
-        return Block(b"\n".join(line[0] for line in kept), self.first, [n for _, n, _ in kept])
+        texts, numbers, ranks = zip(*kept, strict=True) if kept else ((), (), ())
+        return Block(b"\n".join(texts), self.first, numbers, ranks)
+
+    def writers(self, offsets: Iterable[int]) -> Iterator[int | None]:
+        """The rank that wrote the line of each offset; the offsets ascend."""
+        line = before = 0
+        for at in offsets:
+            line, before = line + self.data.count(b"\n", before, at), at
+            yield self.ranks[line]
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
 
 from . import text
 from .reader import Block
 from .records import Columns, Format, LineError
 
+# The last step with a loss, and the loss, by rank.
+Losses = dict[int | None, tuple[bytes, bytes]]
 
-def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
-    """The lines with a rate in a block. `losses` holds the last loss of the blocks before, by step,
-    for formats that print the loss of a step on a line before its rate. Raises LineError if a rate
-    is invalid.
+
+def columns(form: Format, block: Block, losses: Losses) -> Columns:
+    """The lines with a rate in a block. `losses` are those of the blocks before, for formats that
+    print the loss of a step on a line before its rate. Raises LineError if a rate is invalid.
     """
     entries = form.entry.findall(block.data)
     if not entries:
@@ -26,7 +28,7 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
     if losses or not all(rates):
-        printed = list(_losses(steps, rates, printed, losses))
+        printed = list(_losses(_writers(form, block), steps, rates, printed, losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     return Columns(
@@ -37,19 +39,27 @@ def columns(form: Format, block: Block, losses: dict[bytes, bytes]) -> Columns:
     )
 
 
+def _writers(form: Format, block: Block) -> Iterable[int | None]:
+    """The rank that wrote each line with an entry; endless if all are of one."""
+    if len(set(block.ranks)) > 1:
+        return block.writers(match.start() for match in form.entry.finditer(block.data))
+    return repeat(block.ranks[0] if block.ranks else None)
+
+
 def _losses(
+    writers: Iterable[int | None],
     steps: Sequence[bytes],
     rates: Sequence[bytes],
     losses: Sequence[bytes],
-    last: dict[bytes, bytes],
+    last: Losses,
 ) -> Iterator[bytes]:
-    """The loss of each rate: that of the last line with a loss, if it is of the same step."""
-    for step, rate, loss in zip(steps, rates, losses, strict=True):
-        if rate:
-            yield loss or last.get(step, b"")
-        else:
-            last.clear()
-            last[step] = loss
+    """The loss of each rate: that of its rank's last line with a loss, if it is of that step."""
+    for writer, step, rate, loss in zip(writers, steps, rates, losses, strict=False):
+        if not rate:
+            last[writer] = step, loss
+            continue
+        of_step, latest = last.get(writer, (b"", b""))
+        yield loss or (latest if of_step == step else b"")
 
 
 def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:

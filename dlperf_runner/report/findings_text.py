@@ -31,3 +31,17 @@ def render(findings: Sequence[Finding], width: int = 100, everything: bool = Fal
     summary = f"{counted(len(findings), 'check')}: {count['failed']} failed, "
     lines.append(summary + f"{counted(count['warning'], 'warning')}, {count['ok']} ok")
     return "\n".join(lines) + "\n"
+
+
+def nhc_line(findings: Sequence[Finding]) -> str:
+    """The failed checks in one line, in the form of LBNL's Node Health Check, a reason for
+    Slurm; empty if none failed."""
+    failed = [finding for finding in findings if finding.status == "failed"]
+    told = "; ".join(
+        " ".join(
+            f"{finding.node or 'all nodes'}: {finding.check}:"
+            f" expected {finding.expected}, found {finding.found}".split()
+        )
+        for finding in failed
+    )
+    return f"ERROR:  nhc:  Health check failed:  {told}\n" if failed else ""

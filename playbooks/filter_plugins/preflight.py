@@ -19,15 +19,17 @@ def facts(
     return {
         name: facts_of(hostvars[name])
         for name in names
-        if "preflight_pythons" in hostvars.get(name, {})
+        if "bootstrap_found" in hostvars.get(name, {})
     }
 
 
 def facts_of(host: Mapping[str, Any]) -> dict[str, Any]:
-    pythons = host["preflight_pythons"]
+    pythons = host["bootstrap_found"]
     if pythons.get("unreachable"):
         return {"unreachable": one_line(pythons) or "no connection"}
-    facts: dict[str, Any] = {"pythons": pythons.get("stdout", "").split()}
+    lines = [line.split() for line in pythons.get("stdout", "").splitlines()]
+    versions = [line[1] for line in lines if len(line) == 2 and line[0] != "system"]
+    facts: dict[str, Any] = {"pythons": list(dict.fromkeys(versions))}
     for name, suffix in PARTS.items():
         result = host.get(f"preflight_{suffix}")
         if result is None or result.get("skipped"):

@@ -75,6 +75,7 @@ def for_node(
         "dataset": bool(choice["datasets"]),
     }
     refusing = {
+        "node_base": bool(choice["mirror"]),
         "python_env": True,
         "gpu_node": has_gpus,
         "openmpi": is_built,

@@ -98,14 +98,14 @@ def file_refusal(name: str, source: str, sha256: str, variables: str) -> str:
     `variables` names the variables of both, such as `nccl_archive nccl_archive_sha256`.
     """
     of_source, of_sum = variables.split()
+    has_sum = re.fullmatch("[0-9a-fA-F]{64}", sha256)
     if not source:
+        also = "" if has_sum else f", and {of_sum} to the 64 digits that sha256sum prints for it"
         return (
             f"{name} cannot be downloaded from its vendor without a login. Download it yourself and"
-            f" set {of_source} to its path or URL, or put it into the mirror."
+            f" set {of_source} to its path or URL (or put it into the mirror){also}."
         )
-    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
-        return without_checksum(name, "installed", of_sum)
-    return ""
+    return "" if has_sum else without_checksum(name, "installed", of_sum)
 
 
 def without_checksum(what: str, done: str, variable: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import ansible.module_utils
 import pytest
 from standin_repository import flat_repository
 
@@ -15,11 +16,10 @@ from dlperf_runner.bundle.vendor.release_tables import ReleaseTable, VendorRepos
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SYSTEMS
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
+ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / "module_utils"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
-import deb_family
-import openpgp_key
-import vendor as filters
+import vendor as filters  # noqa: E402
+from ansible.module_utils import deb_family, openpgp_key  # noqa: E402
 
 STACKS = [stack for stack in load_catalog().stacks.values() if stack.accelerator == "gpu"]
 TABLES = {(table.role, table.name): table for s in STACKS for table in release_tables.tables(s)}

@@ -124,6 +124,13 @@ def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
         assert (ROLES[role] / "tasks/absent.yml").is_file(), role
 
 
+def test_every_preflight_collects_its_problems_with_those_of_others() -> None:
+    for path in sorted(PROJECT.glob("roles/*/tasks/preflight.yml")):
+        for task in read(path):
+            failing = {"ansible.builtin.assert", "ansible.builtin.fail"} & set(task)
+            assert not failing, f"{path}: {task['name']}: use the action refuse"
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_no_private_variable_of_another(role: str) -> None:
     private = {name for name in variables_read(ROLES[role]) if name.startswith("__")}

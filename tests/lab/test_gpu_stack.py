@@ -218,7 +218,7 @@ def test_a_repository_that_is_not_there_is_named(cluster: UsedCluster) -> None:
 
 def test_a_download_that_was_cut_off_is_said(cluster: UsedCluster) -> None:
     folder = cluster.vendors.mirror / LEARNING / "repos/ubuntu1804/x86_64"
-    (deb,) = folder.glob("libcudnn7_7.6.5.32*")
+    (deb,) = folder.glob("libcudnn7_7.6.5.32*cuda10.2*")
     whole = deb.read_bytes()
     deb.write_bytes(whole[:-500])
     cluster.refused(

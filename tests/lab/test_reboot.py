@@ -26,18 +26,25 @@ cat > /sbin/shutdown <<'END'
 # Ansible calls it on a terminal, whose hang-up would end what setsid has not yet taken from it.
 trap '' HUP
 date +%s.%N >> {LOG}
-setsid sh -c 'sleep {SECONDS}; date +%s.%N >> {LOG}; echo after > /srv/boot/id' > /dev/null 2>&1 &
+setsid sh -c 'sleep {SECONDS}; date +%s.%N >> {LOG}; sh /srv/boot/at; \
+  echo after > /srv/boot/id' > /dev/null 2>&1 &
 END
 chmod 755 /sbin/shutdown
 """
-# What the role finds out on a machine that is no container, where another driver runs.
-PENDING = {
+# No container, and nouveau holds the GPUs.
+TREE = "/srv/node"
+PREPARED = f"""
+mkdir -p {TREE}/proc/driver/nvidia && ln -s /var /usr {TREE}
+echo 'nouveau 1 0 - Live 0x0' > {TREE}/proc/modules
+"""
+NVRM = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.105.08  Wed Oct 29 22:15:28 UTC 2025"
+LOADED = f": > {TREE}/proc/modules; echo '{NVRM}' > {TREE}/proc/driver/nvidia/version"
+INSTALLED = {
     "role": "nvidia_driver",
-    "part": "configure",
-    "nvidia_driver_version": "440.33.01",
-    "__nvidia_driver_is_container": False,
-    "__nvidia_driver_is_pending": True,
-    "__nvidia_driver_node": {"running": None, "has_systemd": False},
+    "part": ["preflight", "configure"],
+    "nvidia_driver_version": "580.105.08",
+    "nvidia_driver_system": "ubuntu22.04",
+    "nvidia_driver_root": TREE,
 }
 
 
@@ -45,31 +52,42 @@ PENDING = {
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with Lab(tmp_path_factory.mktemp("reboot") / "lab").running(nodes=len(NODES)) as made:
         for node in NODES:
-            made.said(node, SHUTDOWN)
+            made.said(node, SHUTDOWN + PREPARED)
+            made.said(node, f"cat > /srv/boot/at <<'END'\n{LOADED}\nEND")
         yield made
 
 
-def configure(lab: Lab, *options: str, **changed: object) -> str:
-    given = json.dumps({**PENDING, **changed})
-    return " ".join(lab.play("tests/lab/plays/role.yml", "-e", given, *options).split())
+def configure(lab: Lab, *options: str, **changed: object) -> tuple[int, str]:
+    given = json.dumps({**INSTALLED, **changed})
+    done = lab.command("ansible-playbook", "tests/lab/plays/role.yml", "-e", given, *options)
+    return done.returncode, " ".join(done.stdout.split())
 
 
-def test_without_consent_it_is_only_said(lab: Lab) -> None:
-    output = configure(lab)
-    assert output.count("A reboot is pending. Allow it with -e dlperf_reboot=true") == 3
+def test_without_consent_it_is_a_failure_that_says_so(lab: Lab) -> None:
+    status, output = configure(lab)
+    assert status == 2, output
     for node in NODES:
+        assert f"{node}: reboot needed: driver 580.105.08 is installed" in output
         assert lab.ssh(node, f"cat {LOG}").stdout == ""
+    assert "The module nouveau holds the GPUs. Allow it with -e dlperf_reboot=true" in output
 
 
 def test_check_mode_reboots_nothing(lab: Lab) -> None:
-    configure(lab, "--check", dlperf_reboot=True)
+    status, output = configure(lab, "--check", dlperf_reboot=True)
+    assert status == 0, output
     for node in NODES:
         assert lab.ssh(node, f"cat {LOG}").stdout == ""
 
 
 def test_with_consent_the_next_goes_when_the_one_before_is_back(lab: Lab) -> None:
-    configure(lab, dlperf_reboot=True)
+    status, output = configure(lab, dlperf_reboot=True)
+    assert status == 0, output
     times = sorted([float(t) for t in lab.said(node, f"cat {LOG}").split()] for node in NODES)
     assert [len(pair) for pair in times] == [2, 2, 2]
     for (_, back), (down, _) in pairwise(times):
         assert down > back
+
+
+def test_of_a_driver_that_runs_the_reboot_is_forgotten(lab: Lab) -> None:
+    for node in NODES:
+        assert lab.ssh(node, "ls /var/lib/dlperf/nvidia-driver.rebooted").returncode != 0

@@ -281,7 +281,7 @@ class TestDriverState:
     def test_the_module_that_runs_says_its_version(self, tmp_path: Path) -> None:
         version = tmp_path / "proc/driver/nvidia/version"
         version.parent.mkdir(parents=True)
-        running = driver_info["running"]
+        running = driver_info["nvidia_kernel"].running
         assert running(str(tmp_path)) is None
         version.write_text(
             "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01"
@@ -386,7 +386,7 @@ print(json.dumps({
     "fingerprints": openpgp_key.fingerprints(openpgp_key.dearmored(key)),
     "installed": there,
     "wrong": deb_family.wrong_versions(there, given["packages"], given["pins"]),
-    "locked": dpkg_locks.is_locked(os.path.join(folder, "no-lock")),
+    "locked": [dpkg_locks.holder(path) for path in (folder + "/no-lock", sys.executable)],
 }, sort_keys=True))
 """
 

@@ -19,6 +19,7 @@ from standin_repository import Standin
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OPENMPI = "vendor/download.open-mpi.org/release/open-mpi/v4.0/openmpi-4.0.0.tar.gz"
+OPENMPI_5 = "vendor/download.open-mpi.org/release/open-mpi/v5.0/openmpi-5.0.8.tar.bz2"
 OFED_VERSION = "5.0-2.1.8.0"
 OFED = (
     f"vendor/content.mellanox.com/ofed/MLNX_OFED-{OFED_VERSION}/"
@@ -109,9 +110,9 @@ def ofed(path: Path, scratch: Path) -> str:
     return tar_of(path, f"MLNX_OFED_LINUX-{OFED_VERSION}", {"mlnxofedinstall": INSTALLER, **debs})
 
 
-def recorded_card(**changed: str) -> dict[str, str]:
-    """The tree of a ConnectX-4 at EDR below /srv/fabric, with something of its port changed."""
-    tree: dict[str, Any] = json.loads((FIXTURES / "fabric/connectx4.json").read_text())
+def recorded_card(card: str = "connectx4", **changed: str) -> dict[str, str]:
+    """The tree of a card below /srv/fabric, with something of its port changed."""
+    tree: dict[str, Any] = json.loads((FIXTURES / f"fabric/{card}.json").read_text())
     port = "sys/class/infiniband/mlx5_0/ports/1"
     tree |= {f"{port}/{name}": value for name, value in changed.items()}
     return {f"/srv/fabric/{name}": str(content) for name, content in tree.items()}

@@ -71,7 +71,22 @@ def driver_440(version: str) -> list[Standin]:
     ]
 
 
-def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
+# What dkms's part of a real one does: a kernel without headers is skipped, and that is no error.
+DKMS_POSTINST = """
+test ! -e /lib/modules/$(uname -r)/build || dkms autoinstall --kernelver $(uname -r)
+"""
+
+
+def fabric(version: str, ending: str = "") -> list[Standin]:
+    """Of boards with NVSwitch; until 575 their names end in the branch."""
+    program = "/usr/bin/nv-fabricmanager"
+    says = {program: f"#!/bin/sh\necho 'Fabric Manager version is : {version}'\n"}
+    more = {"files": says, "executables": frozenset({program})}
+    names = (f"nvidia-fabricmanager{ending}", f"libnvidia-nscq{ending}")
+    return [one(names[0], f"{version}-1", **more), one(names[1], f"{version}-1")]
+
+
+def driver_of_branch(branch: str, modules: str, fabric_ending: str, version: str) -> list[Standin]:
     """`modules` ends the names of those that bring the kernel's: nothing, or -open."""
     exact = f"{version}-0ubuntu1"
     parts = (
@@ -86,8 +101,11 @@ def driver_of_branch(branch: str, modules: str, version: str) -> list[Standin]:
             ", ".join(f"{part} (= {exact})" for part in parts) + ", nvidia-modprobe",
             conflicts="nvidia-driver-440",
         ),
-        *(one(part, exact) for part in parts),
+        *(one(part, exact, postinst=DKMS_POSTINST if "dkms" in part else "") for part in parts),
         one("nvidia-modprobe", exact),
+        # Of which the distribution has another one, that hwloc's plugins bring.
+        one("libxnvctrl0", exact),
+        *fabric(version, fabric_ending),
     ]
 
 
@@ -104,6 +122,7 @@ def driver_580_of_debian(version: str) -> list[Standin]:
         ),
         one("nvidia-driver-cuda", exact, ", ".join(f"{name} (>= {version})" for name in programs)),
         *(one(name, exact) for name in (*kernel, *programs)),
+        *fabric(version),
     ]
 
 
@@ -275,8 +294,8 @@ def cuda_12_packages(driver: Driver) -> list[Standin]:
     ]
 
 
-DRIVER_535 = partial(driver_of_branch, "535", "")
-DRIVER_580 = partial(driver_of_branch, "580", "-open")
+DRIVER_535 = partial(driver_of_branch, "535", "", "-535")
+DRIVER_580 = partial(driver_of_branch, "580", "-open", "")
 CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_packages, "28.1.1")
 CUDA_12 = Generation(
     {"jammy": DRIVER_580, "noble": DRIVER_580, "bookworm": driver_580_of_debian},

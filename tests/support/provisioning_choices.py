@@ -16,6 +16,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "interpreter": "",
         "python": "",
         "mpirun": "",
+        "mirror": "",
         "nodes": 4,
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},

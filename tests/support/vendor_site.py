@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
 from gpu_standins import (
     CUDA,
     LEARNING,
@@ -38,11 +39,10 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.suites import SYSTEMS
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "module_utils"))
+ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / "module_utils"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
-import deb_family
-import openpgp_key
-import vendor as roles_filters
+import vendor as roles_filters  # noqa: E402
+from ansible.module_utils import deb_family, openpgp_key  # noqa: E402
 
 PUBLISHED = load_catalog().stack("v100-cuda10.2")
 CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.cli.main import app
 from dlperf_runner.commands.doctor import examine, read_facts
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
@@ -389,11 +391,50 @@ def test_text_tells_what_is_wrong_and_what_to_do() -> None:
     assert "within 2 s" in render(diagnose(NODES, STACKS, told), 200, everything=True)
 
 
+def test_slurm_gets_one_line_as_from_node_health_check(tmp_path: Path) -> None:
+    told = document()
+    told["nodes"] = {name.upper(): facts for name, facts in told["nodes"].items()}
+
+    def doctor(*options: str) -> Any:
+        path = tmp_path / "facts.json"
+        path.write_text(json.dumps(told))
+        example = str(PROJECT / "inventory/example")
+        return CliRunner().invoke(app, ["doctor", "-i", example, "--facts", str(path), *options])
+
+    well = doctor("--nhc")
+    assert (well.exit_code, well.stdout) == (0, "")
+    told["nodes"]["NODE2"]["gpu"]["gpus"][3]["mig"] = True
+    told["nodes"]["NODE4"] = {"unreachable": "no\nroute"}
+    bad = doctor("--nhc")
+    assert bad.exit_code == 1
+    assert bad.stdout == (
+        "ERROR:  nhc:  Health check failed:  NODE2: mig: expected off, found GPU 3: MIG is on;"
+        " NODE4: reached: expected by SSH, found no route\n"
+    )
+    alone = doctor("--nhc", "--limit", "NODE1")
+    assert (alone.exit_code, alone.stdout) == (0, "")
+    document_of = json.loads(doctor("--json").stdout)
+    failed = [item for item in document_of["findings"] if item["status"] == "failed"]
+    assert [(item["node"], item["check"]) for item in failed] == [
+        ("NODE2", "mig"),
+        ("NODE4", "reached"),
+    ]
+    both = doctor("--nhc", "--json")
+    assert both.exit_code == 2
+    assert "cannot be combined" in both.stderr
+    told["nodes"]["NODE1"] = []
+    unread = doctor("--nhc")
+    assert (unread.exit_code, unread.stdout) == (2, "")
+
+
 def test_facts_of_a_playbook(tmp_path: Path) -> None:
     """The filter of preflight.yml: what could not be had is told, what is Ansible's own is not."""
     hostvars = {
         "node1": {
-            "preflight_pythons": {"stdout": "3.11.2\r\n2.7.18\r\n"},
+            "bootstrap_found": {
+                "stdout": "/usr/bin/python3 3.11.2\r\n/usr/bin/python3.11 3.11.2\r\n"
+                "/usr/bin/python2.7 2.7.18\r\nsystem debian12\r\n"
+            },
             "preflight_health": {"time": 5.0, "changed": False, "failed": False},
             "preflight_gpu": {
                 "failed": True,
@@ -407,7 +448,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "preflight_asked": "4.0",
             "preflight_answered": 6.5,
         },
-        "node2": {"preflight_pythons": {"unreachable": True, "msg": "no route"}},
+        "node2": {"bootstrap_found": {"unreachable": True, "msg": "no route"}},
         "node3": {},
     }
     assert preflight.facts(hostvars, ["node1", "node2", "node3"]) == {

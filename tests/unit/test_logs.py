@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from make_logs import SHARED_LOGS
 from read_logs import Step, pieces, read, stated
@@ -407,6 +407,12 @@ PIECES = st.sampled_from(
 )
 
 
+# A loss of a rank whose steps do not count, before the first rate.
+OTHERS_LOSS = [TAG.encode(), b"Epoch[0] Batch[3] Loss[2.5]", b"\n"]
+OTHERS_LOSS += [b"Epoch[0] Batch[3]\tSpeed: 5.0 samples/sec", b"[1,1]<stdout>:"]
+
+
+@example(OTHERS_LOSS, 1)
 @given(st.lists(PIECES, max_size=60), st.integers(1, 40))
 def test_pieces_do_not_matter(parts: list[bytes], size: int) -> None:
     data = b"".join(parts)

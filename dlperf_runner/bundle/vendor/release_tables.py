@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -138,7 +138,7 @@ def wanted(
                 for part in entry["parts"]:
                     found.append(_repository(table, part, system, keys or {}, is_unpacked=True))
             elif "repository" in entry:
-                found.append(_repository(table, entry, system, keys or {}))
+                found += _repositories(table, entry, system, keys or {})
             else:
                 found.append(_file(table, entry))
     return [*found, *_sources(stack)]
@@ -232,6 +232,16 @@ def tables(stack: Stack) -> Iterator[ReleaseTable]:
         if runtime.version:
             yield ReleaseTable("container_runtime", "engines", runtime.version, "Docker")
         yield ReleaseTable("container_runtime", "toolkits", runtime.toolkit, "the toolkit")
+
+
+def _repositories(
+    table: ReleaseTable, entry: Mapping[str, Any], system: str, keys: Mapping[str, list[str]]
+) -> Iterator[VendorRepository]:
+    """What a release installs on every node, and what only boards with NVSwitch get besides."""
+    yield _repository(table, entry, system, keys)
+    if "fabric_packages" in entry:
+        fabric = {**entry, "packages": entry["fabric_packages"], "pins": []}
+        yield _repository(replace(table, role="fabric_manager"), fabric, system, keys)
 
 
 def _repository(

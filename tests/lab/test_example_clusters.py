@@ -1,5 +1,5 @@
-"""The published cluster in one play: four bare nodes that say they are Ubuntu 18.04, and the
-group variables of inventory/example as they are.
+"""The clusters of the example inventories in one play each: four bare nodes that say they are the
+system of their stack, and the group variables of the example as they are.
 
 Stand-ins: the vendors' packages and files, the source of OpenMPI, cards, GPUs and the system
 (gpu_standins.py, fabric_standins.py). Left out: the frameworks' environments, whose wheels need a
@@ -13,14 +13,26 @@ The tests build on each other, in the order in which they stand.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric_standins import NETPLAN, NVIDIA_SMI, OFED, OPENMPI, ofed, openmpi, recorded_card
+import yaml
+from fabric_standins import (
+    NETPLAN,
+    NVIDIA_SMI,
+    OFED,
+    OPENMPI,
+    OPENMPI_5,
+    ofed,
+    openmpi,
+    recorded_card,
+)
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import PROJECT, Lab
@@ -45,11 +57,63 @@ PACKAGES = {
     ],
     "python_env_packages": ["python3-venv"],
 }
-# A second network beside eth0, on the same wire, in place of InfiniBand's.
-IB0 = "ip link add link eth0 name ib0 type macvlan mode bridge"
 
 
-class PublishedCluster(Cluster):
+@dataclass(frozen=True)
+class Site:
+    """An example inventory, what stands in for its hardware, and the versions that it brings."""
+
+    example: str
+    suite: str
+    gpu: str
+    card: str
+    interface: str
+    openmpi: str
+    versions: dict[str, str]
+    ofed: str = ""
+
+    @property
+    def wire(self) -> str:
+        """A second network beside eth0, on the same wire, in place of the cards'."""
+        return f"ip link add link eth0 name {self.interface} type macvlan mode bridge"
+
+
+PUBLISHED = Site(
+    example="example",
+    suite="bionic",
+    gpu="v100_440.xml",
+    card="connectx4",
+    interface="ib0",
+    openmpi=OPENMPI,
+    versions={
+        "cuda-drivers": "440.33.01-1",
+        "cuda-toolkit-10-2": "10.2.89-1",
+        "libcudnn7": "7.6.5.32-1+cuda10.2",
+        "libnccl2": "2.7.3-1+cuda10.2",
+        "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
+    },
+    ofed="MLNX_OFED_LINUX-5.0-2.1.8.0",
+)
+H100 = Site(
+    example="example-h100",
+    suite="jammy",
+    gpu="h100_580.xml",
+    card="connectx7_roce",
+    interface="eth2",
+    openmpi=OPENMPI_5,
+    versions={
+        "nvidia-driver-580-open": "580.105.08-0ubuntu1",
+        "cuda-toolkit-12-9": "12.9.1-1",
+        "libcudnn9-cuda-12": "9.10.2.21-1",
+        "libnccl2": "2.29.7-1+cuda12.9",
+        "docker-ce": "5:28.2.2-1~ubuntu.22.04~jammy",
+    },
+)
+
+
+class SiteCluster(Cluster):
+    site: Site
+
     @property
     def inventories(self) -> list[str]:
         return ["-i", "inventory/lab", "-i", str(self.inventory.parent)]
@@ -70,12 +134,12 @@ class PublishedCluster(Cluster):
         return done.returncode, failed, findings
 
 
-def gpus(count: int) -> dict[str, str]:
-    """What nvidia-smi says of so many V100."""
+def gpus(site: Site, count: int) -> dict[str, str]:
+    """What nvidia-smi says of so many GPUs."""
     return {
-        "/srv/smi/xml": several(fixture("gpu/v100_440.xml"), count),
+        "/srv/smi/xml": several(fixture(f"gpu/{site.gpu}"), count),
         "/srv/smi/index": index_of(count),
-        "/srv/smi/topology": fixture("gpu/v100_topo.txt"),
+        "/srv/smi/topology": fixture(f"gpu/{site.gpu.partition('_')[0]}_topo.txt"),
     }
 
 
@@ -86,102 +150,113 @@ def place(lab: Lab, node: str, files: dict[str, str]) -> None:
     lab.said(node, "\n".join(lines))
 
 
-def prepare(lab: Lab, node: str) -> None:
+def prepare(lab: Lab, node: str, site: Site) -> None:
     governors = f"{TUNED}/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     tuning = {governors: "powersave", f"{TUNED}/proc/sys/kernel/numa_balancing": "1"}
     settings = {f"/srv/smi/pm.{n}": "Disabled" for n in GPUS}
     programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": SMI}
-    claim(lab, node, "bionic")
-    lab.said(node, f"mkdir -p /etc/netplan /etc/modules-load.d /etc/modprobe.d /etc/docker; {IB0}")
-    place(lab, node, {**programs, **recorded_card(), **tuning, **settings, **gpus(len(GPUS))})
+    claim(lab, node, site.suite)
+    folders = "/etc/netplan /etc/modules-load.d /etc/modprobe.d /etc/docker"
+    lab.said(node, f"mkdir -p {folders}; {site.wire}")
+    card = recorded_card(site.card)
+    place(lab, node, {**programs, **card, **tuning, **settings, **gpus(site, len(GPUS))})
     lab.said(node, f"chmod 755 {' '.join(programs)}")
 
 
-def variables(mirror: Path, scratch: Path, vendors: dict[str, Any]) -> dict[str, Any]:
+def variables(site: Site, mirror: Path, scratch: Path, vendors: dict[str, Any]) -> dict[str, Any]:
     """What a site adds to the example's variables: its mirror, and checksums of its files."""
     return {
         **vendors,
-        "openmpi_sha256": openmpi(mirror / OPENMPI),
-        "infiniband_archive_sha256": ofed(mirror / OFED, scratch / "debs"),
+        "openmpi_sha256": openmpi(mirror / site.openmpi),
+        **(
+            {"infiniband_archive_sha256": ofed(mirror / OFED, scratch / "debs")}
+            if site.ofed
+            else {}
+        ),
         # Of the lab and its stand-ins.
         "openmpi_cache": str(scratch / "cache"),
         "openmpi_build_packages": ["gcc", "libc6-dev", "make"],
         "python_env_interpreter": "/usr/bin/python3",
         "node_base_mirror_suite": "bookworm",
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
+        "infiniband_packages": ["libibverbs-dev"],
         "infiniband_root": "/srv/fabric",
         "node_tuning_root": TUNED,
     }
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[PublishedCluster]:
-    scratch = tmp_path_factory.mktemp("published")
+@pytest.fixture(scope="module", params=[PUBLISHED, H100], ids=lambda site: site.example)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, mirror: Path
+) -> Iterator[SiteCluster]:
+    site: Site = request.param
+    scratch = tmp_path_factory.mktemp("site")
     served, lab = scratch / "mirror", Lab(scratch / "lab")
     served.mkdir()
     for name in ("apt", "wheels"):
         (served / name).symlink_to(mirror / name)
-    vendors = make_vendors(served, scratch, ["bionic"])
-    site = variables(served, scratch, vendors.variables | vendors.archive_of("bionic"))
+    vendors = make_vendors(served, scratch, [site.suite])
+    given = variables(site, served, scratch, vendors.variables | vendors.archive_of(site.suite))
     lab.up(lab_nodes=len(NODES), lab_mirror_dir=served)
     try:
-        made = PublishedCluster(lab, vendors, scratch, {})
+        made = SiteCluster(lab, vendors, scratch, {})
+        made.site = site
         made.inventory = scratch / "inventory/hosts.json"
         group = made.inventory.parent / "group_vars/nodes"
         group.mkdir(parents=True)
-        shutil.copy(PROJECT / "inventory/example/group_vars/nodes.yml", group / "example.yml")
-        (group / "site.yml").write_text(json.dumps(site))
+        example = PROJECT / "inventory" / site.example / "group_vars/nodes.yml"
+        shutil.copy(example, group / "example.yml")
+        (group / "site.yml").write_text(json.dumps(given))
+        said = yaml.safe_load((PROJECT / "inventory" / site.example / "hosts.yml").read_text())
+        # The lab has names and addresses of its own. The published example has none for ib0.
         hosts = {
-            node: {"dlperf_interface_address": f"10.12.0.{number}/24"}
-            for number, node in enumerate(NODES, 1)
+            name.lower(): {key: value for key, value in host.items() if key != "ansible_host"}
+            or {"dlperf_interface_address": f"10.12.0.{number}/24"}
+            for number, (name, host) in enumerate(said["nodes"]["hosts"].items(), 1)
         }
         made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
         for node in NODES:
-            prepare(lab, node)
+            prepare(lab, node, site)
         yield made
     finally:
         lab.down()
 
 
 @pytest.fixture(scope="module")
-def before(cluster: PublishedCluster) -> dict[str, list[str]]:
+def before(cluster: SiteCluster) -> dict[str, list[str]]:
     return {node: cluster.state(node) for node in NODES}
 
 
 def test_one_play_makes_a_cluster_of_bare_nodes(
-    cluster: PublishedCluster, before: dict[str, list[str]]
+    cluster: SiteCluster, before: dict[str, list[str]]
 ) -> None:
     assert before
     output = cluster.run("provision.yml")
     assert output.rpartition("PLAY RECAP")[2].count("failed=0") == len(NODES)
-    versions = {
-        "cuda-drivers": "440.33.01-1",
-        "cuda-toolkit-10-2": "10.2.89-1",
-        "libcudnn7": "7.6.5.32-1+cuda10.2",
-        "libnccl2": "2.7.3-1+cuda10.2",
-        "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
-    }
-    for number, node in enumerate(NODES, 1):
-        assert cluster.versions(node, versions) == versions
-        assert "MLNX_OFED_LINUX-5.0-2.1.8.0" in cluster.lab.said(node, "ofed_info -s")
-        assert f"10.12.0.{number}/24" in cluster.lab.said(node, "ip -o -4 addr show dev ib0")
+    site = cluster.site
+    for node in NODES:
+        assert cluster.versions(node, site.versions) == site.versions
+        if site.ofed:
+            assert site.ofed in cluster.lab.said(node, "ofed_info -s")
+        shown = cluster.lab.said(node, f"ip -o -4 addr show dev {site.interface}")
+        assert re.search(r"inet 10\.12\.0\.[1-5]/24", shown), shown
         proven = json.loads(cluster.lab.said(node, "cat /opt/dlperf/stamps/openmpi.json"))
-        assert proven["inputs"]["interface"] == "ib0"
+        assert proven["inputs"]["interface"] == site.interface
         assert cluster.lab.said(node, "/opt/dlperf/uv/bin/uv --version").startswith("uv ")
 
 
-def test_the_second_play_changes_nothing(cluster: PublishedCluster) -> None:
+def test_the_second_play_changes_nothing(cluster: SiteCluster) -> None:
     output = cluster.run("provision.yml", "--diff")
     assert output.rpartition("PLAY RECAP")[2].count("changed=0 ") == len(NODES)
 
 
-def test_another_gpu_count_is_told_of_and_nothing_else(cluster: PublishedCluster) -> None:
+def test_another_gpu_count_is_told_of_and_nothing_else(cluster: SiteCluster) -> None:
     """Of a driver that is not there, doctor tells in both cases."""
     _, always, _ = cluster.doctor()
     assert not {check for _, check in always} & {"gpu count", "gpu model", "ssh mesh", "all-reduce"}
-    place(cluster.lab, "node3", gpus(7))
+    place(cluster.lab, "node3", gpus(cluster.site, 7))
     status, failed, findings = cluster.doctor()
-    place(cluster.lab, "node3", gpus(8))
+    place(cluster.lab, "node3", gpus(cluster.site, 8))
     assert status == 1
     assert failed - always == {("node3", "gpu count"), ("", "gpu count")}
     found = findings["node3", "gpu count"]
@@ -191,7 +266,7 @@ def test_another_gpu_count_is_told_of_and_nothing_else(cluster: PublishedCluster
 
 
 def test_decommissioning_leaves_the_nodes_as_they_were(
-    cluster: PublishedCluster, before: dict[str, list[str]]
+    cluster: SiteCluster, before: dict[str, list[str]]
 ) -> None:
     cluster.run("playbooks/decommission.yml")
     for node in NODES:

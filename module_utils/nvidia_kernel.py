@@ -1,0 +1,44 @@
+"""Facts about NVIDIA's kernel module and devices from /proc, /sys and /lib/modules. Python 2.7 and 3.5+."""
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import io
+import os
+import re
+
+from ansible.module_utils.node_probes import names, text
+
+GPU, NVSWITCH = ("0x0300", "0x0302"), ("0x0680",)
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+def running(root):
+    """NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"""
+    match = re.search(r"Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)\s", text(root, "proc/driver/nvidia/version") or "")
+    return match.group(1) if match else text(root, "sys/module/nvidia/version") or None
+
+
+def devices(root, classes):
+    """PCI addresses of NVIDIA's devices of some classes; None if unknown.
+
+    A GPU is a display or 3D controller. An NVSwitch is a bridge of class `other` (H100: 10de:22a3, class 0x068000).
+    """
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    if not os.path.isdir(folder):
+        return None
+    return [
+        name
+        for name in names(folder)
+        if text(folder, name, "vendor") == "0x10de" and (text(folder, name, "class") or "")[:6] in classes
+    ]
+
+
+def secure_boot(root):
+    """Whether the firmware enforces Secure Boot; False on a node without UEFI."""
+    try:
+        with io.open(os.path.join(root, SECURE_BOOT), "rb") as stream:
+            # Four bytes of attributes come before the value.
+            return stream.read()[4:5] == b"\x01"
+    except (IOError, OSError):
+        return False

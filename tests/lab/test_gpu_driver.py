@@ -1,0 +1,275 @@
+"""A driver that is installed is not yet a driver that runs: headers, dkms, Secure Boot, reboots,
+and the fabric manager of a board with NVSwitches, which always has the driver's version.
+
+One node, which says that it is Ubuntu 22.04 and no container: its kernel, bus and firmware are a
+tree in /srv/node. Stand-ins that do as the real ones when they fail: dkms, which skips a kernel
+without headers, modinfo, modprobe, nvidia-smi, systemctl, shutdown, and a libcuda compiled for the
+test, which answers 802 while the fabric manager is not running. Real are apt, dpkg, pins, holds,
+the module that computes by that library, Ansible's reboot, idempotence and undo.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import base64
+import platform
+import re
+from collections.abc import Iterator
+
+import pytest
+from cuda_standin import GCC, libcuda
+from gpu_cluster import Cluster, claim
+from gpu_standins import make_vendors, one
+from lab_under_test import Lab
+from node_state import node_state
+from standin_repository import flat_repository
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.heavy,
+    pytest.mark.gpu_roles,
+    pytest.mark.skipif(not GCC, reason="there is no gcc to compile the stand-in of libcuda"),
+]
+
+KERNEL = platform.release()
+TREE = "/srv/node"
+LOADED = f"{TREE}/proc/driver/nvidia/version"
+OLD, NEW = "535.183.01", "580.105.08"
+FABRIC = {"nvidia-fabricmanager": f"{NEW}-1", "libnvidia-nscq": f"{NEW}-1"}
+FABRIC_535 = {"nvidia-fabricmanager-535": f"{OLD}-1", "libnvidia-nscq-535": f"{OLD}-1"}
+REBOOTS = "/var/log/standin-shutdown.log"
+BUILT = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+PROGRAMS = {
+    "dkms": f"""
+version=$(dpkg-query -W -f '${{Package}} ${{Version}} ${{Status}}\n' 'nvidia-dkms-*' \
+  | sed -n 's/^\\S* \\(.*\\)-0ubuntu1 .* \\(unpacked\\|half-configured\\|installed\\)$/\\1/p')
+case "$1" in
+status) test -z "$version" && exit
+  test -e {BUILT} && echo "nvidia/$version, {KERNEL}, x86_64: installed" \
+    || echo "nvidia/$version: added" ;;
+autoinstall) test -z "$version" && exit
+  if [ ! -e /lib/modules/$3/build ]; then
+    echo "Error! Your kernel headers for kernel $3 cannot be found." >&2; exit 21
+  fi
+  mkdir -p $(dirname {BUILT}); echo $version > {BUILT} ;;
+esac""",
+    "modinfo": f'test "$2" = {KERNEL} && cat {BUILT} 2> /dev/null',
+    "modprobe": f"""
+test -s {LOADED} && exit
+if [ -e /srv/rejected ]; then
+  echo "modprobe: ERROR: could not insert '$1': Key was rejected by service" >&2; exit 1
+fi
+echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  $(cat {BUILT})  Wed Oct 29" > {LOADED}""",
+    "nvidia-smi": f"sed 's/.*Module  \\(\\S*\\) .*/\\1/' {LOADED}",
+    "update-initramfs": "true",
+    # The fabric manager's service sets up the fabric: without it cuInit fails.
+    "systemctl": """
+unit=${2%.service}
+case "$1" in
+show) test -e /srv/started-$unit && state=active || state=inactive
+  printf "Id=$2\\nLoadState=loaded\\nActiveState=$state\\n" ;;
+is-enabled) test -e /srv/enabled-$unit && echo enabled || { echo disabled; exit 1; } ;;
+enable | disable) rm -f /srv/enabled-$unit; test $1 = disable || touch /srv/enabled-$unit ;;
+start | stop) rm -f /srv/started-$unit; test $1 = stop || touch /srv/started-$unit ;;
+esac
+case "$1 $unit" in
+"start nvidia-fabricmanager") rm -f /srv/cuda-fails ;;
+"stop nvidia-fabricmanager") echo cuInit 802 > /srv/cuda-fails ;;
+esac
+true""",
+    # What a boot loads lies in /srv/boot/at: an initial file system may bring the old driver again.
+    "shutdown": f"""
+trap '' HUP
+date +%s.%N >> {REBOOTS}
+setsid sh -c 'sleep 2; . /srv/boot/at; echo $$ > /srv/boot/id' > /dev/null 2>&1 &""",
+}
+PREPARED = f"""
+mkdir -p /etc/modprobe.d /srv/boot /run/systemd/system {TREE}/sys/bus/pci/devices/0000:05:00.0
+mkdir -p $(dirname {LOADED}) && ln -s /lib /run /var /usr {TREE} && : > /srv/boot/at
+echo 0x10de > {TREE}/sys/bus/pci/devices/0000:05:00.0/vendor
+echo 0x068000 > {TREE}/sys/bus/pci/devices/0000:05:00.0/class
+echo cuInit 802 > /srv/cuda-fails
+echo before > /srv/boot/id && mount --bind /srv/boot/id /proc/sys/kernel/random/boot_id
+rm -f /sbin/shutdown /usr/bin/systemctl
+"""
+
+
+def place(lab: Lab, path: str, content: bytes) -> None:
+    text = base64.b64encode(content).decode()
+    lab.said("node1", f"base64 -d > {path} <<'END'\n{text}\nEND\nchmod 755 {path}")
+
+
+class DriverCluster(Cluster):
+    def role(self, *options: str, version: str = NEW, **changed: object) -> tuple[int, str]:
+        """Driver and fabric manager, in the order in which provisioning runs them."""
+        stack = {"driver": {"version": version}}
+        given = {"role": "gpu_node", "gpu_node_stack": stack, **changed}
+        return self.play("tests/lab/plays/role.yml", *options, **given)
+
+    def fabric(self) -> dict[str, str]:
+        return self.versions("node1", FABRIC | FABRIC_535)
+
+    def reboots(self) -> int:
+        return len(self.lab.ssh("node1", f"cat {REBOOTS}").stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverCluster]:
+    scratch = tmp_path_factory.mktemp("driver")
+    mirror, lab = scratch / "mirror", Lab(scratch / "lab")
+    vendors = make_vendors(mirror, scratch, ["jammy"])
+    headers = f"linux-headers-{KERNEL}"
+    content = {f"/usr/lib/modules/{KERNEL}/build/Makefile": ""}
+    site = [one(headers, "1", files=content)]
+    flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
+    lab.up(lab_nodes=1, lab_mirror_dir=mirror)
+    try:
+        claim(lab, "node1", "jammy")
+        lab.said("node1", PREPARED)
+        for name, script in PROGRAMS.items():
+            place(lab, f"/usr/sbin/{name}", f"#!/bin/sh\n# stand-in\n{script}\n".encode())
+        lab.said("node1", "ln -sf /usr/sbin/systemctl /usr/sbin/nvidia-smi /usr/bin")
+        library = libcuda(scratch, "/srv/cuda-fails")
+        place(lab, "/usr/lib/x86_64-linux-gnu/libcuda.so.1", library.read_bytes())
+        given = {"nvidia_driver_root": TREE, "fabric_manager_root": TREE}
+        yield DriverCluster(lab, vendors, scratch, vendors.variables | given)
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def before(cluster: DriverCluster) -> list[str]:
+    return cluster.state("node1")
+
+
+def test_secure_boot_is_told_of_before_anything_changes(
+    cluster: DriverCluster, before: list[str]
+) -> None:
+    folder = f"{TREE}/sys/firmware/efi/efivars"
+    variable = f"{folder}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    cluster.lab.said("node1", rf"mkdir -p {folder}; printf '\006\0\0\0\001' > {variable}")
+    status, output = cluster.role()
+    assert status == 2, output
+    assert "Secure Boot is on (mokutil --sb-state)" in output
+    assert "mokutil --import" in output
+    assert cluster.state("node1") == before
+    cluster.lab.said("node1", f"rm {variable}")
+
+
+def test_check_mode_changes_nothing(cluster: DriverCluster, before: list[str]) -> None:
+    status, output = cluster.role("--check", "--diff")
+    assert status == 0, output
+    assert f"+nvidia-fabricmanager {NEW}-1 held" in output
+    assert cluster.state("node1") == before
+
+
+def test_headers_that_no_source_has_are_named(cluster: DriverCluster) -> None:
+    status, output = cluster.role()
+    assert status == 2, output
+    assert f"installing linux-headers-{KERNEL}" in output
+    assert cluster.versions("node1", ["nvidia-driver-580-open"]) == {}
+
+
+def test_a_kernel_that_dkms_has_skipped_is_a_failure(cluster: DriverCluster) -> None:
+    """apt and dkms succeed; the kernel has no module."""
+    status, output = cluster.role(nvidia_driver_build_packages=[])
+    assert status == 2, output
+    assert cluster.versions("node1", ["nvidia-driver-580-open"])
+    assert f"the kernel {KERNEL} has no module of driver {NEW}, found none" in output
+    assert f"install linux-headers-{KERNEL}" in output
+    assert f"dkms status says: nvidia/{NEW}: added" in output
+    assert "Your kernel headers for kernel" in output
+
+
+def test_a_module_that_the_kernel_refuses_is_explained(cluster: DriverCluster) -> None:
+    """With the headers, the same run builds what was skipped."""
+    source = "deb [trusted=yes] http://10.11.0.1:8010/site /"
+    cluster.lab.said("node1", f"echo '{source}' > /etc/apt/sources.list.d/site.list")
+    cluster.lab.said("node1", "touch /srv/rejected")
+    status, output = cluster.role()
+    cluster.lab.said("node1", "rm /srv/rejected")
+    assert status == 2, output
+    assert cluster.lab.said("node1", f"cat {BUILT}") == NEW
+    assert f"driver {NEW} is installed, but the running driver is none" in output
+    assert "To do: Secure Boot refuses the module" in output
+
+
+def test_the_driver_runs_without_a_reboot_and_the_gpus_compute(cluster: DriverCluster) -> None:
+    status, output = cluster.role()
+    assert status == 0, output
+    assert cluster.reboots() == 0
+    assert cluster.fabric() == FABRIC
+    held = cluster.lab.said("node1", "apt-mark showhold").split()
+    assert {*FABRIC, "nvidia-driver-580-open"} <= set(held)
+    cluster.lab.said(
+        "node1", "ls /srv/started-nvidia-fabricmanager /srv/enabled-nvidia-fabricmanager"
+    )
+    status, output = cluster.role()
+    assert status == 0, output
+    assert re.search(r"node1 : ok=\d+ changed=0 ", output), output
+
+
+def test_a_fabric_that_is_not_ready_is_named(cluster: DriverCluster) -> None:
+    cluster.lab.said("node1", "echo cuInit 802 > /srv/cuda-fails")
+    status, output = cluster.role()
+    cluster.lab.said("node1", "rm /srv/cuda-fails")
+    assert status == 2, output
+    assert "cuInit returned 802 CUDA_ERROR_SYSTEM_NOT_READY" in output
+    assert "systemctl status nvidia-fabricmanager" in output
+
+
+def test_driver_and_fabric_manager_move_in_one_transaction(cluster: DriverCluster) -> None:
+    """The old one is still in the kernel: that is a failure, which says what is needed."""
+    status, output = cluster.role(version=OLD)
+    assert status == 2, output
+    assert f"reboot needed: driver {OLD} is installed, but the running driver is {NEW}" in output
+    assert cluster.fabric() == FABRIC_535
+    assert cluster.versions("node1", ["nvidia-driver-535"])
+    log = cluster.lab.said("node1", "cat /var/log/apt/history.log").split("\n\n")[-1]
+    assert "nvidia-driver-535" in log and "nvidia-fabricmanager-535" in log
+    assert "nvidia-fabricmanager:" in log.partition("Remove: ")[2]
+
+
+def test_a_node_is_rebooted_once_for_a_cause(cluster: DriverCluster) -> None:
+    """The boot brings the other driver again."""
+    for _ in range(2):
+        status, output = cluster.role(version=OLD, dlperf_reboot=True)
+        assert status == 2, output
+        assert "was rebooted for this already, and another reboot would not help" in output
+        assert cluster.reboots() == 1
+
+
+def test_for_another_cause_it_is_rebooted_again(cluster: DriverCluster) -> None:
+    cluster.lab.said("node1", f"echo ': > {LOADED}' > /srv/boot/at")
+    cluster.lab.said("node1", "echo driver 1 on kernel 2 > /var/lib/dlperf/nvidia-driver.rebooted")
+    status, output = cluster.role(version=OLD, dlperf_reboot=True)
+    assert status == 0, output
+    assert cluster.reboots() == 2
+    assert cluster.lab.ssh("node1", "ls /var/lib/dlperf/nvidia-driver.rebooted").returncode != 0
+
+
+def test_a_reboot_that_takes_too_long_is_not_tried_again(cluster: DriverCluster) -> None:
+    cluster.lab.said("node1", "echo 'sleep 20' > /srv/boot/at")
+    status, output = cluster.role(dlperf_reboot=True, dlperf_reboot_timeout=4)
+    assert status == 2, output
+    assert "Timed out waiting for last boot time check" in output or "timeout" in output.lower()
+    assert cluster.reboots() == 3
+    status, output = cluster.role(dlperf_reboot=True)
+    assert "was rebooted for this already" in output
+    assert cluster.reboots() == 3
+    # Somebody has helped.
+    cluster.lab.said("node1", f": > {LOADED}")
+    status, output = cluster.role()
+    assert status == 0, output
+    assert cluster.fabric() == FABRIC
+
+
+def test_it_goes_again(cluster: DriverCluster, before: list[str]) -> None:
+    for role in ("gpu_node", "node_base"):
+        status, output = cluster.role(role=role, part="absent")
+        assert status == 0, output
+    assert cluster.lab.ssh("node1", "ls /srv/started-nvidia-fabricmanager").returncode != 0
+    own = {"/etc/apt/sources.list.d/site.list"}
+    left = [line for line in node_state(cluster.lab, "node1") if line not in before]
+    assert [line for line in left if not any(name in line for name in own)] == []

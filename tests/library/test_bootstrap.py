@@ -1,0 +1,97 @@
+"""The Python that runs Ansible's modules on a node: which is chosen, installed or refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "playbooks/filter_plugins"))
+import bootstrap  # noqa: E402
+
+XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
+
+
+@pytest.mark.parametrize(
+    ("found", "core", "given", "path", "package"),
+    [
+        ("/usr/bin/python3 3.10.12\r\nsystem ubuntu22.04", "2.19.4", "", "/usr/bin/python3", ""),
+        ("/usr/bin/python3 3.6.9\n" + BIONIC, "2.16.19", "", "/usr/bin/python3", ""),
+        # A second interpreter, as an administrator installs it.
+        (
+            "/usr/bin/python3 3.6.9\n/usr/local/bin/python3.9 3.9.1\n" + BIONIC,
+            *("2.19.4", "", "/usr/local/bin/python3.9", ""),
+        ),
+        (
+            "/usr/bin/python3 3.5.2\n/usr/bin/python2.7 2.7.12\n" + XENIAL,
+            *("2.16.19", "", "/usr/bin/python2.7", ""),
+        ),
+        # No Python, or one that no Ansible supports: the system's own that fits.
+        (BIONIC, "2.16.19", "", "", "python3"),
+        (XENIAL, "2.16.19", "", "", "python2.7"),
+        ("/usr/bin/python3 3.5.2\n" + XENIAL, "2.16.19", "", "", "python2.7"),
+        ("system debian12", "2.19.4", "/usr/bin/python3", "", "python3"),
+        # What would be installed would not be started, or does not fit.
+        ("system debian12", "2.19.4", "/opt/python", "", ""),
+        (BIONIC, "2.19.4", "", "", ""),
+        (XENIAL, "2.19.4", "", "", ""),
+        ("system rocky9.4", "2.19.4", "", "", ""),
+        ("", "2.99.1", "", "", ""),
+    ],
+)
+def test_the_python_that_fits(found: str, core: str, given: str, path: str, package: str) -> None:
+    chosen = bootstrap.choice(found, core, given)
+    assert (chosen["path"], chosen["package"]) == (path, package)
+    assert bool(chosen["refusal"]) == (not path)
+    assert "\n" not in chosen["refusal"]
+
+
+def play(folder: Path, **values: Any) -> subprocess.CompletedProcess[str]:
+    """provision.yml on this machine as the only node. It never gets beyond its first role."""
+    (folder / "group_vars").mkdir()
+    given = {"ansible_connection": "local", "dlperf_stack": "cpu", "dlperf_frameworks": ["mxnet"]}
+    (folder / "group_vars/nodes.yml").write_text(json.dumps(given | values))
+    (folder / "hosts.yml").write_text("nodes: {hosts: {NODE1: {}}}\n")
+    program = Path(sys.executable).with_name("ansible-playbook")
+    return subprocess.run(
+        [program, ROOT / "provision.yml", "-i", folder / "hosts.yml"],
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_provisioning_refuses_a_python_that_is_too_old_in_one_line(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\necho 3.6.9\n")
+    old.chmod(0o755)
+    # As the interpreter of the inventory, in whose place nothing is installed on this machine.
+    done = play(tmp_path, ansible_python_interpreter=str(old))
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "NODE1: it has Python 3.6.9 (" in said
+    assert "needs Python 3.8 to 3.13 on nodes. Manage it with ansible-core 2.16" in said
+    assert "make setup ANSIBLE=2.16, then .venv-2.16/bin/ansible-playbook" in said
+    assert "Gather facts about the nodes" not in done.stdout
+
+
+def test_the_advice_names_what_the_makefile_can_do() -> None:
+    said = subprocess.run(
+        ["make", "--dry-run", "--always-make", "setup", "ANSIBLE=2.16"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "-r requirements/ansible-2.16.txt" in said
+    assert f"{ROOT}/.venv-2.16/bin/python -m pip install" in said
+    assert f"{ROOT}/.venv/bin" not in said

@@ -1,0 +1,287 @@
+"""The proof that GPUs compute, against a compiled stand-in for the driver's library that fails as
+NVIDIA's does, and what the role nvidia_driver makes of a node's facts."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import standins
+from cuda_standin import GCC, libcuda
+from executed_modules import call
+from filters import load
+from standins import interpreter, program, tree
+
+driver = load("roles/nvidia_driver/filter_plugins/nvidia_driver.py")
+
+LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.105.08  Wed Oct 29 22:15:28 UTC 2025"
+OF_LOADED = {
+    "proc/driver/nvidia/version": LOADED,
+    "proc/modules": "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 1 nvidia_uvm, Live 0x0",
+    "usr/lib/x86_64-linux-gnu/libcuda.so.580.105.08": "",
+}
+VERSION = "580.105.08"
+CAUSE = "driver 580.105.08 on kernel 6.1"
+KERNEL = platform.release()
+
+
+@pytest.fixture
+def fails(tmp_path: Path) -> Path:
+    return tmp_path / "fails"
+
+
+@pytest.fixture
+def library(tmp_path: Path, fails: Path) -> Path:
+    if not GCC:
+        pytest.skip("there is no gcc to compile the stand-in of libcuda")
+    return libcuda(tmp_path, str(fails))
+
+
+def proof(
+    tmp_path: Path, library: Path | str, files: dict[str, str], **more: Any
+) -> dict[str, Any]:
+    root = tree(tmp_path / "root", files)
+    return call("gpu_compute", root=str(root), library=str(library), **more)
+
+
+def test_every_gpu_computes(tmp_path: Path, library: Path) -> None:
+    told = proof(tmp_path, library, OF_LOADED)
+    assert told["devices"] == ["Stand-in 0", "Stand-in 1"]
+    assert (told["cuda"], told["changed"]) == ("13.0", False)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6"])
+def test_it_computes_in_the_nodes_old_python(tmp_path: Path, library: Path, version: str) -> None:
+    python = interpreter(version)
+    if not python:
+        pytest.skip(f"there is no Python {version} on this machine")
+    root = tree(tmp_path / "root", OF_LOADED)
+    given = {"root": str(root), "library": str(library), "timeout": 60}
+    told = standins.call("gpu_compute", tmp_path, python=python, **given)
+    assert told["devices"] == ["Stand-in 0", "Stand-in 1"]
+    given = {"root": str(root), "build": True, "signing_keys": []}
+    told = standins.call("driver_info", tmp_path, python=python, **given)
+    assert (told["running"], told["nvswitches"], told["secure_boot"]) == (VERSION, [], False)
+
+
+@pytest.mark.parametrize(
+    ("function", "code", "kind", "said"),
+    [
+        ("cuInit", 802, "fabric", "systemctl status nvidia-fabricmanager"),
+        ("cuCtxCreate_v2", 802, "fabric", "exactly the driver's version"),
+        ("cuInit", 803, "version_mismatch", "reboot the node"),
+        ("cuInit", 35, "version_mismatch", "reboot the node"),
+        ("cuInit", 804, "compat", "cuda-compat"),
+        ("cuInit", 34, "stub_library", "stub"),
+        ("cuInit", 100, "no_devices", "lspci"),
+        ("cuCtxCreate_v2", 46, "busy", "MIG"),
+        ("cuCtxCreate_v2", 2, "memory", "nvidia-smi"),
+        ("cuModuleLoadData", 221, "jit", "libnvidia-ptxjitcompiler"),
+        ("cuInit", 304, "no_permission", "/dev/nvidia*"),
+        ("cuCtxSynchronize", 719, "failed", "Xid"),
+    ],
+)
+def test_each_error_of_the_driver_is_named_with_what_to_do(
+    tmp_path: Path, library: Path, fails: Path, function: str, code: int, kind: str, said: str
+) -> None:
+    fails.write_text(f"{function} {code}")
+    told = proof(tmp_path, library, OF_LOADED)
+    assert told["failed"]
+    assert (told["kind"], told["code"]) == (kind, code)
+    assert f"{function} returned {code} CUDA_ERROR_" in told["msg"]
+    assert "loaded kernel module 580.105.08, installed libcuda 580.105.08" in told["msg"]
+    assert said in told["msg"].partition("To do: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("code", "changed", "kind"),
+    [
+        # What cuInit answers without a loaded driver is the same as without a GPU.
+        (100, {"proc/driver/nvidia/version": ""}, "not_loaded"),
+        (999, {"proc/driver/nvidia/version": ""}, "not_loaded"),
+        (999, {"proc/modules": "nvidia 1 0 - Live 0x0"}, "no_uvm"),
+        (
+            100,
+            {"proc/driver/nvidia/version": LOADED.replace("580.105.08", "535.183.01")},
+            "version_mismatch",
+        ),
+    ],
+)
+def test_what_the_number_does_not_tell_is_read_from_the_node(
+    tmp_path: Path, library: Path, fails: Path, code: int, changed: dict[str, str], kind: str
+) -> None:
+    fails.write_text(f"cuInit {code}")
+    assert proof(tmp_path, library, OF_LOADED | changed)["kind"] == kind
+
+
+def test_a_wrong_number_is_no_proof(tmp_path: Path, library: Path, fails: Path) -> None:
+    fails.write_text("wrong 1")
+    told = proof(tmp_path, library, OF_LOADED)
+    assert told["kind"] == "wrong_result"
+    assert "GPU 0: 1 of 256 numbers are wrong (Stand-in 0); number 41 is 1048706" in told["msg"]
+
+
+def test_a_driver_that_hangs_or_crashes_does_not_take_the_module_along(
+    tmp_path: Path, library: Path, fails: Path
+) -> None:
+    fails.write_text("cuInit -1")
+    assert proof(tmp_path, library, OF_LOADED, timeout=1)["kind"] == "timeout"
+    fails.write_text("cuInit -2")
+    assert proof(tmp_path, library, OF_LOADED)["kind"] == "crashed"
+
+
+def test_a_library_that_is_not_there_or_another_is_named(tmp_path: Path) -> None:
+    assert proof(tmp_path, "/nowhere/libcuda.so.1", {})["kind"] == "no_library"
+    told = proof(tmp_path, "libc.so.6", {})
+    assert told["kind"] == "no_library"
+    assert "has no function cuInit" in told["msg"]
+
+
+# ---- the facts
+
+
+def facts(tmp_path: Path, files: dict[str, str], **more: Any) -> dict[str, Any]:
+    (tmp_path / "root").mkdir(exist_ok=True)
+    root = tree(tmp_path / "root", files)
+    return call("driver_info", root=str(root), build=True, **more)
+
+
+def switch(number: int) -> dict[str, str]:
+    return {
+        f"sys/bus/pci/devices/0000:0{number}:00.0/vendor": "0x10de",
+        f"sys/bus/pci/devices/0000:0{number}:00.0/class": "0x068000",
+    }
+
+
+def test_a_board_with_nvswitches_is_known_by_its_bridges(tmp_path: Path) -> None:
+    gpu = {
+        "sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de",
+        "sys/bus/pci/devices/0000:1b:00.0/class": "0x030200",
+        "sys/bus/pci/devices/0000:04:00.0/vendor": "0x8086",
+        "sys/bus/pci/devices/0000:04:00.0/class": "0x068000",
+    }
+    assert facts(tmp_path, gpu)["nvswitches"] == []
+    assert facts(tmp_path, switch(5) | switch(6))["nvswitches"] == ["0000:05:00.0", "0000:06:00.0"]
+
+
+def test_the_running_kernels_module_and_secure_boot_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bins = tmp_path / "bin"
+    program(bins, "modinfo", 'test "$1 $3 $4 $5" = "-k -F version nvidia" && echo 580.105.08')
+    program(bins, "dkms", "echo nvidia/580.105.08, 6.1, x86_64: installed; echo zfs/2: added")
+    program(
+        bins,
+        "mokutil",
+        'case "$2" in *mok.pub) echo "$2 is already enrolled"; exit 1; esac; echo "$2 is not"',
+    )
+    monkeypatch.setenv("PATH", f"{bins}:{os.environ['PATH']}")
+    keys = [tmp_path / "mok.pub", tmp_path / "other.der", tmp_path / "gone.der"]
+    for key in keys[:2]:
+        key.touch()
+    variable = (
+        tmp_path / "root/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    )
+    variable.parent.mkdir(parents=True)
+    variable.write_bytes(b"\x06\0\0\0\x01")
+    headers = {f"lib/modules/{KERNEL}/build/Makefile": ""}
+    told = facts(tmp_path, headers, signing_keys=[str(key) for key in keys])
+    assert (told["module"], told["dkms"]) == (
+        "580.105.08",
+        ["nvidia/580.105.08, 6.1, x86_64: installed"],
+    )
+    assert told["has_headers"]
+    assert (told["secure_boot"], told["enrolled_keys"]) == (True, [str(keys[0])])
+    variable.write_bytes(b"\x06\0\0\0\0")
+    assert not facts(tmp_path, {})["secure_boot"]
+
+
+# ---- what the role makes of them
+
+NODE = {
+    "is_container": False,
+    "running": None,
+    "nouveau": False,
+    "kernel": "6.1",
+    "module": None,
+    "dkms": [],
+    "has_headers": True,
+    "secure_boot": False,
+    "enrolled_keys": [],
+    "rebooted_for": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"secure_boot": True}, "trusts none of the keys that sign modules (/k.der)"),
+        ({"secure_boot": True, "enrolled_keys": None}, "mokutil is not installed"),
+        ({"secure_boot": True, "enrolled_keys": ["/k.der"]}, ""),
+        ({"secure_boot": True, "running": VERSION}, ""),
+        ({"secure_boot": True, "is_container": True}, ""),
+    ],
+)
+def test_secure_boot_is_refused_unless_a_key_is_enrolled(
+    changed: dict[str, Any], said: str
+) -> None:
+    refused = driver.secure_boot_refusal(NODE | changed, VERSION, ["/k.der"])
+    assert said in refused
+    assert bool(refused) == bool(said)
+    assert ("mokutil --import" in refused) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"module": VERSION}, ""),
+        ({"has_headers": False}, "install linux-headers-6.1"),
+        ({"dkms": [f"nvidia/{VERSION}: added"]}, f"dkms status says: nvidia/{VERSION}: added"),
+        ({"module": "535.183.01"}, "found 535.183.01; look into /var/lib/dkms/nvidia"),
+    ],
+)
+def test_a_kernel_without_the_module_is_told_of(changed: dict[str, Any], said: str) -> None:
+    told = driver.build_failure(NODE | changed, VERSION, {"stderr": "Error! headers"})
+    assert said in told
+    assert bool(told) == bool(said)
+    assert ("dkms said: Error! headers" in told) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "modprobe", "said"),
+    [
+        ({"running": VERSION}, "", ""),
+        ({"running": "535.183.01"}, "", "^reboot needed: .* running driver is 535.183.01"),
+        ({"nouveau": True}, "", "^reboot needed: .* nouveau holds the GPUs"),
+        (
+            {},
+            "could not insert 'nvidia': Key was rejected by service",
+            "To do: Secure Boot refuses",
+        ),
+        ({}, "could not insert 'nvidia': No such device", "lspci"),
+        ({}, "FATAL: Module nvidia not found in directory /lib/modules/6.2", "run again"),
+        ({"rebooted_for": CAUSE, "nouveau": True}, "", "another reboot would not help: look for"),
+        ({"rebooted_for": CAUSE}, "Key was rejected", "would not help: Secure Boot"),
+        ({"rebooted_for": "driver 535.183.01 on kernel 6.1", "running": "1"}, "", "^reboot needed"),
+    ],
+)
+def test_an_installed_driver_that_does_not_run_is_a_failure(
+    changed: dict[str, Any], modprobe: str, said: str
+) -> None:
+    told = driver.reboot_needed(NODE | changed, VERSION, CAUSE, {"stderr": modprobe})
+    assert re.search(said, told), told
+    assert bool(told) == bool(said)
+
+
+def test_the_fabric_manager_is_pinned_with_the_driver() -> None:
+    release = {"pins": [{"packages": ["nvidia-*-580"], "version": "580.105.08-*"}]}
+    fabric = {"nvidia-fabricmanager": "580.105.08-1"}
+    assert driver.pins(release) == release["pins"]
+    assert driver.pins(release | {"fabric_packages": fabric})[1:] == [
+        {"packages": ["nvidia-fabricmanager"], "version": "580.105.08-1"}
+    ]

@@ -1,0 +1,87 @@
+"""What provision.yml tells, at once and before any change, of an inventory that lacks something."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from filters import load
+
+ROOT = Path(__file__).parents[2]
+vendor = load("playbooks/filter_plugins/vendor.py")
+SUM = "0" * 64
+PEER_MEMORY = {"infiniband_peer_memory_archive": "/srv/nv_peer_mem.tar.gz"}
+# What the published stack needs, with an optional module.
+VARIABLES = {
+    "infiniband_archive_sha256": SUM,
+    "infiniband_peer_memory_sha256": SUM,
+    "nccl_archive": "/srv/nccl.deb",
+    "nccl_archive_sha256": SUM,
+}
+ROLES = ("nvidia_driver", "infiniband", "cuda", "cudnn", "nccl", "container_runtime")
+
+
+def refused(inventory: Path, **values: str) -> str:
+    """The end of provision.yml, in check mode, with this machine as all nodes of an inventory."""
+    systems = {f"{role}_system": "ubuntu18.04" for role in ROLES}
+    local = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("ansible-playbook"), ROOT / "provision.yml"),
+            *("--check", "-i", inventory, "-e", json.dumps(systems | local | values)),
+        ],
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Set up the base of every node" not in done.stdout
+    assert re.search(r"NODE1 +: .* changed=0 ", done.stdout), done.stdout
+    return done.stdout
+
+
+def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(ROOT / "inventory/example", mine)
+    (mine / "hosts.yml").write_text("nodes: {hosts: {NODE1: {ansible_host: 127.0.0.1}}}\n")
+    # Both clocks, so that another role refuses, too, and the play ends whatever else is given.
+    clocks = {"application_clocks": {"graphics": 1}, "locked_clocks": {"graphics": 1}}
+    variables = mine / "group_vars/nodes.yml"
+    variables.write_text(variables.read_text() + f"dlperf_tuning: {json.dumps(clocks)}\n")
+    said = " ".join(refused(mine, **PEER_MEMORY).split())
+    for name in (*VARIABLES, "application_clocks"):
+        assert name in said, name
+    (first,) = re.findall(r"msg: \|- (\d+) problems, and nothing was changed: - ", said)
+    said = " ".join(refused(mine, **PEER_MEMORY, **VARIABLES).split())
+    for name in VARIABLES:
+        assert name not in said, name
+    # The driver may have a problem of its own with this machine.
+    assert "application_clocks and locked_clocks both set" in said
+    left = re.findall(r"msg: \|- (\d+) problems, and nothing was changed: - ", said) or ["1"]
+    assert int(first) - int(left[0]) == 3
+
+
+def test_the_example_names_all_that_the_nodes_lack() -> None:
+    text = (ROOT / "inventory/example/group_vars/nodes.yml").read_text()
+    for name in PEER_MEMORY | VARIABLES:
+        assert re.search(rf"^# {name}: ", text, re.MULTILINE), name
+
+
+def test_a_file_without_source_and_checksum_is_refused_once() -> None:
+    both = vendor.file_refusal("x.deb", "", "", "x_archive x_sha256")
+    assert "x_archive" in both and "x_sha256" in both
+    assert "x_sha256" not in vendor.file_refusal("x.deb", "", SUM, "x_archive x_sha256")
+    assert "x_archive" not in vendor.file_refusal("x.deb", "/x.deb", "", "x_archive x_sha256")
+    assert vendor.file_refusal("x.deb", "/x.deb", SUM, "x_archive x_sha256") == ""
