@@ -49,9 +49,10 @@ def of_stack(
 ) -> Needs:
     """What the catalogue says that `stack_name` needs, with the environments of `frameworks`, or of
     all that have one. An environment is left out, with the reason, if the suite lacks its Python.
-    `python`: the version of the nodes' interpreter, if it is neither the stack's nor the suite's
-    own. `further`: packages of the distribution that only the operator knows."""
+    `python`: the version of `python_env_interpreter`, if the nodes have one; they then build none.
+    `further`: packages of the distribution that only the operator knows."""
     stack = lookup("stack", stack_name, catalog.stacks, "--stack")
+    stack = without_python(stack) if python else stack
     require_suite(stack, suite_name)
     suite = SUITES[suite_name]
     own = ".".join(stack.python.version.split(".")[:2]) if stack.python else suite.python
@@ -106,6 +107,11 @@ def of_stack(
         skipped=tuple(skipped),
         root=root,
     )
+
+
+def without_python(stack: Stack) -> Stack:
+    """The stack for nodes that have an interpreter of the operator's."""
+    return stack.model_copy(update={"python": None})
 
 
 def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[Skipped]:

@@ -40,8 +40,8 @@ def bundle(
         str,
         option(
             "--python",
-            "Version of python_env_interpreter on the nodes; default: the version of the"
-            " stack or of the release.",
+            "Version of python_env_interpreter on the nodes, which then build none; default:"
+            " the version of the stack or of the release.",
             "X.Y",
         ),
     ] = "",
@@ -122,6 +122,7 @@ def bundle(
     contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
     names it."""
     from ..bundle import listing, mirror
+    from ..bundle.needs import without_python
     from ..bundle.vendor import indexes_and_files
     from ..bundle.vendor.release_tables import wanted
     from ..catalog.reader import load_catalog
@@ -130,6 +131,7 @@ def bundle(
     further = tuple(package or ())
     catalog = load_catalog()
     chosen = catalog.stack(stack, "--stack")
+    chosen = without_python(chosen) if python else chosen
     suite = suite or next(iter(chosen.suites), "")
     given = {"--checksum": checksum, "--file": file, "--vendor-key": vendor_key}
     has_vendors = chosen.accelerator == "gpu" or bool(wanted(chosen, suite))

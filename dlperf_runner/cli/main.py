@@ -158,10 +158,11 @@ def plan(
     from ..report.plan_text import render
 
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    if variables:
-        choice = campaigns.choice_of_playbook(variables)
+    extra = json.loads(variables) if variables else None
+    if extra is not None:
+        choice = campaigns.choice_of_playbook(extra)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note)
+    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note, extra)
     if as_json:
         print_json(document)
     else:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,10 @@ SEEDS = 10**9
 PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 
 
-def choice_of_playbook(variables: str) -> Choice:
-    """The choice in the extra variables of bench.yml, which are JSON."""
+def choice_of_playbook(variables: Mapping[str, Any]) -> Choice:
+    """The choice in the extra variables of bench.yml."""
     roles = (path.name for path in (project() / "roles").iterdir())
-    return choice_of_variables(json.loads(variables), (*PREFIXES, *roles))
+    return choice_of_variables(variables, (*PREFIXES, *roles))
 
 
 def plan(
@@ -42,15 +41,16 @@ def plan(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
+    extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
-    warnings."""
+    warnings. `extra`: variables that take precedence over the inventory's."""
     wait_s = parse_wait(wait)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        planned = _planned(choice, inventories, limit, say)
+        planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned)
         else:
@@ -79,13 +79,17 @@ def run(
 
 
 def _planned(
-    choice: Choice, inventories: Sequence[str], limit: str, say: Callable[[str], None]
+    choice: Choice,
+    inventories: Sequence[str],
+    limit: str,
+    say: Callable[[str], None],
+    extra: Mapping[str, Any] | None = None,
 ) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
-    nodes = inventory.read_inventory(inventories, limit or None)
+    nodes = inventory.read_inventory(inventories, limit or None, extra)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
     if not (choice.workload or choice.framework or choice.model):

@@ -43,7 +43,8 @@ FORMAT = Format(
                 r"\btrainer_id: (?P<writer>\d{1,9}), num_trainers: (?P<world_size>\d+)", re.ASCII
             ),
         ),
-        # Only this project's script prints the next two.
+        # Only this project's scripts print the next three.
+        _set("noise", r"(?P<noise>\w[\w ]*)"),
         _set("dtype", r"(?P<precision>\w+)"),
         _set("number of batches", r"(?P<total_steps>\d+)"),
         Statement(

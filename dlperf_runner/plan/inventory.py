@@ -31,18 +31,23 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_inventory(
-    inventories: Sequence[str] = (), limit: str | None = None, group: str = GROUP
+    inventories: Sequence[str] = (),
+    limit: str | None = None,
+    extra: Mapping[str, Any] | None = None,
 ) -> tuple[Node, ...]:
     """The nodes in inventory order.
 
     `inventories`: one or more values of `-i`; none means the default in ansible.cfg.
-    `limit`: a host pattern, as for Ansible's `--limit`.
+    `limit`: a host pattern, as for Ansible's `--limit`. `extra`: a playbook's extra variables
+    (`-e`), which take precedence over the inventory.
     Raises UserError if the inventory cannot be read, has no nodes, or has an invalid variable.
     """
-    return nodes_of(_list_inventory(inventories, limit), group)
+    return nodes_of(_list_inventory(inventories, limit), extra)
 
 
-def nodes_of(listing: Mapping[str, Any], group: str = GROUP) -> tuple[Node, ...]:
+def nodes_of(
+    listing: Mapping[str, Any], extra: Mapping[str, Any] | None = None, group: str = GROUP
+) -> tuple[Node, ...]:
     """The nodes in the output of `ansible-inventory --list`."""
     hostvars = listing.get("_meta", {}).get("hostvars", {})
     names = list(dict.fromkeys(_hosts(listing, group)))
@@ -53,7 +58,7 @@ def nodes_of(listing: Mapping[str, Any], group: str = GROUP) -> tuple[Node, ...]
             hint="select an inventory with -i, or start the lab: "
             "ansible-playbook playbooks/lab.yml",
         )
-    return tuple(_node(name, hostvars.get(name, {})) for name in names)
+    return tuple(_node(name, {**hostvars.get(name, {}), **(extra or {})}) for name in names)
 
 
 def _hosts(listing: Mapping[str, Any], group: str) -> list[str]:

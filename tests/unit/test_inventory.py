@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
+from dlperf_runner.plan import inventory
 from dlperf_runner.plan.inventory import nodes_of, read_inventory
 
 GOOD = {
@@ -178,3 +182,17 @@ def test_no_node_says_what_to_do() -> None:
 def test_a_path_that_is_not_there_is_told_without_asking_ansible(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="inventory not found"):
         read_inventory([str(tmp_path / "none")])
+
+
+def test_extra_variables_of_the_playbook_are_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`bench.yml -e dlperf_env=...` was accepted and had no effect on the plan."""
+    nodes = listing(a={**GOOD, "dlperf_frameworks": ["mxnet"], "dlperf_env": {"A": "1", "B": "2"}})
+    monkeypatch.setattr(inventory, "_list_inventory", lambda *_: nodes)
+    extra = {"dlperf_env": {"A": "3"}, "model": "resnet50v1b", "nodes": 1}
+    done = CliRunner().invoke(app, ["plan", "--json", "--variables", json.dumps(extra)])
+    assert done.exit_code == 0, done.output
+    environments = [run["commands"][0]["env"] for run in json.loads(done.stdout)["runs"]]
+    assert all(env["A"] == "3" and "B" not in env for env in environments)
+    wrong = json.dumps({"dlperf_interface": "--version"})
+    done = CliRunner().invoke(app, ["plan", "--variables", wrong])
+    assert (done.exit_code, "host a: dlperf_interface: invalid" in done.stderr) == (2, True)

@@ -120,6 +120,8 @@ def test_plsc_tells_how_many_processes_share_the_log() -> None:
             },
         ),
         ("plsc", "INFO x entry.py:89] Set dtype to float32.", {"precision": "fp32"}),
+        ("plsc", "Set noise to fresh.", {"parameters": {"noise": "fresh"}}),
+        ("plsc", "Set noise to one batch.", {"parameters": {"noise": "one batch"}}),
         ("plsc", "INFO x entry.py:90] Set number of batches to 150.", {"total_steps": 150}),
         ("plsc", "INFO x y] Use mixed precision training: True.", {"precision": "fp16"}),
         ("plsc", "INFO x y] Use mixed precision training: False.", {"precision": "fp32"}),

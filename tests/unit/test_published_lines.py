@@ -166,6 +166,29 @@ def test_how_the_noise_was_made_is_named_beside_the_publication(
     assert re.findall(r"noise \((.*?)\)", case["noted"]) == noise
 
 
+@pytest.mark.parametrize(
+    ("noise", "noted"),
+    [("fresh", []), ("repeated", ["repeated, fresh"]), ("one batch", ["one batch, fresh"])],
+)
+def test_a_log_without_a_record_states_how_the_noise_was_made(
+    tmp_path: Path, noise: str, noted: list[str]
+) -> None:
+    lines = [f"Set noise to {noise}.", *node_log("1n1g", 397.78)]
+    found = load(tmp_path, "1n1g", lines)
+    (case,) = records(compare_published(found.frame, read_conditions(found.counted, load_rule())))
+    assert re.findall(r"noise \((.*?)\)", case["noted"]) == noted
+
+
+def test_a_log_whose_noise_contradicts_its_record_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "campaign.json", ["{}"])
+    known = {"workload": "paddle-arcface", "framework": "paddle", "model": "arcface"}
+    log = {"log_format": "plsc", "total_steps": 150, "warmup_steps": 50, "source": "upstream"}
+    lines = ["Set noise to repeated.", *node_log("1n1g", 397.78)]
+    campaign_run(tmp_path, "1n1g", 1, lines, **known, **log, parameters={"noise": "fresh"})
+    (problem,) = load_results([tmp_path], jobs=1).problems
+    assert "the parameter noise contradicts" in str(problem)
+
+
 def test_a_run_without_the_published_estimator_is_compared_by_its_own(results: Results) -> None:
     frame = results.frame
     lost = (frame["metric"] == f"{METRIC}_mean_of_lines") & (frame["repeat"] == 5)

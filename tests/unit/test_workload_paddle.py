@@ -99,15 +99,21 @@ def test_the_projects_parser_reads_the_lines() -> None:
         ("log_every", 1),
     ):
         assert value in [getattr(header, key) for header in headers]
+    assert (("noise", "one batch"),) in [header.parameters for header in headers]
 
 
 @pytest.mark.parametrize(
     ("last", "period", "stops"), [("150", "10", 150), ("25", "10", 20), ("25", "1", 25)]
 )
 def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
-    monkeypatch: pytest.MonkeyPatch, last: str, period: str, stops: int
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    last: str,
+    period: str,
+    stops: int,
 ) -> None:
-    """The patch stands behind the line, which PLSC prints every `log period` batches."""
+    """The patch stands behind the line, which PLSC prints every `log period` batches. PLSC states
+    its other settings."""
     entry = Mock(num_trainers=1, trainer_id=0)
     monkeypatch.setitem(sys.modules, "plsc", SimpleNamespace(Entry=lambda: entry))
     monkeypatch.setitem(sys.modules, "builtin_common", builtin_common)
@@ -118,6 +124,8 @@ def test_upstream_stops_at_a_batch_of_which_it_prints_a_line(
     plsc_train.main([*options, "--noise", "repeated"])
     entry.set_log_period.assert_called_once_with(int(period))
     assert entry.last_batch == stops
+    (header,) = read("plsc", capsys.readouterr().out)[0]
+    assert header.parameters == (("noise", "repeated"),)
 
 
 @pytest.mark.parametrize(("options", "different"), [((), 2000), (("--noise", "repeated"), 1024)])
