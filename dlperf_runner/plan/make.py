@@ -180,7 +180,7 @@ def _runs(
         if not image:
             program = replace(program, environment={**entry.variables, **program.environment})
         launched = containers.inside(hosts, image) if image else hosts
-        launcher = _launcher(workload, source, parameters)
+        launcher = _launcher(workload, source, filled)
         if source.launcher_options.of(topology) is None:
             launcher = "direct"
         commands = launchers.launch(launcher, program, launched)
