@@ -124,7 +124,7 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
     yield linear("`dlperf doctor`: findings", 0, inputs["doctor_per_node_s"])
     yield step("a run that every node starts", {"module": 1})
     yield files("an environment, from the mirror", 0)
-    yield files("an environment, from node to node", 1)
+    yield files("the same from node to node (not built in)", 1)
     yield ["keys of the mesh, sent", *(f"{mesh_gib(inputs, nodes):.2g} GiB" for nodes in NODES)]
 
 
