@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.paths import project
 from dlperf_runner.plan.inventory import read_inventory
 
 VARIABLES = """\
@@ -51,18 +48,18 @@ def test_what_ansible_cannot_read_is_an_error(
     assert message in str(caught.value)
 
 
-def test_a_plan_for_1000_nodes_takes_at_most_3_seconds_of_cpu(tmp_path: Path) -> None:
-    """Once, the stack's files were read again for each node, which took another 3 seconds."""
-    path = tmp_path / "hosts.yml"
-    example = (project() / "inventory/example/group_vars/nodes.yml").read_text(encoding="utf-8")
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars/nodes.yml").write_text(example)
-    hosts = (f"NODE{n}: {{ansible_host: 10.11.{n // 250}.{n % 250 + 1}}}\n" for n in range(1000))
-    path.write_text("nodes:\n  hosts:\n" + "".join(f"    {host}" for host in hosts))
-    argv = [sys.executable, "-m", "dlperf_runner", "plan", "--json", "-i", str(path)]
-    began = os.times()
-    done = subprocess.run(argv, cwd=project(), capture_output=True, text=True, check=True)
-    ended = os.times()
-    assert '"NODE999"' in done.stdout
-    used = ended.children_user + ended.children_system
-    assert used - began.children_user - began.children_system < 3
+def test_the_files_of_a_stack_are_not_read_for_each_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For 1,000 nodes, that took 3 of 5 seconds (benchmarks/README.md)."""
+    read: list[object] = []
+    load = yaml.safe_load
+    monkeypatch.setattr(yaml, "safe_load", lambda text: read.append(text) or load(text))
+    counts = []
+    for nodes in (2, 40):
+        path = tmp_path / f"{nodes}.ini"
+        path.write_text(f"[nodes]\nnode[1:{nodes}]\n{VARIABLES}")
+        read.clear()
+        assert len(read_inventory([str(path)])) == nodes
+        counts.append(len(read))
+    assert counts[1] <= counts[0]
