@@ -104,6 +104,7 @@ def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
     return {
         workload.name: framework.why_not(node.stack)
         for workload in catalog.workloads.values()
+        if workload.sources.items()
         for framework in [catalog.frameworks[workload.framework]]
         for node in nodes
         if node.stack not in framework.stacks
