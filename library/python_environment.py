@@ -24,6 +24,7 @@ options:
     description: Folder or URL of a wheelhouse, which is then the only source.
     type: str
     default: ""
+  system_packages: {description: Whether the environment sees the Python packages of the distribution., type: bool, default: false}
   dependencies: {description: Whether to install dependencies of the requirements., type: bool, default: true}
   name: {description: "Name of the environment, for messages.", type: str, default: ""}
 attributes:
@@ -233,10 +234,11 @@ class Environment(object):
             os.makedirs(parent, 0o755)
         if os.path.lexists(self.path):
             shutil.rmtree(self.path)
+        seen = ["--system-site-packages"] if self.module.params["system_packages"] else []
         if uv:
-            self.run([uv, "venv", "--quiet", "--python", interpreter, self.path], "uv venv")
+            self.run([uv, "venv", "--quiet", "--python", interpreter] + seen + [self.path], "uv venv")
         else:
-            self.run([interpreter, "-m", "venv", self.path], "python3 -m venv (package python3-venv)")
+            self.run([interpreter, "-m", "venv"] + seen + [self.path], "python3 -m venv (package python3-venv)")
 
     def install(self, requirements):
         python = os.path.join(self.path, "bin", "python")
@@ -278,6 +280,7 @@ def main():
             "requirements": {"type": "str", "default": ""},
             "uv": {"type": "path"},
             "find_links": {"type": "str", "default": ""},
+            "system_packages": {"type": "bool", "default": False},
             "dependencies": {"type": "bool", "default": True},
             "name": {"type": "str", "default": ""},
         },

@@ -51,6 +51,8 @@ def of_stack(
 def _of_environment(name: str, environment: Environment) -> Iterator[tuple[str, ...]]:
     if path := environment.requirements:
         yield _requirements(path, name)
+    if environment.apt_packages:
+        yield ("deb", " ".join(environment.apt_packages), name, "the distribution", "its own key")
     for wheel in environment.operator_wheels:
         source = "dlperf_operator_wheels of the operator"
         yield ("wheel", f"{wheel.distribution} {wheel.version}", name, source, "sha256 in it")

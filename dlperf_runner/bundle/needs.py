@@ -70,6 +70,14 @@ def of_stack(
             skipped.append(Skipped(name, reason))
         if environment.python is None or environment.requirements is None:
             continue
+        other = environment.alternative
+        if (
+            other
+            and other.requirements
+            and SpecifierSet(other.python or "").contains(target.python)
+        ):
+            by = f"{name} with the operator's wheel"
+            requirements.append(RequirementsFile(other.requirements, by))
         if not SpecifierSet(environment.python).contains(target.python):
             reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
             skipped.append(Skipped(name, reason))
@@ -81,6 +89,8 @@ def of_stack(
         requirements.append(
             RequirementsFile(environment.requirements, name, sdists=environment.sdists)
         )
+        if environment.apt_packages:
+            packages[name] = environment.apt_packages
         if horovod := environment.horovod:
             by = f"horovod ({name})"
             requirements.append(RequirementsFile(horovod.requirements, by, "sdist"))

@@ -48,10 +48,12 @@ class Environment(Entry):
 
     Without requirements, only the image exists. With both, the image is used if the inventory has
     its digest. Without `container`, an image is built from a node's own environment.
+    `alternative` takes its place where the inventory gives the wheels that it needs.
     """
 
     python: str | None = None
     requirements: RelativePath | None = None
+    apt_packages: tuple[str, ...] = ()  # it then sees the distribution's Python packages
     container: Container | None = None
     distribution: str | None = None  # the framework's own package; None: named like the framework
     sdists: tuple[str, ...] = ()  # requirements that have no wheel; pure Python
@@ -61,6 +63,7 @@ class Environment(Entry):
     # What the framework opens by name; each must be in the LD_LIBRARY_PATH of `variables`.
     libraries: tuple[str, ...] = ()
     variables: dict[str, str] = {}  # of all processes, unless they run in a container
+    alternative: Environment | None = None
     eager: str | None = None  # old versions must call this first, so that tensors have values
 
     @model_validator(mode="after")
@@ -78,7 +81,7 @@ class Framework(Entry):
 
     `flavors` are environments with another build or version of the framework, by name and stack.
     A source can request a flavor. If a stack has no environment for the flavor, the framework's
-    default environment is used.
+    default environment is used. `unavailable`: why a stack has no environment.
     """
 
     name: Name
@@ -87,6 +90,7 @@ class Framework(Entry):
     tensor: str | None = None  # dotted name of the function that creates a tensor, for checks
     environments: dict[str, Environment]
     flavors: dict[Name, dict[str, Environment]] = {}
+    unavailable: dict[str, str] = {}
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -103,6 +107,11 @@ class Framework(Entry):
             if stack in stacks
         }
         return {**own, **flavored}
+
+    def why_not(self, stack: str) -> str:
+        """Why there is no environment for the stack, as a sentence without its end."""
+        known = f": {self.unavailable[stack]}" if stack in self.unavailable else ""
+        return f"{self.name} has no environment for the stack {stack}{known}"
 
     def environment_name(self, stack: str, flavor: str | None) -> str | None:
         """The environment's name on nodes of the stack, such as `mxnet` or `mxnet-mkl`. None if

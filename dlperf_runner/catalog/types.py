@@ -69,6 +69,7 @@ Regex = Annotated[str, AfterValidator(_regex)]
 Count = Annotated[StrictInt, Field(ge=1)]
 CountOrNone = Annotated[StrictInt, Field(ge=0)]
 TopologyText = Annotated[Topology, PlainValidator(_topology), PlainSerializer(str, return_type=str)]
+ParameterTemplate = Annotated[str, Field(pattern=r"^\{[a-z][a-z0-9_]*\}$")]
 Value = StrictStr | StrictInt | StrictFloat
 Parameters = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Value]
 

@@ -25,6 +25,7 @@ from .types import (
     Entry,
     Name,
     Parameters,
+    ParameterTemplate,
     Regex,
     RelativePath,
     TopologyText,
@@ -131,6 +132,7 @@ class _Source(Entry):
 
     `data`: the kind of training data, or the parameter that decides it.
     `launcher` and `flavor` (of the framework's environments) override the workload's defaults.
+    A launcher may be a parameter, like `{launcher}`.
     `on_several_nodes`: further arguments there, by precision.
     `stacks`: the stacks that can run this source (empty: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
@@ -138,7 +140,7 @@ class _Source(Entry):
     """
 
     data: Literal["real", "synthetic"] | DataParameter | None = None
-    launcher: Name | None = None
+    launcher: Name | ParameterTemplate | None = None
     launcher_options: LauncherOptions = LauncherOptions()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
@@ -154,6 +156,7 @@ class _Source(Entry):
     @property
     def texts(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
         """The templates of a run, each with its keys."""
+        yield ("launcher",), self.launcher or ""
         for key in ("argv", "on_cpu", "on_gpu"):
             yield from (((key, number), text) for number, text in enumerate(getattr(self, key)))
         yield from ((("environment", key), text) for key, text in self.environment.items())
@@ -240,9 +243,9 @@ class Workload(Entry):
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
         self._check_program()
-        self._check_launcher()
         self._check_parameters()
         self._check_templates()
+        self._check_launcher()
         self._check_matrices()
         return self
 
@@ -254,7 +257,7 @@ class Workload(Entry):
     def _check_launcher(self) -> None:
         named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
         for name, source in self.sources.items():
-            named.append((source.launcher, ("sources", name, "launcher")))
+            named.append((self.launcher_of(source, self.parameters), ("sources", name, "launcher")))
         for launcher, where in named:
             if launcher is not None and launcher not in launchers.launchers():
                 known = f"one of {', '.join(launchers.launchers())}"
@@ -352,6 +355,10 @@ class Workload(Entry):
                             str(topology),
                             *("matrices", name, "topologies", number),
                         )
+
+    def launcher_of(self, source: Source, parameters: Mapping[str, object]) -> str:
+        name = source.launcher or self.launcher
+        return str(parameters.get(name[1:-1])) if name.startswith("{") else name
 
     def rule_of(self, matrix: str) -> Rule:
         """The workload's rule with the changes of the matrix."""

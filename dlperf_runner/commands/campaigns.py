@@ -17,6 +17,7 @@ from ..core.errors import UserError
 from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
+from ..plan.cases import left_out
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
@@ -87,6 +88,9 @@ def _planned(
     nodes = inventory.read_inventory(inventories, limit or None)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
+    if not (choice.workload or choice.framework or choice.model):
+        for name, why in left_out(catalog, nodes).items():
+            say(f"not planned: {name}: {why}")
     for line in memory_warnings(runs, catalog.workloads):
         say(line)
     return choice, nodes, runs

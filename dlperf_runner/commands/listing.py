@@ -102,7 +102,7 @@ def _source(workload: Workload, source: Source) -> str:
             parts.append(counted(len(source.patches), "patch", "patches"))
     else:
         parts = [", ".join(path.rpartition("/")[2] for path in source.files)]
-    parts.append(f"started by {source.launcher or workload.launcher}")
+    parts.append(f"started by {workload.launcher_of(source, workload.parameters)}")
     if source.flavor:
         parts.append(f"flavor {source.flavor}")
     if source.stacks:
@@ -145,6 +145,7 @@ def _frameworks(catalog: Catalog) -> Iterator[Block]:
             details += [
                 (f"{stack} ({flavor})", _environment(e)) for stack, e in environments.items()
             ]
+        details += [(stack, f"none: {why}") for stack, why in framework.unavailable.items()]
         yield f"{framework.name}: {framework.title}", details or [("environments", "none")]
 
 
@@ -153,11 +154,13 @@ def _environment(environment: Environment) -> str:
     parts = [
         f"Python {values['python']}" if values.get("python") else "",
         values.get("requirements") or "",
+        *(f"package {name} of the distribution" for name in environment.apt_packages),
         f"Horovod {environment.horovod.version}" if environment.horovod else "",
         *(f"operator's wheel of {w['distribution']}" for w in values["operator_wheels"]),
         f"image {values['container']['image']}" if "container" in values else "",
     ]
-    return ", ".join(part for part in parts if part)
+    other = f"; or {_environment(environment.alternative)}" if environment.alternative else ""
+    return ", ".join(part for part in parts if part) + other
 
 
 def _stacks(catalog: Catalog) -> Iterator[Block]:

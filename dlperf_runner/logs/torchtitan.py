@@ -48,6 +48,11 @@ FORMAT = Format(
                 re.ASCII,
             ),
         ),
+        # This project's own program only.
+        Statement(
+            "Starting job: ",
+            re.compile(r"Starting job: (?P<network>\S+), precision (?P<precision>\w+),", re.ASCII),
+        ),
         # The number of devices, if each of them trains on samples of its own.
         _mesh(r"dp_replicate=1, dp_shard=(?P<world_size>\d+)"),
         _mesh(r"dp_replicate=(?P<world_size>\d+), dp_shard=1"),

@@ -72,10 +72,17 @@ def select_workloads(
                 expected=f"a value that matches {', '.join(w.name for w in selected)}",
             )
         selected = left
-    if not (choice.workload or choice.framework or choice.model):
-        selected = tuple(w for w in selected if not _lacking(choice, catalog, w, nodes))
-        if not selected:
-            raise UserError("no framework of the catalogue is on all nodes (dlperf_frameworks)")
+    if not (choice.workload or choice.framework):
+        reasons = left_out(catalog, nodes)
+        there = tuple(w for w in selected if w.name not in reasons)
+        if not choice.model:
+            there = tuple(w for w in there if not _lacking(choice, catalog, w, nodes))
+        if not there and not choice.model:
+            told = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
+            raise UserError(
+                f"no framework of the catalogue is on all nodes (dlperf_frameworks){told}"
+            )
+        selected = there or selected
     for workload in selected:
         lacking = _lacking(choice, catalog, workload, nodes)
         if lacking:
@@ -88,6 +95,20 @@ def select_workloads(
                 hint=f"select other workloads with --framework, or provision {environment}",
             )
     return selected
+
+
+def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:
+    """Why workloads cannot run on the nodes' stack, by name."""
+    for node in nodes:
+        catalog.stack(node.stack, f"host {node.name}: dlperf_stack")
+    return {
+        workload.name: framework.why_not(node.stack)
+        for workload in catalog.workloads.values()
+        if workload.sources.items()
+        for framework in [catalog.frameworks[workload.framework]]
+        for node in nodes
+        if node.stack not in framework.stacks
+    }
 
 
 def _lacking(

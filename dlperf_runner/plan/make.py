@@ -176,7 +176,7 @@ def _runs(
         if not image:
             program = replace(program, environment={**entry.variables, **program.environment})
         launched = containers.inside(hosts, image) if image else hosts
-        launcher = source.launcher or workload.launcher
+        launcher = _launcher(workload, source, filled)
         if source.launcher_options.of(topology) is None:
             launcher = "direct"
         commands = launchers.launch(launcher, program, launched)
@@ -242,6 +242,17 @@ def _source(workload: Workload, case: Case) -> Source:
     return source
 
 
+def _launcher(workload: Workload, source: Source, values: Mapping[str, parameters.Value]) -> str:
+    name = workload.launcher_of(source, values)
+    if name not in launchers.launchers():
+        raise UserError(
+            f"unknown launcher {name!r}",
+            where="--parameter launcher",
+            expected=f"one of {', '.join(launchers.launchers())}",
+        )
+    return name
+
+
 def _program(
     workload: Workload, source: Source, case: Case, values: Mapping[str, object], on_gpu: bool
 ) -> launchers.Program:
@@ -295,7 +306,7 @@ def _environment(catalog: Catalog, workload: Workload, source: Source, node: Nod
     name = framework.environment_name(node.stack, source.flavor)
     if name is None:
         raise UserError(
-            f"{workload.framework} has no environment for the stack {node.stack}",
+            framework.why_not(node.stack),
             where=f"host {node.name}: dlperf_stack",
             expected=f"one of {', '.join(framework.stacks)}",
         )

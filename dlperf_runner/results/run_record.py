@@ -201,10 +201,12 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
 
 
 def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
-    """The version of the framework's package, whose name may be mxnet-cu102 or paddlepaddle."""
+    """The version of the framework's package, whose name may be mxnet-cu102, paddlepaddle or, for
+    pytorch, torch."""
     versions = outcome.get("versions")
     names = versions if isinstance(versions, dict) else {}
-    fitting = sorted((n for n in names if n.startswith(framework)), key=len)
+    begin = framework.removeprefix("py")
+    fitting = sorted((n for n in names if n.startswith(begin)), key=len)
     return str(names[fitting[0]]) if fitting else None
 
 

@@ -86,6 +86,7 @@ def for_node(
     program = choice["mpirun"] or mpirun(choice["stack"], root)
     tensor = ("name", "path", "import_name", "tensor", "eager")
     framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
+    framework = (*framework, "apt_packages")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
         "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
@@ -158,15 +159,17 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
         if not left_out.get(role)
         for name in names
     ]
+    chosen = environments(
+        choice["frameworks"],
+        choice["stack"],
+        root,
+        choice["operator_wheels"],
+        images=choice["container_images"],
+    )
+    packages += [name for item in chosen for name in item["apt_packages"]]
     return _Chosen(
         stack=stack,
-        environments=environments(
-            choice["frameworks"],
-            choice["stack"],
-            root,
-            choice["operator_wheels"],
-            images=choice["container_images"],
-        ),
+        environments=chosen,
         packages=list(dict.fromkeys(packages)),
         python=python,
         own_interpreter=own_interpreter,
@@ -174,6 +177,15 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
         has_mesh=has_mesh,
         has_containers=has_containers,
     )
+
+
+def refusal(choice: Mapping[str, Any], root: str = str(ROOT)) -> str:
+    """Why the catalogue and the operator's wheels cannot serve the choice; empty if they can."""
+    try:
+        _chosen(choice, root)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def document(name: str, root: str, kind: str = "") -> dict[str, Any]:
@@ -210,9 +222,10 @@ def environments(
     for name in names:
         framework, stacks = _framework(name, root)
         if stack not in stacks:
-            known = ", ".join(stacks)
-            raise ValueError(f"{name} has no environment for the stack {stack}, only for: {known}")
-        entry = stacks[stack]
+            why = framework.get("unavailable", {}).get(stack)
+            known = f": {why}" if why else f", only for: {', '.join(stacks)}"
+            raise ValueError(f"{name} has no environment for the stack {stack}{known}")
+        entry = _given(stacks[stack], operator_wheels or {})
         if _image(entry, images or {}):
             continue
         environment = {
@@ -224,6 +237,7 @@ def environments(
             "distribution": entry.get("distribution") or framework["name"],
             "variables": entry.get("variables", {}),
             "libraries": entry.get("libraries", []),
+            "apt_packages": list(entry.get("apt_packages", [])),
             "requires_python": entry["python"],
             "requirements": f"{root}/{entry['requirements']}",
             "operator_wheels": [
@@ -238,6 +252,13 @@ def environments(
             }
         chosen.append(environment)
     return chosen
+
+
+def _given(entry: Mapping[str, Any], wheels: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The environment, or its alternative if the operator gives the wheels that this one needs."""
+    other: Mapping[str, Any] = entry.get("alternative", {})
+    needed = {wheel["distribution"] for wheel in other.get("operator_wheels", [])}
+    return other if needed and needed <= set(wheels) else entry
 
 
 def mpirun(stack: str, root: str = str(ROOT)) -> str:
@@ -379,4 +400,5 @@ class FilterModule:
             "provision_mpirun": mpirun,
             "provision_only": only,
             "provision_query": query,
+            "provision_refusal": refusal,
         }

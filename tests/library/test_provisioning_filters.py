@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from filters import load, provision
+from provisioning_choices import choice, node
 from standins import wheel
 
 PROJECT = Path(__file__).parents[2]
@@ -170,6 +171,44 @@ def test_an_unknown_name_is_refused_with_the_known_ones(root: str) -> None:
         provision.environments(["net"], "rocm", root)
     with pytest.raises(ValueError, match=r"unknown name nett in frameworks; known names: net"):
         provision.environments(["nett"], "cpu", root)
+
+
+def test_what_the_catalogue_lacks_is_told_before_any_task(root: str, tmp_path: Path) -> None:
+    """It used to end in the middle of a template, on every node."""
+    assert provision.refusal(choice(frameworks=["pytorch"], stack="b200-cuda13")) == ""
+    told = provision.refusal(choice(frameworks=["mxnet"], stack="h100-cuda12.9"))
+    assert told.startswith("mxnet has no environment for the stack h100-cuda12.9: the last release")
+    assert "unknown name h100 in stacks" in provision.refusal(choice(stack="h100"))
+    assert "needs the wheel of oneflow" in provision.refusal(
+        choice(frameworks=["oneflow"], stack="v100-cuda10.2")
+    )
+
+
+def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
+    chosen = choice(frameworks=["pytorch"], stack="cpu")
+    variables = provision.for_node(chosen, node(python_version="3.13.5"), {})
+    assert "python3-torch" in variables["node_base_packages"]
+    (environment,) = variables["framework_environments"]
+    assert environment["apt_packages"] == ["python3-torch"]
+    assert environment["variables"] == {"USE_LIBUV": "0"}
+
+
+def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:
+    path, sha256 = wheel(tmp_path, "torch", "2.13.0")
+    given = {"torch": {"path": str(path), "sha256": sha256}}
+    root = str(PROJECT)
+    (own,) = provision.environments(["pytorch"], "cpu", root)
+    (other,) = provision.environments(["pytorch"], "cpu", root, given)
+    assert (own["apt_packages"], own["operator_wheels"]) == (["python3-torch"], [])
+    assert own["requires_python"] == ">=3.13,<3.14"
+    assert (other["apt_packages"], other["requires_python"]) == ([], ">=3.10,<3.14")
+    (installed,) = other["operator_wheels"]
+    assert (installed["distribution"], installed["version"]) == ("torch", "2.13.0")
+    # Where there is nothing to replace, the wheel is not asked for.
+    assert (
+        provision.environments(["pytorch"], "h100-cuda12.9", root, given)[0]["operator_wheels"]
+        == []
+    )
 
 
 def test_members_carry_the_keys_that_this_run_has_seen() -> None:

@@ -312,6 +312,14 @@ class TestPythonEnvironment:
         assert result["failed"]
         assert f"this node has no interpreter {absent}" in result["msg"]
 
+    @pytest.mark.parametrize("seen", [True, False])
+    def test_it_sees_the_packages_of_the_distribution_where_that_is_asked_for(
+        self, tmp_path: Path, seen: bool
+    ) -> None:
+        self.environment(tmp_path, system_packages=seen)
+        settings = (tmp_path / "env/pyvenv.cfg").read_text()
+        assert f"include-system-site-packages = {str(seen).lower()}" in settings
+
     def test_an_environment_whose_filling_was_cut_off_is_made_anew(self, tmp_path: Path) -> None:
         _path, digest = wheel(tmp_path, "alpha", "1.0")
         text = f"alpha==1.0 --hash=sha256:{digest}"

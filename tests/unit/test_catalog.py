@@ -36,7 +36,7 @@ def test_a_matrix_changes_the_rule() -> None:
 
 def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
     loaded = load_catalog(write_catalog(tmp_path))
-    assert len(loaded.workloads) == 5
+    assert len(loaded.workloads) == 7
     assert loaded.workloads["mxnet-arcface"].model_names == (
         "arcface",
         "arcface-r100",
@@ -46,6 +46,14 @@ def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
     upstream = loaded.workloads["paddle-arcface"].sources.upstream
     assert upstream is not None
     assert upstream.taken == ("demo", "plsc")
+
+
+def test_each_framework_has_an_environment_for_each_stack_or_says_why_not() -> None:
+    shipped = load_catalog()
+    for framework in shipped.frameworks.values():
+        have, lack = set(framework.stacks), set(framework.unavailable)
+        assert have | lack == set(shipped.stacks), framework.name
+        assert not have & lack
 
 
 def test_values_are_frozen() -> None:
@@ -62,7 +70,8 @@ def test_values_are_frozen() -> None:
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
             " (expected one of mpirun, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, single_process, direct, found 'mpirum')",
+            " same_command_everywhere, single_process, direct, torchrun, torch_mpirun,"
+            " found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -128,7 +137,7 @@ def test_values_are_frozen() -> None:
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of mxnet, oneflow, paddle, tensorflow)",
+            " (expected one of mxnet, oneflow, paddle, pytorch, tensorflow)",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -179,8 +188,8 @@ def test_values_are_frozen() -> None:
             "  v100:",
             "  v200:",
             "frameworks/paddle.yml: environments: unknown stack 'v200'"
-            " (expected one of a100-cuda11.8, cpu-published, cpu, h100-cuda12.9, v100-cuda10.2,"
-            " v100)",
+            " (expected one of a100-cuda11.8, b200-cuda13, cpu-published, cpu, h100-cuda12.9,"
+            " v100-cuda10.2, v100)",
         ),
         (
             "stacks/v100.yml",

@@ -9,7 +9,7 @@ from plan_examples import gpu_nodes, lab_nodes
 
 from dlperf_runner.core.case import Command
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.launchers import Program, in_run_directory, launch, launchers
+from dlperf_runner.launchers import Program, in_run_directory, launch, launchers, torchrun
 
 BETWEEN_NODES = {
     "NCCL_DEBUG": "INFO",
@@ -133,6 +133,48 @@ def test_a_program_without_a_launcher_has_its_own_variables_only() -> None:
     assert command.env == {"OMP_NUM_THREADS": "1"}
 
 
+def test_torchrun_once_per_node() -> None:
+    """Static: no node is asked for its own name, which may resolve to 127.0.0.1."""
+    first, second = launch("torchrun", program(), gpu_nodes(2))
+    assert first == Command(
+        host="node1",
+        argv=(
+            *(PYTHON, "-u", "-m", "torch.distributed.run"),
+            *("--nnodes=2", "--node-rank=0", "--nproc-per-node=8"),
+            *("--master-addr=10.11.0.2", "--master-port=29500"),
+            *("train.py", "--batch-size", "128"),
+        ),
+        env={"OMP_NUM_THREADS": "1", **BETWEEN_NODES},
+        cwd="/opt/dlperf/src/w-builtin",
+    )
+    assert (second.host, second.argv[5]) == ("node2", "--node-rank=1")
+
+
+def test_torchrun_on_cpu_without_libuv() -> None:
+    """As Debian builds PyTorch: the rendezvous must not ask for libuv, nor must Gloo for a name."""
+    own = replace(program(on_gpu=False, gpus_per_node=2), environment={"USE_LIBUV": "0"})
+    (command,) = launch("torchrun", own, lab_nodes(1))
+    assert command.argv[:4] == (PYTHON, "-u", "-c", torchrun.WITHOUT_LIBUV)
+    assert command.argv[4:7] == ("--nnodes=1", "--node-rank=0", "--nproc-per-node=2")
+    assert command.env == {"GLOO_SOCKET_IFNAME": "eth0", "USE_LIBUV": "0"}
+
+
+def test_mpirun_tells_pytorch_where_to_meet() -> None:
+    (command,) = launch("torch_mpirun", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))
+    plain = launch("mpirun", program(on_gpu=False, gpus_per_node=2), lab_nodes(2))[0]
+    assert command.env == {
+        "MASTER_ADDR": "10.11.0.2",
+        "MASTER_PORT": "29500",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "OMP_NUM_THREADS": "1",
+    }
+    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
+    assert exported == list(command.env)
+    assert [word for word in command.argv if word not in (*exported, "-x")] == [
+        word for word in plain.argv if word not in (*exported, "-x")
+    ]
+
+
 @pytest.mark.parametrize("launcher", ["single_process", "direct"])
 def test_one_process_cannot_span_nodes(launcher: str) -> None:
     with pytest.raises(UserError, match="one process cannot use several nodes"):
@@ -234,5 +276,5 @@ def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
 def test_every_launcher_is_covered_here() -> None:
     assert set(launchers()) == {
         *("direct", "mpirun", "single_process", "same_command_everywhere"),
-        *("paddle_launch", "paddle_launch_1"),
+        *("paddle_launch", "paddle_launch_1", "torchrun", "torch_mpirun"),
     }

@@ -14,6 +14,7 @@ from plan_examples import gpu_nodes, lab_nodes, write_catalog
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core.case import Run, Topology
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.cases import left_out
 from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan, plan_document
 from dlperf_runner.plan.memory import memory_warnings
@@ -318,12 +319,13 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " resnet50, resnet50v1.5, resnet50v1b)",
+            " llama, llama-1b, llama-70b, llama-8b, llama-lab, resnet50, resnet50v1.5,"
+            " resnet50v1b)",
         ),
         (
             {"framework": "torch"},
             "--framework: unknown framework 'torch'"
-            " (expected one of mxnet, oneflow, paddle, tensorflow)",
+            " (expected one of mxnet, oneflow, paddle, pytorch, tensorflow)",
         ),
         ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
         (
@@ -379,6 +381,42 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
 def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
     message = refusal(choose(model="resnet50"), everything, lab_nodes(2))
     assert message.startswith("node1, node2: oneflow-resnet50v1.5 needs oneflow, which these nodes")
+
+
+@pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
+def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(stack: str) -> None:
+    shipped = load_catalog()
+    nodes = [
+        replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
+    ]
+    planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
+    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"}
+    reasons = left_out(shipped, nodes)
+    runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
+    assert planned | set(reasons) == runnable
+    assert f"mxnet has no environment for the stack {stack}: " in reasons["mxnet-resnet50v1b"]
+    # A family means those of its models that run there; a named workload must run.
+    family = make_plan(choose(model="resnet50"), shipped, nodes)
+    assert {run.workload for run in family} == {"pytorch-resnet50v1.5"}
+    assert f"mxnet has no environment for the stack {stack}: " in refusal(
+        choose(workload="mxnet-resnet50v1b"), shipped, nodes
+    )
+
+
+def test_the_launcher_is_a_parameter_of_pytorch() -> None:
+    shipped, nodes = load_catalog(), [replace(n, frameworks=("pytorch",)) for n in lab_nodes(2)]
+    chosen = choose(workload="pytorch-llama", nodes=2)
+    (run,) = make_plan(chosen, shipped, nodes)
+    assert [command.host for command in run.commands] == ["node1", "node2"]
+    other = replace(chosen, parameters={"launcher": "torch_mpirun"})
+    (by_mpirun,) = make_plan(other, shipped, nodes)
+    (command,) = by_mpirun.commands
+    assert command.argv[0] == "/usr/bin/mpirun"
+    entry = shipped.workloads["pytorch-llama"]
+    usual, changed = (entry.measured_parameters("builtin", r.parameters) for r in (run, by_mpirun))
+    assert changed == {**usual, "launcher": "torch_mpirun"}
+    unknown = replace(chosen, parameters={"launcher": "srun"})
+    assert "--parameter launcher: unknown launcher 'srun'" in refusal(unknown, shipped, nodes)
 
 
 def test_the_stack_must_be_known_and_fit(catalog: Catalog) -> None:

@@ -1,0 +1,156 @@
+"""What the PyTorch programs of this project share: the process's place, devices and precision.
+
+Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import fcntl
+import functools
+import importlib
+import os
+import resource
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+SIOCGIFADDR = 0x8915
+PORT = "29500"
+# Where a launcher says which process this is, as rank, number of processes, and rank on its node.
+PLACES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),  # torchrun
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+)
+
+
+class Place(NamedTuple):
+    """The process among all processes, one per device."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+
+
+def place_of(environment: Mapping[str, str]) -> Place:
+    for names in PLACES:
+        if names[0] in environment:
+            return Place(*(int(environment[name]) for name in names))
+    return Place(0, 1, 0)
+
+
+def interface_towards(address: str) -> str:
+    """The network interface that the kernel uses towards `address`. Empty if there is none.
+
+    Without it, Gloo asks for the address of the host's own name, which may be 127.0.0.1.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))  # sends nothing
+        except OSError:
+            return ""
+        own = socket.inet_aton(probe.getsockname()[0])
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # it has no IPv4 address
+                continue
+            if answer[20:24] == own:
+                return name
+    return ""
+
+
+def complete_environment(place: Place, environment: MutableMapping[str, str]) -> None:
+    """Set what `env://` and Gloo read and the launcher left unset."""
+    for name, value in zip(PLACES[0], place, strict=True):
+        environment.setdefault(name, str(value))
+    environment.setdefault("MASTER_PORT", PORT)
+    interface = interface_towards(environment["MASTER_ADDR"])
+    if interface:
+        environment.setdefault("GLOO_SOCKET_IFNAME", interface)
+
+
+def do_without_libuv() -> None:
+    """Let a PyTorch that is built without libuv, as Debian's is, meet torchrun: it would ask for
+    libuv, whatever USE_LIBUV says."""
+    meeting: Any = importlib.import_module("torch.distributed.rendezvous")
+    meeting.TCPStore = functools.partial(meeting.TCPStore, use_libuv=False)
+
+
+def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
+    """Take this process's device and join the others. Returns the place and the device."""
+    place = place_of(os.environ)
+    if use_cuda and not torch.cuda.is_available():
+        sys.exit("PyTorch finds no GPU on this node; --no-cuda trains on the CPU")
+    device = torch.device("cuda", place.local_rank) if use_cuda else torch.device("cpu")
+    if use_cuda:
+        torch.cuda.set_device(device)
+    if place.world_size > 1 and "MASTER_ADDR" not in os.environ:
+        sys.exit("MASTER_ADDR is not set: the launcher must give the address of rank 0's node")
+    if "MASTER_ADDR" in os.environ:
+        complete_environment(place, os.environ)
+        if os.environ.get("USE_LIBUV") == "0":
+            do_without_libuv()
+        torch.distributed.init_process_group(
+            "nccl" if use_cuda else "gloo",
+            device_id=device if use_cuda else None,
+            timeout=datetime.timedelta(minutes=10),
+        )
+    return place, device
+
+
+def leave(torch: Any) -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def wait_for(torch: Any, device: Any) -> Callable[[], None]:
+    """What returns when the device has finished; a CPU has when a call returns."""
+    return torch.cuda.synchronize if device.type == "cuda" else lambda: None
+
+
+def intervals(
+    step: Callable[[], object],
+    wait: Callable[[], None],
+    steps: int,
+    log_interval: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[tuple[int, float]]:
+    """Take the steps; after every `log_interval`, give the step's number and the seconds that they
+    took, until the device had finished. What the caller does with them is not timed.
+    """
+    began = clock()
+    for number in range(1, steps + 1):
+        step()
+        if number % log_interval == 0:
+            wait()
+            yield number, clock() - began
+            began = clock()
+
+
+def mean_over_ranks(torch: Any, value: Any, place: Place) -> float:
+    """The mean of a scalar tensor over all processes."""
+    value = value.detach().float().clone()
+    if place.world_size > 1:
+        torch.distributed.all_reduce(value)
+        value /= place.world_size
+    return float(value)
+
+
+def peak_memory(torch: Any, device: Any) -> tuple[int, int]:
+    """The peak memory of this process on its device in bytes, and the memory there is."""
+    if device.type == "cuda":
+        total = torch.cuda.get_device_properties(device).total_memory
+        return torch.cuda.max_memory_reserved(device), total
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, total
+
+
+def on_or_off(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
+    return text == "on"

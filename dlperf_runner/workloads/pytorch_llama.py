@@ -1,0 +1,273 @@
+"""Train a decoder like Llama 3 with PyTorch on synthetic tokens; print torchtitan's lines.
+
+A token of a sequence follows from the two before it, so that the loss falls. A step is forward,
+backward, clipping of the gradient and AdamW. `tps` is tokens per second and device, over the steps
+since the line before. `memory` is the peak of this process: on a GPU what PyTorch reserved, else
+its resident set. `mfu` is N/A for devices whose peak is not known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from builtin_common import at_least, check, positive
+from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, peak_memory, wait_for
+
+# Dense bf16 FLOPS of devices, by a part of their names, as their data sheets state them.
+PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "B200": 2.25e15}
+# The oldest PyTorch whose FSDP2 was seen to work on CPUs, over Gloo. That of 2.6 fails.
+CPU_FSDP = (2, 13)
+# Of the vocabulary, so many tokens occur.
+ALPHABET = 64
+GIB = 1 << 30
+
+
+class Size(NamedTuple):
+    """`tied`: the output layer is the transposed embedding. 8b and 70b are sizes of Llama 3.1, 1b
+    is one of Llama 3.2."""
+
+    dim: int
+    layers: int
+    heads: int
+    kv_heads: int
+    hidden: int
+    vocabulary: int
+    tied: bool = False
+    rope_theta: float = 500_000.0
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    @property
+    def embedding_parameters(self) -> int:
+        return self.vocabulary * self.dim
+
+    @property
+    def parameters(self) -> int:
+        attention = self.dim * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
+        block = attention + 3 * self.dim * self.hidden + 2 * self.dim
+        embeddings = (1 if self.tied else 2) * self.embedding_parameters
+        return embeddings + self.layers * block + self.dim
+
+    def flops_per_token(self, sequence_length: int) -> int:
+        """Model FLOPS of a training step per token, as torchtitan counts them: 6 per parameter that
+        multiplies, and attention in full, as if it were not causal. Recomputation does not count.
+        """
+        multiplying = self.parameters - (0 if self.tied else self.embedding_parameters)
+        attention = 12 * self.layers * self.heads * self.head_dim * sequence_length
+        return 6 * multiplying + attention
+
+
+SIZES = {
+    "llama-lab": Size(256, 4, 8, 4, 704, 2048),
+    "llama-1b": Size(2048, 16, 32, 8, 8192, 128_256, tied=True),
+    "llama-8b": Size(4096, 32, 32, 8, 14_336, 128_256),
+    "llama-70b": Size(8192, 80, 64, 8, 28_672, 128_256),
+}
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--model", choices=SIZES, default="llama-8b")
+    parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
+    parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
+    parser.add_argument(
+        "--parallel",
+        choices=("auto", "fsdp", "ddp"),
+        default="auto",
+        help="FSDP2 shards parameters, gradients and optimiser; auto is ddp where it cannot",
+    )
+    parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
+    parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
+    parser.add_argument("--steps", type=positive, default=100)
+    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
+    parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision == "tf32":
+        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
+    if arguments.log_interval > arguments.steps:
+        parser.error("--log-interval must not exceed --steps")
+    return arguments
+
+
+def method(wanted: str, has_fsdp: bool) -> str:
+    """`fsdp` or `ddp`, by what the user wants."""
+    if wanted == "fsdp" and not has_fsdp:
+        sys.exit("this PyTorch cannot shard (FSDP2) on this device; choose --parallel ddp")
+    return wanted if wanted != "auto" else "fsdp" if has_fsdp else "ddp"
+
+
+def can_shard(torch: Any, device: Any) -> bool:
+    """Whether this PyTorch has FSDP2, and its collectives on this device."""
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    return version >= ((2, 6) if device.type == "cuda" else CPU_FSDP)
+
+
+def batch(torch: Any, arguments: argparse.Namespace, device: Any) -> Any:
+    """Sequences of one token more than the length: arithmetic progressions modulo ALPHABET."""
+    shape = (arguments.batch_size, 1)
+    first = torch.randint(ALPHABET, shape, device=device)
+    difference = torch.randint(1, 4, shape, device=device)
+    positions = torch.arange(arguments.sequence_length + 1, device=device)
+    return (first + difference * positions) % ALPHABET
+
+
+def distributed(torch: Any, model: Any, arguments: argparse.Namespace, device: Any) -> Any:
+    """The model on its device with its values, compiled and distributed as was chosen."""
+    if arguments.compile:
+        # The compiled module, not its forward: the hooks of FSDP2 must stay outside.
+        for number, block in enumerate(model.blocks):
+            model.blocks[number] = torch.compile(block, fullgraph=True)
+    if arguments.parallel != "fsdp":
+        model.to_empty(device=device)
+        model.initialise()
+        if arguments.parallel == "none":
+            return model
+        ids = [device.index] if device.type == "cuda" else None
+        return torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=ids, gradient_as_bucket_view=True
+        )
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    world_size = torch.distributed.get_world_size()
+    mesh = init_device_mesh(device.type, (world_size,), mesh_dim_names=("dp_shard",))
+    # The embedding's output has the type of the parameters; angles of positions stay exact.
+    types = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
+    policy = MixedPrecisionPolicy(
+        **(types if arguments.precision == "bf16" else {}), cast_forward_inputs=False
+    )
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    model.to_empty(device=device)
+    model.initialise()
+    return model
+
+
+def peak_flops(name: str) -> float | None:
+    """The dense bf16 FLOPS of a device. None if unknown."""
+    return next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
+
+
+def progress(
+    step: int,
+    loss: float,
+    norm: float,
+    memory: tuple[int, int],
+    tokens_per_second: float,
+    flops_per_token: int,
+    peak: float | None,
+) -> str:
+    """torchtitan's line of a step; rates are of one device."""
+    used, total = memory
+    flops = flops_per_token * tokens_per_second
+    mfu = f"{100 * flops / peak:.2f}%" if peak else "N/A"
+    return (
+        f"step: {step:2}  loss: {loss:7.4f}  grad_norm: {norm:7.4f}"
+        f"  memory: {used / GIB:5.2f}GiB({100 * used / total:.2f}%)"
+        f"  tps: {round(tokens_per_second):,}  tflops: {flops / 1e12:,.2f}  mfu: {mfu}"
+    )
+
+
+def say(text: str) -> None:
+    now = datetime.datetime.now()
+    stamp = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03}"
+    print(f"[titan] {stamp} - root - INFO - {text}", flush=True)
+
+
+def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
+    """Say what runs, so that the log can confirm the plan."""
+    log(
+        f"Starting job: {arguments.model}, precision {arguments.precision},"
+        f" parallel {arguments.parallel}, activation checkpointing {arguments.recompute},"
+        f" compile {'on' if arguments.compile else 'off'}"
+    )
+    replicas, shards = (1, world_size) if arguments.parallel == "fsdp" else (world_size, 1)
+    log(
+        "Building device mesh with parallelism:"
+        f" pp=1, dp_replicate={replicas}, dp_shard={shards}, cp=1, tp=1"
+    )
+    log(
+        f"Trainer is initialized with local batch size {arguments.batch_size}, global batch size"
+        f" {arguments.batch_size * world_size}, gradient accumulation steps 1, sequence length"
+        f" {arguments.sequence_length}, total steps {arguments.steps} (warmup 0)"
+    )
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train, and return the losses of the lines; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+    from pytorch_llama_model import Llama
+
+    place, device = join(torch, not arguments.no_cuda)
+    arguments.parallel = method(arguments.parallel, can_shard(torch, device))
+    if not torch.distributed.is_initialized():
+        arguments.parallel = "none"
+    log = say if place.rank == 0 else (lambda _: None)
+    state(log, arguments, place.world_size)
+    torch.set_float32_matmul_precision("high" if arguments.precision == "tf32" else "highest")
+
+    torch.manual_seed(arguments.seed + place.rank)
+    size = SIZES[arguments.model]
+    with torch.device("meta"):
+        model = Llama(size, arguments.sequence_length, arguments.recompute)
+    log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
+    model = distributed(torch, model, arguments, device)
+    is_cuda = device.type == "cuda"
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=arguments.lr, betas=(0.9, 0.95), weight_decay=0.1, fused=is_cuda
+    )
+    casts = arguments.precision == "bf16" and arguments.parallel != "fsdp"
+    loss = norm = torch.zeros((), device=device)
+
+    def step() -> None:
+        nonlocal loss, norm
+        tokens = batch(torch, arguments, device)
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, torch.bfloat16, enabled=casts):
+            logits = model(tokens[:, :-1])
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), tokens[:, 1:].flatten()
+        )
+        del logits
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    tokens_per_line = arguments.batch_size * arguments.sequence_length * arguments.log_interval
+    peak = peak_flops(torch.cuda.get_device_name(device)) if is_cuda else None
+    flops = size.flops_per_token(arguments.sequence_length)
+    losses = []
+    taken = intervals(step, wait_for(torch, device), arguments.steps, arguments.log_interval)
+    for number, seconds in taken:
+        losses.append(mean_over_ranks(torch, loss, place))
+        total_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        memory = peak_memory(torch, device)
+        rate = tokens_per_line / seconds
+        log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
+    log("Training completed")
+    leave(torch)
+    return losses
+
+
+def main(argv: list[str] | None = None) -> None:
+    problem = check(train(parse_arguments(argv)))
+    if problem:
+        sys.exit("pytorch_llama: " + problem)
+
+
+if __name__ == "__main__":
+    main()

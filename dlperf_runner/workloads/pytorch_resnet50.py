@@ -1,0 +1,182 @@
+"""Train ResNet-50 v1.5 with PyTorch on a fixed synthetic batch; print DLLogger's lines.
+
+What is timed is what NVIDIA's DeepLearningExamples time in a training step: forward, backward,
+all-reduce and update. An interval ends when the device has finished. `train.total_ips` is the rate
+of all devices, `train.loss` the mean over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from builtin_common import check, positive
+from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, wait_for
+
+BLOCKS = (3, 4, 6, 3)
+CHANNELS = (64, 128, 256, 512)
+EXPANSION = 4
+PRECISIONS = ("fp32", "tf32", "amp", "bf16")
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
+    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
+    parser.add_argument("--iterations", type=positive, default=120)
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1000)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--momentum", type=float, default=0.875)
+    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
+    parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
+    parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
+    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
+        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
+    if arguments.log_interval > arguments.iterations:
+        parser.error("--log-interval must not exceed --iterations")
+    return arguments
+
+
+def resnet50(torch: Any, classes: int) -> Any:
+    """ResNet-50 v1.5: the stride is in the 3x3 convolution. 25,557,032 parameters for 1000 classes.
+
+    The last normalisation of a block begins at zero, so that the block begins as its shortcut.
+    """
+    nn = torch.nn
+
+    def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> list[Any]:
+        layer = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+        return [layer, nn.BatchNorm2d(outputs)]
+
+    class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, channels: int, stride: int) -> None:
+            super().__init__()
+            outputs = channels * EXPANSION
+            self.body = nn.Sequential(
+                *convolution(inputs, channels, 1),
+                nn.ReLU(inplace=True),
+                *convolution(channels, channels, 3, stride),
+                nn.ReLU(inplace=True),
+                *convolution(channels, outputs, 1),
+            )
+            nn.init.zeros_(self.body[-1].weight)
+            self.shortcut = nn.Identity()
+            if stride != 1 or inputs != outputs:
+                self.shortcut = nn.Sequential(*convolution(inputs, outputs, 1, stride))
+            self.relu = nn.ReLU(inplace=True)
+
+        def forward(self, images: Any) -> Any:
+            return self.relu(self.body(images) + self.shortcut(images))
+
+    layers = [*convolution(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS, strict=True)):
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, channels, 2 if stage > 0 and block == 0 else 1))
+            inputs = channels * EXPANSION
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, object]:
+    """What runs, under the names of NVIDIA's program where it has one."""
+    names = {"iterations": "prof", "log_interval": "print_freq", "classes": "num_classes"}
+    named = {names.get(name, name): value for name, value in vars(arguments).items()}
+    return {"data_backend": "synthetic", "arch": "resnet50", **named, "world_size": world_size}
+
+
+def line(step: str, values: Mapping[str, object], now: datetime.datetime) -> str:
+    """A line of DLLogger: rates with their unit, and nothing after other values."""
+    units = {"train.compute_ips": "img/s", "train.total_ips": "img/s"}
+    formats = {"train.loss": ".5f", "train.compute_ips": ".2f", "train.total_ips": ".2f"}
+    texts = (f"{k} : {v:{formats.get(k, '')}} {units.get(k, '')}" for k, v in values.items())
+    return f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {' '.join(texts)}"
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only rank 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import torch
+
+    place, device = join(torch, not arguments.no_cuda)
+    say = print_line if place.rank == 0 else (lambda *_: None)
+    say("PARAMETER", parameters(arguments, place.world_size))
+
+    torch.manual_seed(arguments.seed)  # the same network everywhere
+    network = resnet50(torch, arguments.classes)
+    nhwc = arguments.memory_format == "nhwc"
+    layout = torch.channels_last if nhwc else torch.contiguous_format
+    network = network.to(device=device, memory_format=layout)
+    has_tf32 = arguments.precision != "fp32"
+    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = has_tf32
+    torch.backends.cudnn.benchmark = True
+    if place.world_size > 1:
+        ids = [device.index] if device.type == "cuda" else None
+        network = torch.nn.parallel.DistributedDataParallel(
+            network, device_ids=ids, gradient_as_bucket_view=True
+        )
+    if arguments.compile:
+        network = torch.compile(network)
+
+    torch.manual_seed(arguments.seed + 1 + place.rank)
+    shape = (arguments.batch_size, 3, arguments.image_size, arguments.image_size)
+    images = torch.randn(shape, device=device).to(memory_format=layout)
+    labels = torch.randint(arguments.classes, (arguments.batch_size,), device=device)
+    optimizer = torch.optim.SGD(
+        network.parameters(),
+        lr=arguments.lr,
+        momentum=arguments.momentum,
+        weight_decay=arguments.wd,
+        nesterov=True,
+    )
+    scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
+    dtype = {"amp": torch.float16, "bf16": torch.bfloat16}.get(arguments.precision)
+    loss = torch.zeros((), device=device)
+
+    def step() -> None:
+        nonlocal loss
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, dtype, enabled=dtype is not None):
+            loss = torch.nn.functional.cross_entropy(network(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    samples, losses, seconds = place.world_size * arguments.batch_size, [], 0.0
+    taken = intervals(step, wait_for(torch, device), arguments.iterations, arguments.log_interval)
+    for number, took in taken:
+        rate = samples * arguments.log_interval / took
+        seconds += took
+        losses.append(mean_over_ranks(torch, loss, place))
+        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
+        say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": arguments.lr})
+    rate = samples * len(losses) * arguments.log_interval / seconds
+    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    leave(torch)
+    return losses
+
+
+def print_line(step: str, values: Mapping[str, object]) -> None:
+    print(line(step, values, datetime.datetime.now()), flush=True)
+
+
+def main(argv: list[str] | None = None) -> None:
+    problem = check(train(parse_arguments(argv)))
+    if problem:
+        sys.exit("pytorch_resnet50: " + problem)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The PyTorch programs without PyTorch: options, lines, sizes, places and what the log confirms."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import socket
+
+import pytest
+from read_logs import read
+
+from dlperf_runner.workloads import pytorch_common as common
+from dlperf_runner.workloads import pytorch_llama as llama
+from dlperf_runner.workloads import pytorch_resnet50 as resnet
+
+
+def log_of(capsys: pytest.CaptureFixture[str], arguments: argparse.Namespace) -> str:
+    """What the Llama program says on 2 nodes with 2 devices, without its steps."""
+    llama.state(llama.say, arguments, 4)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({}, (0, 1, 0)),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, (3, 4, 1)),
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+            },
+            (2, 4, 0),
+        ),
+    ],
+)
+def test_a_process_finds_its_place_under_each_launcher(
+    environment: dict[str, str], place: tuple[int, int, int]
+) -> None:
+    assert common.place_of(environment) == place
+
+
+def test_gloo_gets_the_interface_towards_the_first_node_whatever_the_host_is_called() -> None:
+    assert common.interface_towards("127.0.0.1") == "lo"
+    assert common.interface_towards("name.invalid") == ""
+    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    common.complete_environment(common.Place(1, 2, 1), environment)
+    assert environment == {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "1",
+    }
+    planned = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "ib0"}
+    common.complete_environment(common.Place(0, 1, 0), planned)
+    assert (planned["GLOO_SOCKET_IFNAME"], planned["MASTER_PORT"]) == ("ib0", common.PORT)
+    assert "lo" in [name for _, name in socket.if_nameindex()]
+    assert "GLOO_SOCKET_IFNAME" not in os.environ
+
+
+def test_an_interval_ends_when_the_device_has_finished_and_reports_are_not_timed() -> None:
+    """Steps of 2 s, of which the device takes 1.5 after the call; a report takes 100 s."""
+    passed = [0.0]
+    found = []
+    taken = common.intervals(
+        lambda: passed.append(0.5), lambda: passed.append(1.5), 5, 2, lambda: sum(passed)
+    )
+    for number, seconds in taken:
+        found.append((number, seconds))
+        passed.append(100.0)
+    assert found == [(2, 2.5), (4, 2.5)]
+
+
+@pytest.mark.parametrize("program", [resnet, llama])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
+        (["--log-interval", "500"], "--log-interval must not exceed"),
+        (["--compile", "maybe"], "on or off expected, found maybe"),
+        (["--batch-size", "0"], "a number from 1 expected"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    program: object, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        program.parse_arguments(options)  # type: ignore[attr-defined]
+    assert raised.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_log_of_resnet_confirms_the_plan() -> None:
+    options = ["--batch-size", "64", "--precision", "amp", "--iterations", "30"]
+    arguments = resnet.parse_arguments([*options, "--image-size", "160", "--log-interval", "10"])
+    now = datetime.datetime(2026, 11, 22, 12, 0, 1, 5)
+    values = {"train.loss": 6.5, "train.compute_ips": 2000.0, "train.total_ips": 2000.0}
+    lines = [
+        resnet.line("PARAMETER", resnet.parameters(arguments, 16), now),
+        *(resnet.line(f"Epoch: 0 Iteration: {step} ", values, now) for step in (10, 20, 30)),
+        resnet.line("Summary:", {"train.compute_ips": 1.0, "train.total_ips": 1.0}, now),
+    ]
+    assert lines[1] == (
+        "DLL 2026-11-22 12:00:01.000005 - Epoch: 0 Iteration: 10  train.loss : 6.50000"
+        "  train.compute_ips : 2000.00 img/s train.total_ips : 2000.00 img/s"
+    )
+    headers, steps = read("dllogger_pytorch", "\n".join(lines) + "\n")
+    assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [
+        *((10, 2000.0, 6.5), (20, 2000.0, 6.5), (30, 2000.0, 6.5))
+    ]
+    (header,) = headers
+    assert (header.batch_size_per_device, header.world_size, header.total_steps) == (64, 16, 30)
+    assert (header.precision, header.log_every, header.network) == ("amp", 10, "resnet50")
+
+
+def test_the_log_of_llama_confirms_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = llama.parse_arguments(
+        ["--model", "llama-lab", "--batch-size", "2", "--sequence-length", "64", "--steps", "8"]
+    )
+    arguments.parallel = llama.method("auto", has_fsdp=True)
+    text = log_of(capsys, arguments)
+    for step in range(1, 9):
+        llama.say(llama.progress(step, 8.1234, 1.0, (1 << 29, 1 << 35), 6835.4, 10**9, 312e12))
+    text += capsys.readouterr().out
+    assert (
+        "step:  1  loss:  8.1234  grad_norm:  1.0000  memory:  0.50GiB(1.56%)"
+        "  tps: 6,835  tflops: 6.84  mfu: 2.19%" in text
+    )
+    headers, steps = read("torchtitan", text)
+    assert [(s.step, s.samples_per_second) for s in steps] == [(n, 6835.0) for n in range(1, 9)]
+    told = {
+        name: value
+        for header in headers
+        for name, value in vars(header).items()
+        if value not in (None, ()) and name != "line"
+    }
+    assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 4, 8)
+    assert (told["precision"], told["network"]) == ("bf16", "llama-lab")
+
+
+def test_a_device_of_unknown_peak_has_no_mfu() -> None:
+    assert llama.progress(1, 1.0, 1.0, (1, 2), 5.0, 10, None).endswith("mfu: N/A")
+    assert llama.peak_flops("NVIDIA H100 80GB HBM3") == 989e12
+    assert llama.peak_flops("Tesla V100-SXM2-16GB") is None
+
+
+def test_fsdp_is_taken_where_it_works() -> None:
+    assert llama.method("auto", has_fsdp=True) == "fsdp"
+    assert llama.method("auto", has_fsdp=False) == "ddp"
+    with pytest.raises(SystemExit, match="choose --parallel ddp"):
+        llama.method("fsdp", has_fsdp=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        # Of the published checkpoints' own counts (Llama 3.1 and 3.2).
+        ("llama-1b", 1_235_814_400),
+        ("llama-8b", 8_030_261_248),
+        ("llama-70b", 70_553_706_496),
+    ],
+)
+def test_sizes_are_those_of_the_published_models(model: str, parameters: int) -> None:
+    assert llama.SIZES[model].parameters == parameters
+
+
+def test_model_flops_are_counted_as_torchtitan_does() -> None:
+    """6 times 7,504,924,672 parameters outside the embedding, and 12 * 32 layers * 32 heads * 128
+    * 8192 for attention. Its 5,762 tokens/s on H100 are an MFU of 33.7 %."""
+    size = llama.SIZES["llama-8b"]
+    assert size.flops_per_token(8192) == 6 * 7_504_924_672 + 12 * 32 * 32 * 128 * 8192
+    assert round(100 * 5762 * size.flops_per_token(8192) / 989e12, 1) == 33.7
