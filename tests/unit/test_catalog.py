@@ -36,7 +36,7 @@ def test_a_matrix_changes_the_rule() -> None:
 
 def test_the_schema_holds_all_published_workloads(tmp_path: Path) -> None:
     loaded = load_catalog(write_catalog(tmp_path))
-    assert len(loaded.workloads) == 7
+    assert set(loaded.workloads) == set(load_catalog().workloads)
     assert loaded.workloads["mxnet-arcface"].model_names == (
         "arcface",
         "arcface-r100",
@@ -240,7 +240,7 @@ def test_several_mistakes_are_counted(tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     loaded = load_catalog()
     with pytest.raises(
-        UserError, match=r"--workload: unknown workload 'x' \(expected one of mxnet"
+        UserError, match=r"--workload: unknown workload 'x' \(expected one of jax-llama, meg"
     ):
         loaded.workload("x", "--workload")
 
