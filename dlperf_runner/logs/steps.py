@@ -17,8 +17,8 @@ Losses = dict[int | None, tuple[bytes, bytes]]
 
 @dataclass
 class Seen:
-    """What the blocks before said: the last losses, for formats that print the loss of a step
-    on a line before its rate; all global batch sizes; and the highest memory use."""
+    """What the blocks before said: losses, for formats that print the loss of a step on a line
+    before its rate; all global batch sizes; and the highest memory use."""
 
     losses: Losses = field(default_factory=dict)
     batches: set[bytes] = field(default_factory=set)
