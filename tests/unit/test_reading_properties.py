@@ -10,11 +10,28 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from make_logs import KNOWN, ROOT, dllogger, gluoncv, plsc, speedometer, write
+from make_logs import (
+    CONVNETS,
+    KNOWN,
+    LLAMA,
+    MAXTEXT,
+    MEGATRON,
+    ROOT,
+    dllogger,
+    dllogger_pytorch,
+    gluoncv,
+    maxtext,
+    megatron,
+    plsc,
+    speedometer,
+    torchtitan,
+    write,
+)
 from pandas.testing import assert_frame_equal
 
 from dlperf_runner.results import load as results
 from dlperf_runner.results.load import Results, load_results
+from dlperf_runner.results.run_record import Known
 from dlperf_runner.stats.summary import summarize
 
 EXAMPLES = settings(max_examples=40, deadline=None)
@@ -25,7 +42,22 @@ NAMES = {
     "speedometer": ("1n1g/r100_b64_fp32_1.log", speedometer(234.2)),
     "plsc": ("1n1g/r50_b128_fp32_1.log", plsc(397.75)),
     "dllogger": ("tf_gpu8_amp_bs256.txt", dllogger(SPEED, 8, amp=True, final=380.0)),
+    "dllogger_pytorch": ("1n1g/rn50_b256_amp_1.log", dllogger_pytorch(2480.33)),
+    "torchtitan": ("1n8g/llama_b2_bf16_1.log", torchtitan(6835, world=8)),
+    "maxtext": ("1n8g/llama_b4_bf16_1.log", maxtext(8671.794, world=8)),
+    "megatron": ("1n8g/gpt_b2_bf16_1.log", megatron(123.4)),
 }
+# The models of language, with the format that tells them apart.
+OTHERS = {
+    "dllogger_pytorch": ("resnet50v1.5", "rn50", CONVNETS),
+    "torchtitan": ("llama-8b", "llama", LLAMA),
+    "maxtext": ("llama-7b", "llama", MAXTEXT),
+    "megatron": ("gpt", "gpt", MEGATRON),
+}
+ALL_KNOWN = (
+    *KNOWN,
+    *(Known(form, "pytorch", *names, form, rule) for form, (*names, rule) in OTHERS.items()),
+)
 LOGS = {name: ("\n".join(lines) + "\n").encode() for name, (_, lines) in NAMES.items()}
 REAL = sorted((ROOT / "tests" / "fixtures" / "logs").rglob("*.log"))
 
@@ -35,7 +67,7 @@ def read(files: dict[str, bytes], jobs: int = 1) -> Results:
         for path, data in files.items():
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(data)
-        return load_results(Path(name), KNOWN, jobs=jobs)
+        return load_results(Path(name), ALL_KNOWN, jobs=jobs)
 
 
 def speed(found: Results) -> float | None:
