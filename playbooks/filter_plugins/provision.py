@@ -159,13 +159,8 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
         if not left_out.get(role)
         for name in names
     ]
-    chosen = environments(
-        choice["frameworks"],
-        choice["stack"],
-        root,
-        choice["operator_wheels"],
-        images=choice["container_images"],
-    )
+    wheels, digests = choice["operator_wheels"], choice["container_images"]
+    chosen = environments(choice["frameworks"], choice["stack"], root, wheels, images=digests)
     packages += [name for item in chosen for name in item["apt_packages"]]
     return _Chosen(
         stack=stack,
@@ -214,9 +209,8 @@ def environments(
     with file paths below `root`.
 
     Environments that are an image are left out: there is nothing to install. `images`: digests by
-    image name, the inventory's variable. Raises
-    ValueError if an environment does not support the stack, or needs an operator's wheel that
-    `operator_wheels` (the inventory's variable) lacks.
+    image name, the inventory's variable. Raises ValueError if an environment does not support the
+    stack, or needs an operator's wheel that `operator_wheels` (the inventory's variable) lacks.
     """
     chosen = []
     for name in names:

@@ -30,8 +30,9 @@ from dlperf_runner.catalog.reader import load_catalog
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
-PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/profile.d/dlperf-cuda.sh"}
-RECORDS = {"container_engine", "container_toolkit", "cuda", "cudnn", "nccl", "nvidia_driver"}
+PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/docker/daemon.json"}
+RECORDS = {"container_engine", "container_toolkit", "nvidia_driver"}
+LIBRARIES = {"cuda", "cudnn", "nccl"}  # not on nodes whose frameworks bring their own
 SYSTEMCTL = r"""
 mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
 cat > /usr/bin/systemctl <<'EOF'
@@ -270,9 +271,11 @@ def test_files_have_their_modes_and_docker_was_restarted_once(
         line.split(" ")[2]: line.split(" ")[0:2] for line in new if re.match(r"[-d]\S{9} ", line)
     }
     configured = {path for path in modes if path.startswith("/etc/")}
-    assert configured >= PLACED | {"/etc/docker/daemon.json"}
+    stack = load_catalog().stack(pair.stack)
+    libraries = {name for name in LIBRARIES if getattr(stack, name)}
+    assert configured >= PLACED | ({"/etc/profile.d/dlperf-cuda.sh"} if stack.cuda else set())
     assert {path for path in modes if "/undo/" in path} == {
-        f"/var/lib/dlperf/undo/{name}.json" for name in RECORDS
+        f"/var/lib/dlperf/undo/{name}.json" for name in RECORDS | libraries
     }
     for path, (mode, owner) in modes.items():
         assert owner == "root:root", path
