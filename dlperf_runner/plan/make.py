@@ -246,8 +246,8 @@ def _source(workload: Workload, case: Case) -> Source:
     return source
 
 
-def _launcher(workload: Workload, source: Source, parameters: Mapping[str, Any]) -> str:
-    name = workload.launcher_of(source, parameters)
+def _launcher(workload: Workload, source: Source, values: Mapping[str, parameters.Value]) -> str:
+    name = workload.launcher_of(source, values)
     if name not in launchers.launchers():
         raise UserError(
             f"unknown launcher {name!r}",

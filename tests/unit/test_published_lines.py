@@ -140,7 +140,7 @@ def test_publication_is_compared_by_its_own_estimator(results: Results) -> None:
         assert (case["repeats"], case["verdict"]) == (5, "reproduced")
         assert "estimator" not in (case["noted"] or "")
     text = " ".join(render_published(table, 0.05).split())
-    assert "samples/s by mean_of_lines, as published, not by mean_of_rates" in text
+    assert "throughput by mean_of_lines, as published, not by mean_of_rates" in text
 
 
 @pytest.mark.parametrize(
