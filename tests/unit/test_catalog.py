@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from plan_examples import write_catalog
 
 from dlperf_runner.catalog import stack as entry_stack
@@ -267,3 +268,13 @@ def test_every_key_is_documented() -> None:
     keys = {name for model in models for name in model.model_fields}
     keys |= set(entries.RUN_KEYS) | set(inventory.VARIABLES)
     assert [key for key in sorted(keys) if f"`{key}`" not in text and f"`.{key}`" not in text] == []
+
+
+def test_horovod_is_told_its_operations_on_gpus_once() -> None:
+    """From 0.20 on, CMake ends with `Cannot specify both HOROVOD_GPU_OPERATIONS and ...`."""
+    for framework in load_catalog().frameworks.values():
+        for stack in load_catalog().stacks:
+            for name, environment in framework.environments_on(stack).items():
+                if (horovod := environment.horovod) and Version(horovod.version) >= Version("0.20"):
+                    told = [v for v in horovod.build_environment if v.startswith("HOROVOD_GPU_")]
+                    assert told in ([], ["HOROVOD_GPU_OPERATIONS"]), (stack, name)
