@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,17 @@ CATALOG = Path(__file__).parent
 def mpirun_of(stack: str, overrides: Mapping[str, Any] | None = None) -> str:
     """The path of mpirun on nodes of the stack, with the inventory's changes. An unknown stack has
     the distribution's."""
-    path = CATALOG / f"stacks/{stack}.yml"
-    method = "package"
-    if path.is_file():
-        loaded = merged(yaml.safe_load(path.read_text(encoding="utf-8")), overrides or {})
-        method = (loaded.get("openmpi") or {}).get("method", method)
-    declared = yaml.safe_load((CATALOG / "mpirun.yml").read_text(encoding="utf-8"))
-    return str(declared["paths"].get(method, declared["paths"]["package"]))
+    openmpi = merged(_read(CATALOG / f"stacks/{stack}.yml"), overrides or {}).get("openmpi")
+    # Wrong values are reported where the stack is validated.
+    method = openmpi.get("method", "package") if isinstance(openmpi, Mapping) else "package"
+    paths = _read(CATALOG / "mpirun.yml")["paths"]
+    return str(paths.get(str(method), paths["package"]))
+
+
+@cache
+def _read(path: Path) -> dict[str, Any]:
+    """The document, once for all nodes; empty if there is none."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
