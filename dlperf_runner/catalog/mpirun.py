@@ -17,14 +17,17 @@ CATALOG = Path(__file__).parent
 def mpirun_of(stack: str, overrides: Mapping[str, Any] | None = None) -> str:
     """The path of mpirun on nodes of the stack, with the inventory's changes. An unknown stack has
     the distribution's."""
-    changed = merged(_document(f"stacks/{stack}.yml"), overrides or {})
-    method = (changed.get("openmpi") or {}).get("method", "package")
-    paths = _document("mpirun.yml")["paths"]
-    return str(paths.get(method, paths["package"]))
+    openmpi = merged(_read(CATALOG / f"stacks/{stack}.yml"), overrides or {}).get("openmpi")
+    # Wrong values are reported where the stack is validated.
+    method = openmpi.get("method", "package") if isinstance(openmpi, Mapping) else "package"
+    paths = _read(CATALOG / "mpirun.yml")["paths"]
+    return str(paths.get(str(method), paths["package"]))
 
 
 @cache
-def _document(name: str) -> dict[str, Any]:
-    """A file of the catalogue; empty if there is none. Read once for all nodes."""
-    path = CATALOG / name
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def _read(path: Path) -> dict[str, Any]:
+    """The document, once for all nodes; empty if there is none."""
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found

@@ -79,7 +79,10 @@ def merged(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 def mpirun(name: str, overrides: Mapping[str, Any] | None = None, root: str = str(ROOT)) -> str:
     """The path of a stack's mpirun, which differs for a build from source."""
     method = document(name, overrides, root).get("openmpi", {}).get("method", "package")
-    return str(_read(Path(root, "dlperf_runner/catalog/mpirun.yml"))["paths"][method])
+    paths = _read(Path(root, "dlperf_runner/catalog/mpirun.yml"))["paths"]
+    if str(method) not in paths:
+        raise ValueError(f"unknown openmpi.method {method!r}; known methods: {', '.join(paths)}")
+    return str(paths[method])
 
 
 def rails(name: str, overrides: Mapping[str, Any] | None, variables: Mapping[str, Any]) -> str:

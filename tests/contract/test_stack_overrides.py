@@ -102,6 +102,7 @@ def test_a_part_that_is_null_is_not_installed() -> None:
         ({"infinband": {}}, "infinband"),
         ({"infiniband": {"rate": 100}}, "rate"),
         ({"cuda": "12.8"}, "cuda"),
+        ({"openmpi": "source"}, "openmpi"),
         ({"name": "other"}, "name"),
     ],
 )
@@ -112,6 +113,14 @@ def test_a_key_that_would_change_nothing_is_refused(overrides: dict[str, Any], s
         read(overrides)
     assert said in str(caught.value)
     assert "host a: dlperf_stack_overrides" in str(caught.value)
+
+
+@pytest.mark.parametrize("method", ["sourc", ["source"]])
+def test_an_unknown_way_to_get_openmpi_is_refused(method: object) -> None:
+    with pytest.raises(ValueError, match=r"unknown openmpi.method .* package, source"):
+        stack.mpirun(H100, {"openmpi": {"method": method}})
+    with pytest.raises(UserError, match=r"dlperf_stack_overrides: openmpi.method"):
+        read({"openmpi": {"method": method}})
 
 
 def test_the_rails_are_those_of_dlperf_env_or_of_the_stack() -> None:
