@@ -362,7 +362,7 @@ def campaign_run(
         },
         **changes,
     }
-    folder = campaign / "runs" / str(document["case"]) / f"r{repeat}"
+    folder = campaign / "runs" / case / f"r{repeat}"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(document, indent=2), encoding="utf-8")
     if lines is not None:

@@ -31,7 +31,7 @@ def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
 def tokens_run(campaign: Path, topology: str, repeat: int, tps: int) -> None:
     nodes, devices = (int(number) for number in topology.rstrip("g").split("n"))
     names = {"workload": NAME, "model": "llama-8b", "framework": "pytorch", "precision": "bf16"}
-    campaign_run(
+    folder = campaign_run(
         campaign,
         topology,
         repeat,
@@ -43,6 +43,9 @@ def tokens_run(campaign: Path, topology: str, repeat: int, tps: int) -> None:
         case=f"{NAME}-builtin_bf16_b2_{topology}",
         id=f"{NAME}-builtin_bf16_b2_{topology}/r{repeat}",
     )
+    case = campaign / "runs" / f"{NAME}-builtin_bf16_b2_{topology}"
+    case.mkdir(exist_ok=True)
+    folder.rename(case / folder.name)
 
 
 @pytest.fixture
