@@ -9,11 +9,11 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from . import steps, text
-from .reader import Block, blocks
+from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError, Statement
 from .statements import headers
 
@@ -60,14 +60,14 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
     rate. Raises LineError."""
     log = Log([], Columns())
     losses: steps.Losses = {}
-    known: set[Header] = set()
+    known: set[tuple[object, ...]] = set()
     for block, of_rank in _blocks(form, pieces):
         log.has_ranks = log.has_ranks or bool(block.ranks)
         for header in headers(form, block, of_rank):
             # A program may print the same thing in every step.
-            anywhere = replace(header, line=0)
-            if header.final_samples_per_second or anywhere not in known:
-                known.add(anywhere)
+            without_line = tuple(vars(header).values())[1:]
+            if header.final_samples_per_second or without_line not in known:
+                known.add(without_line)
                 log.headers.append(header)
         log.columns.extend(steps.columns(form, of_rank, losses))
         if most is not None and len(log.columns.steps) > most:
@@ -106,7 +106,7 @@ def detect(pieces: Iterable[bytes]) -> Format | None:
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)
-            if form.marker in block.data
+            if holds(block.data, form.marker)
             and (match := next(steps.with_rate(form, block.data), None))
         ]
         if matches:

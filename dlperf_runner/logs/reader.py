@@ -18,6 +18,7 @@ _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
 _GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
+_DECODER = codecs.getincrementaldecoder("utf-8")
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -51,6 +52,12 @@ class Block:
         for at in offsets:
             line, before = line + self.data.count(b"\n", before, at), at
             yield self.ranks[line]
+
+
+def holds(data: bytes, marker: bytes) -> bool:
+    """Whether the marker occurs. Python searches from the end more than twice as fast as from the
+    beginning."""
+    return data.rfind(marker) >= 0
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:
@@ -93,7 +100,7 @@ class _Utf8:
     """Checks that pieces of bytes are UTF-8 together."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._decoder = _DECODER()
         self._newlines, self._last = 0, b""  # before the last piece, and that piece
 
     def next(self, piece: bytes) -> None:

@@ -45,7 +45,8 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
     """The lines with a marker, each with its number."""
     data, marker = block.data, text_of.encode()
-    at = data.find(marker)
+    last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
+    at = data.find(marker, 0, last)
     while at >= 0:
         start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))
         for newline in (b"\n", b"\r"):
@@ -55,7 +56,7 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
         if is_final and (wrapped := _WRAPPED.match(data, end)):
             end = wrapped.end()
         yield block.line(at), data[start:end].decode("utf-8", "replace")
-        at = data.find(marker, end)
+        at = data.find(marker, end, last)
 
 
 def _fields(statement: Statement, line: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 
 from . import text
-from .reader import Block
+from .reader import Block, holds
 from .records import Columns, Format, LineError
 
 # The last step with a loss, and the loss, by rank.
@@ -18,7 +18,7 @@ def columns(form: Format, block: Block, losses: Losses) -> Columns:
     """The lines with a rate in a block. `losses` are those of the blocks before, for formats that
     print the loss of a step on a line before its rate. Raises LineError if a rate is invalid.
     """
-    entries = form.entry.findall(block.data)
+    entries = form.entry.findall(block.data) if holds(block.data, form.marker) else ()
     if not entries:
         return Columns()
     group: dict[str, Sequence[bytes]] = dict(
@@ -32,7 +32,7 @@ def columns(form: Format, block: Block, losses: Losses) -> Columns:
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
     return Columns(
-        [number + form.zero_based for number in map(int, steps)],
+        [int(step) + 1 for step in steps] if form.zero_based else list(map(int, steps)),
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),

@@ -180,11 +180,13 @@ def _named(
 def _losses(found: Columns) -> list[tuple[int, float]]:
     """Step and loss of the first step with a loss, and of the last one. If a loss is not finite,
     the first such step takes the place of the last one."""
+    if found.losses.count(None) == len(found.losses):
+        return []
     pairs = zip(found.steps, found.losses, strict=True)
     with_loss = [(step, loss) for step, loss in pairs if loss is not None]
     not_finite = next((pair for pair in with_loss if not math.isfinite(pair[1])), None)
-    last = not_finite or with_loss[-1] if with_loss else None
-    return [] if last is None else [last] if last == with_loss[0] else [with_loss[0], last]
+    first, last = with_loss[0], not_finite or with_loss[-1]
+    return [last] if last == first else [first, last]
 
 
 def _first_and_last(losses: Sequence[tuple[int, float]]) -> Iterator[Measurement]:

@@ -28,9 +28,10 @@ def check(
     first, every = _start(form, steps, every, rule)
     limit = rule.total_steps + rule.surplus_steps
     wanted = range(first, limit + 1, every)
-    for index, (step, want) in enumerate(zip(steps, wanted, strict=False)):
-        if step != want:
-            raise _wrong_step(steps, index, want, line_of, name)
+    if steps[: len(wanted)] != list(wanted[: len(steps)]):
+        pairs = enumerate(zip(steps, wanted, strict=False))
+        index, want = next((n, want) for n, (step, want) in pairs if step != want)
+        raise _wrong_step(steps, index, want, line_of, name)
     if len(steps) > len(wanted):
         beyond = first + len(wanted) * every
         if steps[len(wanted)] != beyond:

@@ -71,7 +71,7 @@ def steadiness(
     usable = np.isfinite(rates).all(axis=1) & (rates > 0).all(axis=1)
     rates[~usable] = window[~usable] = 1.0
     means = batch_means(window, BATCHES)
-    middle = np.median(means, axis=1)
+    middle = _medians(means)
     tail, rest = means[:, _MIDDLE:], means[:, _HEAD:]
     shift = means[:, :_HEAD].mean(axis=1) - tail.mean(axis=1)
     chance = _T * tail.std(axis=1, ddof=1) * math.sqrt(1 / _HEAD + 1 / tail.shape[1])
@@ -140,8 +140,17 @@ def sen_slope(values: Rates) -> Rates:
     import numpy as np
 
     one, later = np.triu_indices(values.shape[1], 1)
-    slopes: Rates = np.median((values[:, later] - values[:, one]) / (later - one), axis=1)
-    return slopes
+    return _medians((values[:, later] - values[:, one]) / (later - one))
+
+
+def _medians(values: Rates) -> Rates:
+    """The median of each row. np.median would import numpy.ma."""
+    import numpy as np
+
+    size = values.shape[1]
+    ordered = np.sort(values, axis=1)
+    medians: Rates = (ordered[:, (size - 1) // 2] + ordered[:, size // 2]) / 2
+    return medians
 
 
 def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:

@@ -129,12 +129,14 @@ def judge(
 def _about_losses(
     steps: Sequence[int], losses: Sequence[float | None], rules: ValidityRules
 ) -> Iterator[str]:
+    if losses.count(None) == len(losses):
+        return
     printed = [(step, loss) for step, loss in zip(steps, losses, strict=True) if loss is not None]
     for step, loss in printed:
         if not math.isfinite(loss):
             yield f"the loss is not finite at step {step}"
             return
-    values = [loss for _, loss in printed] or [math.nan]
+    values = [loss for _, loss in printed]
     low, high = min(values), max(values)
     if low >= _LARGEST_LOSS or high <= -_LARGEST_LOSS:
         yield f"the loss is never below {min(abs(low), abs(high)):g}"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ..campaign.directory import read_plan, run_directory
 from ..catalog.validity import ValidityRules, rules_of
@@ -29,6 +30,7 @@ _OWN = re.compile(
     r"|manifest\.jsonl(\.sig)?",
     re.ASCII,
 )
+_NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,12 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
         run = replace(planned_run(place.path, known), rules=place.rules)
         return run, Log(run.path)
     log = Log(place.path)
-    if not place.is_given and not is_named_like_a_run(place.path, place.directories):
-        try:
-            _ = log.form
-        except UserError as error:
-            return Skipped(place.path, error.problem)
+    try:
+        _ = log.form
+    except UserError as error:
+        if place.is_given or is_named_like_a_run(place.path, place.directories):
+            raise
+        return Skipped(place.path, error.problem)
     return named_run(log, place.directories, known, place.statement or {}), log
 
 
@@ -220,9 +223,8 @@ def _files(directory: Path) -> Iterator[Path]:
                 yield path
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
-    """Sort key that puts r2 before r10, and 2n8g before 10n8g."""
-    return [
-        (int(part), "") if part.isdigit() and part.isascii() else (-1, part)
-        for part in re.split(r"(\d+)", str(path), flags=re.ASCII)
-    ]
+def _natural(path: Path) -> list[Any]:
+    """Sort key that puts r2 before r10, and 2n8g before 10n8g: texts and numbers in turn."""
+    parts: list[Any] = _NUMBER.split(str(path))
+    parts[1::2] = map(int, parts[1::2])
+    return parts

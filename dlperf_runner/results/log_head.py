@@ -3,6 +3,7 @@ its network, its data and its options."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -42,9 +43,11 @@ def head_of(log: Log) -> Mapping[str, Stated]:
 
 def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -> None:
     """Raise UserError if the log states another network than that of its run."""
-    names = {_plain(name) for name in (entry.short_name, entry.model, *entry.names)}
     for header in headers:
-        if header.network is not None and _plain(header.network) not in names:
+        if header.network is None:
+            continue
+        names = map(_plain, (entry.short_name, entry.model, *entry.names))
+        if _plain(header.network) not in names:
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",
@@ -53,6 +56,7 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -
             )
 
 
+@functools.cache
 def _plain(name: str) -> str:
     """A name without what programs write differently: resnet50v1b for resnet50_v1b."""
     return re.sub(r"[-_ ]", "", name.lower())

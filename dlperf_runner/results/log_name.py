@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..catalog.names import names
 from ..core.case import Topology
@@ -59,7 +60,7 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
     """What the stem of a log's name and its directories, from the nearest up, say. Raises
     ValueError if the name contradicts itself."""
     words = [word for word in stem.lower().split("_") if word]
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     first: list[str] = []
     others: list[str] = []
     for at, word in enumerate(words):
@@ -70,18 +71,20 @@ def words_of(stem: str, directories: Sequence[str]) -> PathWords:
         field, value = setting
         if found.setdefault(field, value) != value and {value, found[field]} != {"amp", "fp16"}:
             raise ValueError(f"the file name says two values of {field}: {found[field]}, {value}")
-    topologies = (name for name in directories if topology_of(name))
-    batches = tuple(name for name in directories if _BATCH_DIRECTORY.fullmatch(name))
-    return PathWords(
-        tuple(first),
-        tuple(others),
-        topology_directory=next(topologies, None),
-        batch_directories=batches,
-        accelerator_directory=next(_accelerators(directories), None),
-        **found,  # type: ignore[arg-type]
-    )
+    return PathWords(tuple(first), tuple(others), **_of_directories(tuple(directories)), **found)
 
 
+@functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
+def _of_directories(directories: Sequence[str]) -> dict[str, Any]:
+    """The fields of PathWords that the directories give."""
+    return {
+        "topology_directory": next(filter(topology_of, directories), None),
+        "batch_directories": tuple(filter(_BATCH_DIRECTORY.fullmatch, directories)),
+        "accelerator_directory": next(_accelerators(directories), None),
+    }
+
+
+@functools.lru_cache(maxsize=1024)  # and the words of their names
 def _setting(word: str, *, is_last: bool) -> tuple[str, object] | None:
     """The field and the value that a word gives."""
     if match := _BATCH.fullmatch(word):
@@ -107,7 +110,7 @@ def _accelerators(directories: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield directory, word if word == "cpu" else word.upper()
 
 
-@functools.lru_cache(maxsize=1024)  # the logs of a tree share their directories
+@functools.lru_cache(maxsize=1024)
 def topology_of(text: str) -> Topology | None:
     """The topology that a word like 4n8g names."""
     try:

@@ -3,7 +3,6 @@ states, and from what the log itself states. Sources that contradict each other 
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -42,7 +41,6 @@ def is_named_like_a_run(path: Path, directories: Sequence[str]) -> bool:
     return found.batch_size is not None and found.precision is not None
 
 
-@functools.lru_cache(maxsize=1)  # both functions above need it
 def _words_at(path: Path, directories: Sequence[str]) -> PathWords:
     try:
         return words_of(stem_of(path.name) or path.stem, directories)

@@ -26,15 +26,16 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
     """The readings with copies marked, with the directories that tell runs apart, and with a
     problem instead of a measurement where nothing does."""
     marked = list(_with_copies(readings, root))
-    splits = _splits(marked, root)
+    splits = _splits(_claimed(marked), root)
     grouped = [_in_directory(reading, splits, root) for reading in marked]
-    claims: dict[tuple[object, ...], list[str]] = {}
-    for reading in grouped:
-        if reading.run and _counts(reading):
-            claims.setdefault(_claim(reading.run), []).append(str(reading.run.path))
+    paths = {
+        run.path: [str(other.path) for other in several]
+        for several in _claimed(grouped)
+        for run in several
+    }
     return [
-        _refused(reading, reading.run, claims[_claim(reading.run)])
-        if reading.run and _counts(reading) and len(claims[_claim(reading.run)]) > 1
+        _refused(reading, reading.run, paths[reading.run.path])
+        if reading.run and _counts(reading) and reading.run.path in paths
         else reading
         for reading in grouped
     ]
@@ -104,18 +105,23 @@ def _counts(reading: Reading) -> bool:
     return reading.measured is not None and reading.run is not None and not reading.run.copy_of
 
 
-def _claim(run: FoundRun) -> tuple[object, ...]:
-    return (run.case, run.repeat)
-
-
-def _splits(readings: Sequence[Reading], root: Path) -> set[Parts]:
-    """The directories in which sub-directories repeat the same run."""
-    places: dict[tuple[object, ...], set[Parts]] = {}
+def _claimed(readings: Iterable[Reading]) -> list[list[FoundRun]]:
+    """The runs that claim to be the same repeat of the same case."""
+    claims: dict[tuple[object, ...], list[FoundRun]] = {}
     for reading in readings:
-        if _counts(reading) and reading.run and reading.run.expected_by != "the plan":
-            places.setdefault(_claim(reading.run), set()).add(_place(reading.run.path.parent, root))
+        if reading.run and _counts(reading):
+            claims.setdefault((reading.run.case, reading.run.repeat), []).append(reading.run)
+    return [several for several in claims.values() if len(several) > 1]
+
+
+def _splits(claimed: Iterable[Sequence[FoundRun]], root: Path) -> set[Parts]:
+    """The directories in which sub-directories repeat the same run."""
+    places = (
+        {_place(run.path.parent, root) for run in several if run.expected_by != "the plan"}
+        for several in claimed
+    )
     # Neighbours in sorted order share every prefix at which two of them part.
-    return {a[: _common(a, b)] for several in places.values() for a, b in pairwise(sorted(several))}
+    return {a[: _common(a, b)] for several in places for a, b in pairwise(sorted(several))}
 
 
 def _common(a: Parts, b: Parts) -> int:

@@ -116,7 +116,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
             check_parameters(content.headers, run)
         else:
             run = with_options(run, content.headers, entry)
-            if run.rule is not None and run.rule != rule:
+            if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
     measured, found, left_out = measure(
