@@ -114,6 +114,7 @@ def _campaigns(
     from ..results.discovery import of_each
     from ..results.load import load_results
     from ..results.statement import NOTHING
+    from ..stats.groups import records
     from ..stats.notes import remarks
     from ..stats.summary import summarize
     from .summarize import notes_on
@@ -127,11 +128,12 @@ def _campaigns(
         )
         shown = name if names.count(name) == 1 else str(directory)
         table = summarize(results.frame)
+        cases = records(table)
         # The report has a separate table of runs that were not counted.
         said = [note for note in results.notes if not note.startswith("not counted: ")]
         said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
         of_others |= dict.fromkeys(results.logs, shown)
-        notes = (*remarks(results.frame, table), *notes_on(table, results), *said)
+        notes = (*remarks(results.rows, cases), *notes_on(cases, results), *said)
         yield Campaign(shown, results, table, read_recorded(directory), notes)
 
 

@@ -11,20 +11,18 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
+from ..core.frame import COLUMNS, Row
 from ..core.identity import GROUP, label, value_text
 from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
 from ..results.statement import Statements
 from .destination import destination, source_document
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What a user asked for. Tables that agree in these columns but in no others are named in a note.
 _SETTINGS = ("workload", "model", "precision", "batch_size_per_device")
@@ -36,7 +34,7 @@ class SummaryResult:
 
     `notes`: on the table. `problems`: logs that failed validation. `is_incomplete`: a run failed,
     is missing or is invalid. `paths`: the files written. `unwritten`: why there are none.
-    `frame` and `table`: the computed values. `document`: the content of summary.json. `skipped`:
+    `rows` and `cases`: the computed values. `document`: the content of summary.json. `skipped`:
     the files that were not read as logs, with the reasons.
     """
 
@@ -45,8 +43,8 @@ class SummaryResult:
     is_incomplete: bool
     paths: list[Path]
     unwritten: UserError | None
-    frame: pd.DataFrame
-    table: pd.DataFrame
+    rows: list[Row]
+    cases: list[dict[str, Any]]
     document: str
     skipped: Mapping[str, str]
 
@@ -56,7 +54,7 @@ class SummaryResult:
         from ..report.layout import render
         from ..report.terminal import Screen
 
-        return render(self.table, self.notes, Screen.of(sys.stdout))
+        return render(self.cases, self.notes, Screen.of(sys.stdout))
 
 
 def summarize(
@@ -80,7 +78,7 @@ def summarize(
     known = list(catalogued()) if known is None else known
     sources = [sources] if isinstance(sources, Path) else sources
     results = load_results(sources, known, statements=statements, progress=progress)
-    table, notes, files = documents(results, known)
+    cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)
     own = source_document(sources) if output_dir is None else {}
     paths, unwritten = _written(place, files | own)
@@ -95,8 +93,8 @@ def summarize(
         results.is_incomplete,
         paths,
         unwritten,
-        results.frame,
-        table,
+        results.rows,
+        cases,
         files["summary.json"],
         {printable(str(file.path)): file.reason for file in results.skipped},
     )
@@ -120,7 +118,7 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     from ..history import store
 
     campaign = store.identified(directory)
-    store.record(history, campaign, result.frame, result.table)
+    store.record(history, campaign, result.rows, result.cases)
     place = home(result.paths[0].parent)
     rows = store.recorded_tables(history, campaign)
     if rows is not None:
@@ -134,42 +132,41 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
 
 def documents(
     results: Results, known: Sequence[Known]
-) -> tuple[pd.DataFrame, list[str], dict[str, str]]:
+) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
+    from ..stats import summary
     from ..stats.notes import remarks
-    from ..stats.summary import summarize as statistics
 
-    frame = results.frame
-    table = statistics(frame)
-    notes = [*remarks(frame, table), *notes_on(table, results), *results.notes]
+    rows, cases = results.rows, summary.cases(results.rows)
+    notes = [*remarks(rows, cases), *notes_on(cases, results), *results.notes]
     problems = [results.told(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
-        "summary.csv": data.csv(table),
-        "measurements.csv": data.csv(frame),
-        "summary.json": data.summary(table, notes, problems),
-        "summary.md": markdown.render(table, notes, problems),
+        "summary.csv": data.csv(summary.COLUMNS, (case.values() for case in cases)),
+        "measurements.csv": data.csv(COLUMNS, rows),
+        "summary.json": data.summary(cases, notes, problems),
+        "summary.md": markdown.render(cases, notes, problems),
     }
-    for batch, document in data.results_by_batch(frame, table, short_names).items():
+    for batch, document in data.results_by_batch(rows, cases, short_names).items():
         files[f"bz{batch}_result.json"] = document
-    return table, notes, files
+    return cases, notes, files
 
 
 # ---- notes on the table
 
 
-def notes_on(table: pd.DataFrame, results: Results) -> Iterator[str]:
+def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]:
     """Notes on the input and the calculation that the statistics do not show."""
-    from ..stats.groups import by_group, records
+    from ..stats.groups import by_group
 
-    groups = by_group(records(table))
-    for name, cases in groups.items():
-        if len({case["estimator"] for case in cases}) > 1:
-            texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in cases]
+    groups = by_group(cases)
+    for name, of in groups.items():
+        if len({case["estimator"] for case in of}) > 1:
+            texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in of]
             yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
     yield from _repeat_notes(results)
-    yield from _not_pooled([cases[0] for cases in groups.values()])
+    yield from _not_pooled([of[0] for of in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"the {what} is from {by}, not from the log: {number} of {len(results.counted)} runs"
 

@@ -105,8 +105,6 @@ def _against_logs(
     notes: list[str],
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes."""
-    from ..stats.groups import records
-
     if not (place / "summary.json").exists():
         raise UserError(
             "no recorded results to compare with the logs",
@@ -118,8 +116,8 @@ def _against_logs(
     recorded_runs = _measurements(place / "measurements.csv")
     results = read_logs()
     problems += results.problems
-    table, _, files = documents(results, known)
-    cases, runs = records(table), records(results.frame)
+    cases, _, files = documents(results, known)
+    runs = [row._asdict() for row in results.rows]
     differing = [
         *_compared("summary.json", recorded_cases, cases, CASE),
         *_compared("measurements.csv", recorded_runs, [_as_text(run) for run in runs], _RUN),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .identity import CASE, CaseKey, plain
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,20 +53,36 @@ class Row(NamedTuple):
 
 
 COLUMNS = Row._fields
+_WHOLE = (
+    *("nodes", "gpus_per_node", "world_size", "repeat"),
+    *("batch_size_per_device", "global_batch_size"),
+)
+# The type of each column in a DataFrame. Numbers of the type Int64 may be missing.
+TYPES = {
+    **dict.fromkeys(COLUMNS, "object"),
+    **dict.fromkeys(_WHOLE, "int64"),
+    **dict.fromkeys(("total_steps", "warmup_steps"), "Int64"),
+    "value": "float64",
+    "valid": "bool",
+}
+case_of: Callable[[Row], CaseKey] = itemgetter(*map(COLUMNS.index, CASE))
 
 
 def make_frame(rows: Iterable[Row]) -> pd.DataFrame:
     """The rows as a DataFrame with the columns of Row. Missing texts are None, numbers are NaN."""
+    return make_table(rows, TYPES)
+
+
+def make_table(rows: Iterable[Iterable[Any]], types: Mapping[str, str]) -> pd.DataFrame:
+    """Rows as a DataFrame with columns of these types."""
     import pandas as pd
 
-    columns = list(zip(*rows, strict=True)) or [()] * len(COLUMNS)
-    frame = pd.DataFrame(
-        {name: pd.Series(v, dtype=object) for name, v in zip(COLUMNS, columns, strict=True)}
-    )
-    whole = [
-        *("nodes", "gpus_per_node", "world_size", "repeat"),
-        *("batch_size_per_device", "global_batch_size"),
-    ]
-    steps = dict.fromkeys(("total_steps", "warmup_steps"), "Int64")  # may be missing
-    kinds = {"value": "float64", "valid": "bool"}
-    return frame.astype({**dict.fromkeys(whole, "int64"), **steps, **kinds})
+    columns = list(zip(*rows, strict=True)) or [()] * len(types)
+    values = {name: pd.Series(v, dtype=object) for name, v in zip(types, columns, strict=True)}
+    return pd.DataFrame(values).astype(dict(types))
+
+
+def rows_of(frame: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a DataFrame that `make_frame` made."""
+    columns = (map(plain, frame[name].tolist()) for name in COLUMNS)
+    return map(Row._make, zip(*columns, strict=True))

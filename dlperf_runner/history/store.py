@@ -9,18 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import UserError
-from ..core.identity import CASE, INTEGERS, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ..core.frame import Row
+from ..core.identity import CASE, INTEGERS
 
 FILE = "history.sqlite"
 SCHEMA = 2  # PRAGMA user_version
@@ -39,7 +37,7 @@ MEASUREMENTS = _CASE | _typed(
     INTEGER="global_batch_size repeat valid",
     REAL="value",
 )
-# Columns and their types in the table of stats.summarize.
+# Columns and their types in the cases of stats.summary.
 CASES = _CASE | _typed(
     INTEGER="repeats",
     REAL="samples_per_second_median samples_per_second_mean samples_per_second_ci_low"
@@ -152,7 +150,7 @@ def case_id(case: Mapping[str, Any]) -> str:
 
 
 def record(
-    path: Path, campaign: RecordedCampaign, frame: pd.DataFrame, table: pd.DataFrame
+    path: Path, campaign: RecordedCampaign, runs: Iterable[Row], cases: Iterable[Mapping[str, Any]]
 ) -> None:
     """Write the runs and cases of a campaign to the history, replacing earlier ones."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -168,17 +166,11 @@ def record(
             "INSERT INTO campaigns (name, created, directory, recorded) VALUES (?, ?, ?, ?)",
             (campaign.name, campaign.created, campaign.directory, now),
         ).lastrowid
-        measured = list(_rows(frame, MEASUREMENTS))
+        measured = [tuple(getattr(run, name) for name in MEASUREMENTS) for run in runs]
         _insert(history, "measurements", ["campaign", *MEASUREMENTS], key, measured)
-        cases = [(case_id(dict(zip(CASES, row, strict=True))), *row) for row in _rows(table, CASES)]
-        _insert(history, "cases", ["campaign", "case_id", *CASES], key, cases)
+        found = [(case_id(case), *(case[name] for name in CASES)) for case in cases]
+        _insert(history, "cases", ["campaign", "case_id", *CASES], key, found)
         history.execute("COMMIT")
-
-
-def _rows(frame: pd.DataFrame, names: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
-    """The rows in the form for SQLite; missing values are None."""
-    columns = [[plain(value) for value in frame[name].tolist()] for name in names]
-    return zip(*columns, strict=True)
 
 
 def _insert(

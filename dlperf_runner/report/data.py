@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.files import json_text
+from ..core.frame import Row
 from ..core.identity import GROUP, CaseKey, case_key
-from ..stats.groups import case_values, records
+from ..stats.groups import values_of
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
 
-if TYPE_CHECKING:
-    import pandas as pd
+_SPECIAL = re.compile(r"[,\r\n]")
 
 
-def csv(frame: pd.DataFrame) -> str:
-    """The frame with a header; what is absent is an empty field. A text that a spreadsheet would
+def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """The rows below a header; what is absent is an empty field. A text that a spreadsheet would
     read as a formula gets a leading apostrophe."""
-    texts = [name for name in frame if frame[name].dtype.kind == "O"]
-    quoted = frame.assign(**{str(name): frame[name].map(unlike_a_formula) for name in texts})
-    text: str = quoted.to_csv(index=False, lineterminator="\n")
-    return text
+    fields = map(_fields, zip(*rows, strict=True))
+    lines = (columns, *zip(*fields, strict=True))
+    return "".join(f"{','.join(line)}\n" for line in lines)
+
+
+def _fields(column: Sequence[object]) -> list[str]:
+    """A column as fields. Most columns repeat few values, so each of these is formatted once."""
+    if float in set(map(type, column)):  # 0.0 and -0.0 are equal
+        return list(map(_field, column))
+    texts = {value: _field(value) for value in set(column)}
+    return [texts[value] for value in column]
+
+
+def _field(value: object) -> str:
+    text = "" if value is None else str(unlike_a_formula(value))
+    quoted = text.replace('"', '""')
+    return f'"{quoted}"' if quoted != text or _SPECIAL.search(text) else text
 
 
 def unlike_a_formula(value: object) -> object:
@@ -31,14 +45,17 @@ def unlike_a_formula(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def summary(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
+def summary(
+    cases: Sequence[Mapping[str, Any]], notes: Sequence[str], problems: Sequence[str]
+) -> str:
     """The cases with the names that summary.csv has; what is absent is null."""
-    document = {"cases": records(table), "notes": list(notes), "problems": list(problems)}
-    return json_text(document)
+    return json_text({"cases": cases, "notes": list(notes), "problems": list(problems)})
 
 
 def results_by_batch(
-    frame: pd.DataFrame, table: pd.DataFrame, short_names: Mapping[tuple[str, str], str]
+    rows: Iterable[Row],
+    cases: Iterable[Mapping[str, Any]],
+    short_names: Mapping[tuple[str, str], str],
 ) -> dict[int, str]:
     """The published report's own result file, per batch size:
 
@@ -50,11 +67,11 @@ def results_by_batch(
     several tables of one batch size have the same short name, what they differ in is appended,
     but for fp32: rn50 and rn50_fp16, or rn50_builtin and rn50_upstream.
     """
-    runs = case_values(frame)
-    by_batch: dict[int, dict[tuple[Any, ...], list[dict[str, Any]]]] = {}
-    for row in records(table):
-        key = tuple(row[name] for name in GROUP)
-        by_batch.setdefault(row["batch_size_per_device"], {}).setdefault(key, []).append(row)
+    runs = values_of(rows)
+    by_batch: dict[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
+    for case in cases:
+        key = tuple(case[name] for name in GROUP)
+        by_batch.setdefault(case["batch_size_per_device"], {}).setdefault(key, []).append(case)
     return {
         batch: json_text(
             {

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..stats.groups import by_group, records
+from ..stats.groups import by_group
 from .numbers import rate_decimals, speedup
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INTERVAL, MEMORY = "interval", "GPU memory (MiB)"
 COLUMNS = (
@@ -30,10 +27,10 @@ _OPTIONAL = {INTERVAL: "samples_per_second_ci_low", MEMORY: "gpu_memory_mib"}
 Grid = tuple[list[Column], list[tuple[Cell, ...]]]
 
 
-def render(summary: pd.DataFrame, notes: Sequence[str], screen: Screen = PIPE) -> str:
+def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], screen: Screen = PIPE) -> str:
     """Tables by workload, precision and batch size, then the notes."""
     lines: list[str] = []
-    for heading, (columns, rows) in groups(summary):
+    for heading, (columns, rows) in groups(cases):
         lines += [*wrapped(heading, screen.prose), "", table(columns, rows, screen)]
     lines = lines or ["No run could be counted.", ""]
     for note in notes:
@@ -41,9 +38,9 @@ def render(summary: pd.DataFrame, notes: Sequence[str], screen: Screen = PIPE) -
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def groups(summary: pd.DataFrame) -> Iterator[tuple[str, Grid]]:
-    """Title, columns and cells of each table, in the order of the rows."""
-    for heading, rows in by_group(records(summary)).items():
+def groups(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Grid]]:
+    """Title, columns and cells of each table, in the order of the cases."""
+    for heading, rows in by_group(cases).items():
         yield heading, _grid(rows)
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from .layout import groups
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~#$])")
 _ENTITIES = re.compile(r"&(?=#?\w+;)")
@@ -25,10 +22,10 @@ every statistic with its interval in summary.csv.
 """
 
 
-def render(table: pd.DataFrame, notes: Sequence[str], problems: Sequence[str]) -> str:
+def render(cases: Sequence[dict[str, Any]], notes: Sequence[str], problems: Sequence[str]) -> str:
     """The whole document."""
     parts = ["# Results\n"]
-    for title, (columns, rows) in groups(table):
+    for title, (columns, rows) in groups(cases):
         grid = [[column.label for column in columns], *([c.text for c in row] for row in rows)]
         parts.append(f"## {text(title)}\n\n" + "\n".join(table_lines(grid)) + "\n")
     parts.append(_HOW if len(parts) > 1 else "No run could be counted.\n")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,13 +43,13 @@ _SHOWN = 5  # the most files that a note names
 
 @dataclass
 class Results:
-    """`frame` has a row per run and metric (see frame.Row). `runs` are all runs that were found;
+    """`rows` has a row per run and metric. `runs` are all runs that were found;
     `counted` are those whose logs passed validation and that satisfy the validity rules. `skipped`
     are files that were not read as logs. `series` is empty unless it was requested. `directory` is
     the first source."""
 
     directory: Path
-    frame: pd.DataFrame = field(init=False)
+    rows: list[Row] = field(default_factory=list)
     runs: list[FoundRun] = field(default_factory=list)
     counted: list[FoundRun] = field(default_factory=list)
     problems: list[UserError] = field(default_factory=list)
@@ -62,16 +62,24 @@ class Results:
     missing: list[str] = field(default_factory=list)  # planned runs without a record
     without_loss: int = 0  # counted runs whose logs print no loss
 
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        return make_frame(self.rows)
+
     @property
     def is_incomplete(self) -> bool:
         """Whether a run failed, is missing or is invalid."""
         copies = sum(run.copy_of is not None for run in self.runs)
         return bool(self.missing) or len(self.counted) < len(self.runs) - copies
 
+    @cached_property
+    def _above(self) -> re.Pattern[str]:
+        return re.compile(rf"(?<![\w./-]){re.escape(str(self.directory))}/")
+
     def told(self, text: object) -> str:
         """A text with paths below the directory, so that it is the same wherever that lies."""
-        above = rf"(?<![\w./-]){re.escape(str(self.directory))}/"
-        return re.sub(above, "", str(text)) if self.directory.parts else str(text)
+        return self._above.sub("", str(text)) if self.directory.parts else str(text)
 
 
 def load_results(
@@ -97,16 +105,13 @@ def load_results(
     found = find(sources, statements)
     results = Results(sources[0], problems=found.problems, skipped=found.skipped)
     results.missing += found.missing
-    rows: list[Row] = []
     with _readings(found.places, known, with_series, jobs) as readings:
-        import pandas as pd  # noqa: F401  a slow import, while other processes read logs
-
         read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
     for reading in apart:
-        rows += _rows(reading, results)
+        results.rows += _rows(reading, results)
     if not (results.runs or results.problems or results.missing):
         raise UserError(
             "no logs found",
@@ -116,7 +121,6 @@ def load_results(
             found=" ".join(_about_skipped(results)) or None,
             hint="recognised formats: " + ", ".join(logs.formats()),
         )
-    results.frame = make_frame(rows)
     results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
     results.notes += _about_validity(results)
@@ -254,8 +258,8 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     # Not _replace(): it processes every name again for each of many rows.
     at = COLUMNS.index("metric")
     before, after = row[:at], row[at + 4 :]
-    for item in (*measured.measurements, *_memory(run)):
-        yield Row._make((*before, *item, *after))  # item has the columns from `metric` on
+    for metric, value, unit, estimator in (*measured.measurements, *_memory(run)):
+        yield Row._make((*before, metric, float(value), unit, estimator, *after))
 
 
 def _memory(run: FoundRun) -> Iterator[Measurement]:

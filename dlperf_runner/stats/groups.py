@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.frame import SAMPLES_PER_SECOND
-from ..core.identity import CASE, GROUP, CaseKey, case_key, label, plain, value_text
+from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
+from ..core.identity import GROUP, CaseKey, label, plain, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,10 +24,15 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def case_values(frame: pd.DataFrame) -> dict[CaseKey, list[float]]:
     """The throughput of the valid runs of a tidy frame, by case."""
-    valid = frame["valid"] & (frame["metric"] == SAMPLES_PER_SECOND) & frame["value"].notna()
+    return values_of(rows_of(frame))
+
+
+def values_of(rows: Iterable[Row]) -> dict[CaseKey, list[float]]:
+    """The throughput of the valid runs, by case."""
     values: dict[CaseKey, list[float]] = {}
-    for row in records(frame.loc[valid, [*CASE, "value"]]):
-        values.setdefault(case_key(row), []).append(float(row["value"]))
+    for row in rows:
+        if row.valid and row.metric == SAMPLES_PER_SECOND and row.value is not None:
+            values.setdefault(case_of(row), []).append(row.value)
     return values
 
 

@@ -1,21 +1,19 @@
-"""Notes on the statistics of a table: their uncertainty, and what looks wrong.
+"""Notes on the statistics of cases: their uncertainty, and what looks wrong.
 
-DataFrames in, sentences out. Every sentence names its cases.
+Rows and cases in, sentences out. Every sentence names its cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from ..core.frame import SAMPLES_PER_SECOND
-from ..core.identity import CASE, case_key
+from ..core.frame import SAMPLES_PER_SECOND, Row, case_of
+from ..core.identity import CaseKey, case_key
 from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
+from .groups import by_group
 from .intervals import FEW, median_rank, outliers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # If the estimators of one run differ by more than this, a note says so.
 DISAGREEMENT = 0.01
@@ -28,40 +26,33 @@ _SHOWN = 5  # the most cases or runs that a sentence names
 Record = dict[str, Any]
 
 
-def remarks(frame: pd.DataFrame, table: pd.DataFrame) -> Iterator[str]:
-    """Notes on a tidy frame and the table that `summarize` makes from it."""
-    from .groups import by_group, records
-
-    runs = _runs(frame)
-    for name, cases in by_group(records(table)).items():
+def remarks(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
+    """Notes on the rows of a tidy frame and the cases that `summary` makes of them."""
+    runs = _runs(rows)
+    for name, cases in by_group(found).items():
         yield from (f"{name}: {text}" for text in _about_base(cases))
         mine = [(case, runs[case_key(case)]) for case in cases]
         yield from (f"{name}: {text}" for text in _about_outliers(mine))
         yield from (f"{name}: {text}" for text in _about_estimators(mine))
         yield from (f"{name}: {text}" for text in _about_steadiness(mine))
         yield from (f"{name}: {text}" for text in _about_warmup_lines(mine))
-    yield from _about_intervals(table)
+    yield from _about_intervals(found)
     yield from _about_short_windows([run for of in runs.values() for run in of])
 
 
-def _runs(frame: pd.DataFrame) -> dict[tuple[Any, ...], list[Record]]:
+def _runs(rows: Iterable[Row]) -> dict[CaseKey, list[Record]]:
     """The valid runs by case: {"repeat": 1, metric: value, ...}. A log that exists twice counts as
-    two runs. "estimator" is the estimator of the table's metric."""
-    from .groups import records
-
-    valid = frame[frame["valid"] & frame["value"].notna()]
-    number = valid.groupby([*CASE], dropna=False, sort=False).ngroup()
-    firsts = records(valid.loc[~number.duplicated(), [*CASE]])
-    by_case: list[list[Record]] = [[] for _ in firsts]
-    columns = (valid[name].tolist() for name in ("metric", "value", "repeat", "estimator"))
-    for case, metric, value, repeat, estimator in zip(number.tolist(), *columns, strict=True):
-        runs = by_case[case]
-        if metric == SAMPLES_PER_SECOND:
-            runs.append({"repeat": repeat, "estimator": estimator})
+    two runs. "estimator" is the estimator of samples_per_second."""
+    by_case: dict[CaseKey, list[Record]] = {}
+    for row in rows:
+        if not row.valid or row.value is None:
+            continue
+        runs = by_case.setdefault(case_of(row), [])
+        if row.metric == SAMPLES_PER_SECOND:
+            runs.append({"repeat": row.repeat, "estimator": row.estimator})
         if runs:  # the other metrics of a run follow its samples_per_second
-            runs[-1][metric] = value
-    keys = (tuple(case.values()) for case in firsts)
-    return dict(zip(keys, by_case, strict=True))
+            runs[-1][row.metric] = row.value
+    return by_case
 
 
 def _by_estimator(run: Record) -> dict[str, float]:
@@ -162,10 +153,10 @@ def _about_warmup_lines(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator
         )
 
 
-def _about_intervals(table: pd.DataFrame) -> Iterator[str]:
+def _about_intervals(found: Sequence[Record]) -> Iterator[str]:
     """The interval for each number of runs, and its coverage."""
-    for repeats in sorted(set(table["repeats"]) - {1}):
-        rank, coverage = median_rank(int(repeats))
+    for repeats in sorted({case["repeats"] for case in found} - {1}):
+        rank, coverage = median_rank(repeats)
         # 93.75, and 50 instead of 50.00
         share = f"{100 * coverage:.2f}".rstrip("0").rstrip(".")
         if rank == 1:

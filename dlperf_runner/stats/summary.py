@@ -1,133 +1,178 @@
-"""Statistics of the frame: DataFrame in, DataFrame out. Depends only on the column names."""
+"""Statistics of runs: rows of the tidy frame in, a record per case out. Depends only on the column
+names."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from ..core.frame import GPU_MEMORY
-from ..core.identity import CASE, GROUP
+from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, TYPES, Row, case_of, make_table, rows_of
+from ..core.identity import CASE, GROUP, CaseKey, plain
 from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # The columns in which a case and its base case are equal.
-BASELINE = ["framework", *GROUP]
-_SPREAD = ("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers")
+BASELINE = ("framework", *GROUP)
+_MEDIAN = f"{SAMPLES_PER_SECOND}_median"
+_STATISTICS = (
+    *("median", "mean", "min", "max", "std"),
+    *("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers"),
+)
+_NUMBERS = (
+    *(f"{SAMPLES_PER_SECOND}_{name}" for name in _STATISTICS),
+    *("gpu_memory_mib", "base_case", "base_world_size"),
+    *("speedup", "speedup_ci_low", "speedup_ci_high"),
+    *("scaling_efficiency", "scaling_efficiency_ci_low", "scaling_efficiency_ci_high"),
+)
+# The columns of `cases`, and their types in a DataFrame.
+_TYPES = {
+    **{name: TYPES[name] for name in (*CASE, "estimator")},
+    "repeats": "int64",
+    **dict.fromkeys(_NUMBERS, "float64"),
+    f"{SAMPLES_PER_SECOND}_outliers": "Int64",
+    "base_case": "object",
+    "base_world_size": "Int64",
+}
+COLUMNS = tuple(_TYPES)
+
+Record = dict[str, Any]
 
 
-def summarize(frame: pd.DataFrame, metric: str = "samples_per_second") -> pd.DataFrame:
-    """One row per case with the statistics of a metric over its valid runs, sorted by case.
+def summarize(frame: pd.DataFrame) -> pd.DataFrame:
+    """`cases` of a tidy frame, as a DataFrame. Missing texts are None, numbers are NaN."""
+    return make_table((case.values() for case in cases(rows_of(frame))), _TYPES)
 
-    Columns: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
+
+def cases(rows: Iterable[Row]) -> list[Record]:
+    """One record per case with the statistics of the throughput of its valid runs, sorted by case.
+    Missing values are None.
+
+    Keys: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
     std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, gpu_memory_mib, base_case,
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
 
     Nothing is rounded. speedup is the quotient of the medians of this case and its base case. The
     base case is the 1-device case with the same BASELINE columns. If it is missing, the base case
-    is the smallest of several cases. A single case with more devices has no base case, and its
-    speedup is NaN. scaling_efficiency is speedup * base_world_size / world_size.
+    is the smallest of several cases. A single case with more devices has no base case and no
+    speedup. scaling_efficiency is speedup * base_world_size / world_size.
     ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
-    standard deviation (n - 1). With n = 1, spread and interval are NaN. outliers is the number of
-    flagged values, which are still included; it is missing for n below 5. gpu_memory_mib is the
-    largest peak of the runs, NaN if it was not measured.
+    standard deviation (n - 1). With n = 1, there is no spread and no interval. outliers is the
+    number of flagged values, which are still included; there is none for n below 5. gpu_memory_mib
+    is the largest peak of the runs, if it was measured.
     """
-    valid = frame[frame["valid"] & frame["value"].notna()]
-    chosen = valid[valid["metric"] == metric]
-    groups = chosen.groupby([*CASE], dropna=False, sort=False)
-    table = groups["value"].agg(["count", "median", "mean", "min", "max", "std"]).reset_index()
-    values = [sorted(group.tolist()) for _, group in groups["value"]]
-    table = table.assign(**_spread(values))
-    statistics = ("median", "mean", "min", "max", "std", *_SPREAD)
-    table = table.rename(columns={"count": "repeats", **{n: f"{metric}_{n}" for n in statistics}})
-    estimators = groups["estimator"].agg(lambda names: "+".join(sorted(set(names))))
-    table.insert(len(CASE), "estimator", estimators.to_numpy())
-    memory = valid[valid["metric"] == GPU_MEMORY].groupby([*CASE], dropna=False, sort=False)[
-        "value"
-    ]
-    peaks = memory.max().rename("gpu_memory_mib").reset_index()
-    table = table.merge(peaks, on=[*CASE], how="left")  # missing values match each other
-    return _with_speedups(table, f"{metric}_median", values).sort_values(
-        [*BASELINE, "nodes", "gpus_per_node"], na_position="first", ignore_index=True
-    )
-
-
-def _spread(values: Sequence[Sequence[float]]) -> dict[str, pd.Series]:
-    """The columns of _SPREAD, with one number per sample."""
-    import pandas as pd
-
-    intervals = [median_interval(of) for of in values]
-    flagged = [sum(outliers(of)) if len(of) >= FEW else None for of in values]
-    columns = (
-        [interval.low for interval in intervals],
-        [interval.high for interval in intervals],
-        [interval.coverage for interval in intervals],
-        [cv(of) for of in values],
-        [mad(of) for of in values],
-    )
-    found = {
-        name: pd.Series(column, dtype="float64")
-        for name, column in zip(_SPREAD, columns, strict=False)
-    }
-    return found | {"outliers": pd.Series(flagged, dtype="Int64")}
-
-
-def _with_speedups(
-    table: pd.DataFrame, median: str, values: Sequence[Sequence[float]]
-) -> pd.DataFrame:
-    """The table with the base case, speed-up and scaling efficiency of each case."""
-    import pandas as pd
-
-    bases = _bases(table)
-    medians, sizes = table[median].tolist(), table["world_size"].tolist()
-    names = [f"{n}n{g}g" for n, g in zip(table["nodes"], table["gpus_per_node"], strict=True)]
-    speedups: list[float] = []
-    intervals: list[Interval] = []
-    for row, base in enumerate(bases):
-        if base is None or not medians[base] > 0:
-            speedups.append(math.nan)
-            intervals.append(UNKNOWN)
+    values: dict[CaseKey, list[float]] = {}
+    estimators: dict[CaseKey, set[str]] = {}
+    peaks: dict[CaseKey, float] = {}
+    for row in rows:
+        if not row.valid or row.value is None:
             continue
-        speedups.append(medians[row] / medians[base])
-        intervals.append(_speedup_interval(values, row, base))
-    base_sizes = [math.nan if base is None else sizes[base] for base in bases]
-    scale = pd.Series(base_sizes, dtype="float64", index=table.index) / table["world_size"]
-    merged = table.assign(
-        base_case=pd.Series(
-            [None if base is None else names[base] for base in bases], dtype=object
-        ),
-        base_world_size=pd.Series(
-            [None if base is None else sizes[base] for base in bases], dtype="Int64"
-        ),
-        speedup=pd.Series(speedups, dtype="float64"),
-        speedup_ci_low=pd.Series([interval.low for interval in intervals], dtype="float64"),
-        speedup_ci_high=pd.Series([interval.high for interval in intervals], dtype="float64"),
+        if row.metric == SAMPLES_PER_SECOND:
+            key = case_of(row)
+            values.setdefault(key, []).append(row.value)
+            estimators.setdefault(key, set()).add(str(row.estimator))
+        elif row.metric == GPU_MEMORY:
+            key = case_of(row)
+            peaks[key] = max(peaks.get(key, row.value), row.value)
+    found = [
+        {
+            **dict(zip(CASE, key, strict=True)),
+            "estimator": "+".join(sorted(estimators[key])),
+            "repeats": len(values[key]),
+            **_statistics(values[key], mean),
+            "gpu_memory_mib": peaks.get(key),
+        }
+        for key, mean in zip(values, _means(list(values.values())), strict=True)
+    ]
+    samples = [sorted(of) for of in values.values()]
+    for row_number, base in enumerate(_bases(found)):
+        found[row_number] |= _speedup(found, samples, row_number, base)
+    return sorted(found, key=_place)
+
+
+def _place(case: Record) -> list[tuple[bool, Any]]:
+    """Sort key of a case; missing values come first."""
+    names = (*BASELINE, "nodes", "gpus_per_node")
+    return [(case[name] is not None, case[name]) for name in names]
+
+
+def _means(samples: Sequence[Sequence[float]]) -> list[float]:
+    """The mean of each sample, summed in the order of pandas, so that no recorded digit changes."""
+    import numpy as np
+
+    if not samples:
+        return []
+    sizes = np.array([len(of) for of in samples])
+    sums = np.add.reduceat(np.concatenate(samples), sizes.cumsum() - sizes)
+    means: list[float] = (sums / sizes).tolist()
+    return means
+
+
+def _statistics(values: Sequence[float], mean: float) -> Record:
+    """The statistics of the throughput of a case."""
+    ordered = sorted(values)
+    interval = median_interval(ordered)
+    found = (
+        *(median(ordered), mean, ordered[0], ordered[-1], _std(values)),
+        *(interval.low, interval.high, interval.coverage, cv(ordered), mad(ordered)),
+        sum(outliers(ordered)) if len(ordered) >= FEW else None,
     )
-    for name in ("", "_ci_low", "_ci_high"):
-        merged[f"scaling_efficiency{name}"] = merged[f"speedup{name}"] * scale
-    return merged
+    names = (f"{SAMPLES_PER_SECOND}_{name}" for name in _STATISTICS)
+    return dict(zip(names, map(plain, found), strict=True))
 
 
-def _speedup_interval(values: Sequence[Sequence[float]], row: int, base: int) -> Interval:
+def _std(values: Sequence[float]) -> float:
+    """The sample standard deviation by the method of Welford, as pandas computes it; NaN for a
+    single value."""
+    mean = squares = 0.0
+    for number, value in enumerate(values, start=1):
+        distance = value - mean
+        mean += distance / number
+        squares += (value - mean) * distance
+    return math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else math.nan
+
+
+def _speedup(
+    found: Sequence[Record], samples: Sequence[Sequence[float]], row: int, base: int | None
+) -> Record:
+    """The base case, speed-up and scaling efficiency of a case."""
+    speedup, interval, scale, own = math.nan, UNKNOWN, math.nan, found[row]
+    of_base = None if base is None else found[base]
+    if base is not None and of_base is not None:
+        scale = of_base["world_size"] / own["world_size"]
+        if of_base[_MEDIAN] > 0:
+            speedup = own[_MEDIAN] / of_base[_MEDIAN]
+            interval = _speedup_interval(samples, row, base)
+    speedups = (speedup, interval.low, interval.high)
+    values = (
+        of_base and f"{of_base['nodes']}n{of_base['gpus_per_node']}g",
+        of_base and of_base["world_size"],
+        *map(plain, speedups),
+        *(plain(value * scale) for value in speedups),
+    )
+    return dict(zip(_NUMBERS[-len(values) :], values, strict=True))
+
+
+def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -> Interval:
     if row == base:  # the ratio of a sample to itself does not vary
-        return Interval(1.0, 1.0, math.nan) if len(values[row]) > 1 else UNKNOWN
-    return ratio_interval(values[row], values[base])
+        return Interval(1.0, 1.0, math.nan) if len(samples[row]) > 1 else UNKNOWN
+    return ratio_interval(samples[row], samples[base])
 
 
-def _bases(table: pd.DataFrame) -> list[int | None]:
-    """The row number of the base case, for each row."""
+def _bases(found: Sequence[Record]) -> list[int | None]:
+    """The index of the base case, for each case."""
     groups: dict[tuple[object, ...], list[int]] = {}
-    rows = table[BASELINE].astype(object).where(table[BASELINE].notna(), None)
-    for row, key in enumerate(rows.itertuples(index=False, name=None)):
-        groups.setdefault(key, []).append(row)
-    sizes = list(zip(table["world_size"], table["nodes"], strict=True))
-    found: list[int | None] = [None] * len(table)
+    for row, case in enumerate(found):
+        groups.setdefault(tuple(case[name] for name in BASELINE), []).append(row)
+    sizes = [(case["world_size"], case["nodes"]) for case in found]
+    bases: list[int | None] = [None] * len(found)
     for members in groups.values():
         base = min(members, key=sizes.__getitem__)
         if len(members) > 1 or sizes[base] == (1, 1):
             for row in members:
-                found[row] = base
-    return found
+                bases[row] = base
+    return bases

@@ -14,7 +14,6 @@ from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.compare.baselines import read_baseline
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.history.store import points
-from dlperf_runner.stats.groups import records
 
 
 def test_a_run_record_without_later_keys(tmp_path: Path) -> None:
@@ -24,7 +23,7 @@ def test_a_run_record_without_later_keys(tmp_path: Path) -> None:
         del record["parameters"]
         record["outcome"]["hosts"] = {"node1": {"driver": "440.33.01"}}
         path.write_text(json.dumps(record))
-    (row,) = records(summarize(tmp_path).table)
+    (row,) = summarize(tmp_path).cases
     assert (row["repeats"], row["driver"]) == (5, "440.33.01")
     assert (row["parameters"], row["accelerator"], row["node_gpus"]) == (None, None, None)
 

@@ -12,6 +12,7 @@ from gpu_campaigns import A100, IMAGENET, NOISE, RATES, V100, call, campaign, on
 from hypothesis import given
 from hypothesis import strategies as st
 from make_logs import campaign_run, dllogger, gluoncv, write
+from pandas import DataFrame
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands.summarize import summarize
@@ -91,7 +92,7 @@ def test_runs_on_two_gpus_are_two_cases(tmp_path: Path) -> None:
         changes = on(V100 if repeat < 3 else A100)
         campaign_run(tmp_path, "1n1g", repeat, gluoncv(rate), **changes)
     result = summarize(tmp_path)
-    found = result.table.set_index("accelerator")
+    found = DataFrame(result.cases).set_index("accelerator")
     assert found["repeats"].to_dict() == {"A100-SXM4-40GB": 3, "V100-SXM2-16GB": 2}
     assert found["samples_per_second_median"].round(2).to_dict() == {
         "A100-SXM4-40GB": 760.2,
@@ -122,7 +123,7 @@ def test_runs_that_differ_in_one_thing_are_not_pooled(
         campaign_run(tmp_path, "1n1g", repeat, lines, **{**on(V100), **own})
     result = summarize(tmp_path)
     assert result.problems == []
-    assert result.table["repeats"].tolist() == [1, 1]
+    assert DataFrame(result.cases)["repeats"].tolist() == [1, 1]
     assert "not pooled, because the runs differ in" in words(result)
     assert f"{column} (" in words(result)
     assert values in words(result)
@@ -150,7 +151,7 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
     result = summarize(ngc_tree(tmp_path))
     assert result.problems == []
     columns = ["directory", "precision", "world_size", "samples_per_second_median", "repeats"]
-    assert sorted(result.table[columns].itertuples(index=False, name=None)) == [
+    assert sorted(DataFrame(result.cases)[columns].itertuples(index=False, name=None)) == [
         ("NEW_LOG", "fp32", 1, 975.37, 1),
         ("NEW_LOG", "fp32", 8, 7561.0, 1),
         ("OLD_LOG", "amp", 1, 1243.0, 1),
@@ -158,12 +159,12 @@ def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> Non
         ("OLD_LOG", "fp32", 8, 3207.5, 1),
     ]
     # A speed-up is that of a group.
-    assert sorted(result.table["speedup"].round(2)) == [1.0, 1.0, 1.0, 7.71, 7.75]
+    assert sorted(DataFrame(result.cases)["speedup"].round(2)) == [1.0, 1.0, 1.0, 7.71, 7.75]
     assert "directory OLD_LOG" in words(result)
     assert "not pooled, because the runs differ in directory (NEW_LOG, OLD_LOG)" in words(result)
     # Alone, each is a tree as any other.
     alone = summarize(tmp_path / "OLD_LOG")
-    assert alone.table["directory"].isna().all()
+    assert DataFrame(alone.cases)["directory"].isna().all()
 
 
 @pytest.mark.parametrize("numbers", [(1, 1), (1, 2)])
@@ -173,7 +174,7 @@ def test_directories_named_after_accelerators_say_what_ran(
     """As PaddlePaddle/Perf has it: TensorFlow/logs/{V100_LOG,A100_LOG}."""
     for place, rate, repeat in zip(("V100_LOG", "A100_LOG"), (50.0, 150.0), numbers, strict=True):
         write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
-    table = summarize(tmp_path).table
+    table = DataFrame(summarize(tmp_path).cases)
     found = dict(zip(table["accelerator"], table["samples_per_second_median"], strict=True))
     assert found == {"V100": 50.0, "A100": 150.0}
     write(tmp_path / "V100_LOG" / "1n1g" / "rn50_b128_fp32_a100_3.log", gluoncv(60.0))
@@ -203,7 +204,7 @@ def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
         (tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log").write_bytes(content)
     result = summarize(tmp_path)
     assert result.problems == []
-    assert result.table["repeats"].tolist() == [1]
+    assert DataFrame(result.cases)["repeats"].tolist() == [1]
     assert "1.log (same rates), which is counted once: " in words(result)
 
 
@@ -211,7 +212,7 @@ def test_two_steady_runs_with_few_different_rates_are_no_copies(tmp_path: Path) 
     for repeat in (1, 2):
         lines = [*gluoncv(0.5), f"run {repeat}"]
         write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", lines)
-    assert summarize(tmp_path).table["repeats"].tolist() == [2]
+    assert DataFrame(summarize(tmp_path).cases)["repeats"].tolist() == [2]
 
 
 def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> 
             write(directory / "rn50_b128_fp32_1.log", gluoncv(rate))
     result = summarize(tmp_path)
     assert result.problems == []
-    assert sorted(result.table["directory"]) == [
+    assert sorted(DataFrame(result.cases)["directory"]) == [
         *(".", "."),
         *("a", "a"),
         *("b/first", "b/first"),
@@ -239,7 +240,7 @@ def test_logs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
     for problem in result.problems:
         assert "the same repeat of the same case" in problem.problem
         assert problem.found == f"{first}, {second}"
-    assert result.table["samples_per_second_median"].tolist() == [400.0]
+    assert DataFrame(result.cases)["samples_per_second_median"].tolist() == [400.0]
     assert call("summarize", tmp_path).exit_code == 2
 
 
@@ -251,8 +252,8 @@ def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
     result = summarize(tmp_path)
     assert result.problems == []
     # A copy makes no group: it is no other run.
-    assert result.table["directory"].isna().all()
-    assert result.table["repeats"].tolist() == [1]
+    assert DataFrame(result.cases)["directory"].isna().all()
+    assert DataFrame(result.cases)["repeats"].tolist() == [1]
     told = f"copies of {first} (same SHA-256), which is counted once: {tmp_path}"
     assert told in words(result)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from frame_rows import row
 
-from dlperf_runner.core.frame import make_frame
 from dlperf_runner.report import layout, numbers
-from dlperf_runner.stats.summary import summarize
+from dlperf_runner.stats.summary import cases
 
 
 @pytest.mark.parametrize(
@@ -41,6 +40,6 @@ def test_words_of_a_comparison() -> None:
 
 def test_slow_cases_are_told_apart() -> None:
     rows = [row(0.155), row(0.145, "1n2g"), row(0.0041, batch_size_per_device=8)]
-    printed = layout.render(summarize(make_frame(rows)), [])
+    printed = layout.render(cases(rows), [])
     for value in (" 0.155 |", " 0.145 |", " 0.94 |", " 0.00410 |"):
         assert value in printed

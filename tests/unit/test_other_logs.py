@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from make_logs import SHARED_LOGS, campaign_run, dllogger, gluoncv, oneflow, plsc, write
+from pandas import DataFrame
 from peak_memory import peak_of
 from typer.testing import CliRunner
 
@@ -289,7 +290,7 @@ def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> Non
         write(tmp_path / f"y1_b2_fp32_1n1g_{repeat}.log", speedometer("y1", parallel=parallel))
     for repeat, data in ((3, "/data/a/train"), (4, "/data/b/train/")):
         write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(data=data))
-    table = summarize(tmp_path, tmp_path / "out").table
+    table = DataFrame(summarize(tmp_path, tmp_path / "out").cases)
     assert table["repeats"].tolist() == [1] * 6
     texts = " ".join(table["parameters"])
     for text in ("parallel=data", "parallel=model", "data=/data/a/train ", "data=/data/b/train "):

@@ -6,9 +6,9 @@ from typing import Any
 
 from frame_rows import row
 
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.frame import Row
 from dlperf_runner.stats.notes import remarks
-from dlperf_runner.stats.summary import summarize
+from dlperf_runner.stats.summary import cases
 
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
 
@@ -17,8 +17,7 @@ SHORT = "whether the rate was steady was not judged in "
 
 
 def all_said(*rows: Row) -> list[str]:
-    frame = make_frame(rows)
-    return list(remarks(frame, summarize(frame)))
+    return list(remarks(rows, cases(rows)))
 
 
 def said(*rows: Row) -> list[str]:

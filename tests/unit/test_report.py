@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 from frame_rows import row
 
-from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.frame import COLUMNS, Row
 from dlperf_runner.report import data, layout, markdown
 from dlperf_runner.report.terminal import PIPE, Screen
-from dlperf_runner.stats.summary import summarize
+from dlperf_runner.stats.summary import cases
 
 NAMES = {("mxnet-resnet50v1b", "resnet50v1b"): "rn50"}
 
 
 def result_names(*rows: Row) -> list[str]:
-    frame = make_frame(rows)
-    (document,) = data.results_by_batch(frame, summarize(frame), NAMES).values()
+    (document,) = data.results_by_batch(rows, cases(rows), NAMES).values()
     return sorted(json.loads(document))
 
 
 def test_long_notes_and_titles_are_wrapped() -> None:
-    table = summarize(make_frame([row(5.0, accelerator="A very long name " * 6)]))
+    table = cases([row(5.0, accelerator="A very long name " * 6)])
     printed = layout.render(table, ["a note " * 30], Screen(70))
     assert max(map(len, printed.splitlines())) <= 70
     assert "\n- a note a note" in printed
@@ -29,15 +30,15 @@ def test_long_notes_and_titles_are_wrapped() -> None:
 
 
 def test_absent_speedup_is_a_dash_and_null() -> None:
-    frame = make_frame([row(5.0, "1n2g")])
-    table = summarize(frame)
-    ((_, (columns, rows)),) = layout.groups(table)
+    rows = [row(5.0, "1n2g")]
+    table = cases(rows)
+    ((_, (columns, lines)),) = layout.groups(table)
     names = ["node_num", "gpu_num", "samples/s", "speedup", "efficiency", "n"]
     assert [column.label for column in columns] == names
-    (cells,) = rows
+    (cells,) = lines
     assert [cell.text for cell in cells] == ["1", "2", "5.00", "-", "-", "1"]
     assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
-    (document,) = data.results_by_batch(frame, table, NAMES).values()
+    (document,) = data.results_by_batch(rows, table, NAMES).values()
     assert json.loads(document) == {
         "rn50": {
             "1n2g": {
@@ -62,7 +63,7 @@ def of_oneflow(rows: list[Row]) -> list[Row]:
 def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
     """As the OneFlow report tabulates it."""
     rows = [row(383.76), memory(12565.0), row(747.295, "1n2g")]
-    table = summarize(make_frame(of_oneflow(rows)))
+    table = cases(of_oneflow(rows))
     assert "GPU memory (MiB)" in layout.render(table, [])
     assert (
         "| node_num | gpu_num | samples/s | speedup | efficiency | n | GPU memory (MiB) |\n"
@@ -75,7 +76,7 @@ def test_gpu_memory_has_a_column_where_it_was_measured() -> None:
 
 
 def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
-    table = summarize(make_frame([row(5.0)]))
+    table = cases([row(5.0)])
     assert "memory" not in layout.render(table, [])
     assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
 
@@ -86,7 +87,7 @@ def repeated(topology: str, *values: float) -> list[Row]:
 
 def test_median_with_its_interval() -> None:
     rows = [*repeated("1n1g", 100.0, 101.0, 103.0), *repeated("1n2g", 190.5)]
-    document = markdown.render(summarize(make_frame(rows)), [], [])
+    document = markdown.render(cases(rows), [], [])
     assert (
         "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
         "| 1        | 2       | 190.50    | -             | 1.89    | 94 %       | 1 |\n"
@@ -98,7 +99,7 @@ def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> Non
         *repeated("1n1g", 11548.451, 11549.451, 11550.451),
         *(memory(12565.0), *repeated("1n2g", 22000.0, 23000.0)),
     ]
-    table = summarize(make_frame(of_oneflow(rows)))
+    table = cases(of_oneflow(rows))
     named = {
         *("node_num", "gpu_num", "samples/s", "interval", "speedup", "efficiency", "n"),
         *("11549.451", "11548.451-11550.451", "97", "12565"),
@@ -114,7 +115,7 @@ def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> Non
 
 def test_60_columns_stack_interval_and_efficiency() -> None:
     rows = [*repeated("1n1g", 384.04, 384.19, 385.31), *repeated("4n8g", 9568.3, 9579.74, 9631.67)]
-    assert layout.render(summarize(make_frame(rows)), [], Screen(60)).splitlines()[2:] == [
+    assert layout.render(cases(rows), [], Screen(60)).splitlines()[2:] == [
         "| node_num |       samples/s |    speedup |   |",
         "|  gpu_num |        interval | efficiency | n |",
         "|----------|-----------------|------------|---|",
@@ -127,7 +128,7 @@ def test_60_columns_stack_interval_and_efficiency() -> None:
 
 def test_container_is_named_with_a_short_digest() -> None:
     image = "podman registry/tensorflow@sha256:" + "0123456789ab" + 52 * "c"
-    printed = layout.render(summarize(make_frame([row(5.0, container=image)])), [])
+    printed = layout.render(cases([row(5.0, container=image)]), [])
     assert "in podman registry/tensorflow@sha256:0123456789ab " in " ".join(printed.split())
     assert "cc" not in printed
 
@@ -143,12 +144,12 @@ def test_short_names_that_would_collide() -> None:
 
 
 def test_nothing_counted() -> None:
-    table = summarize(make_frame([]))
+    table = cases([])
     assert layout.render(table, ["a reason"]) == "No run could be counted.\n\n- a reason\n"
     document = markdown.render(table, ["a reason"], ["log:3: bad\n  try again"])
     assert "No run could be counted." in document
     assert "## Not counted\n\n- log:3: bad\n    try again\n" in document
-    assert data.results_by_batch(make_frame([]), table, NAMES) == {}
+    assert data.results_by_batch([], table, NAMES) == {}
     assert json.loads(data.summary(table, [], ["bad"])) == {
         "cases": [],
         "notes": [],
@@ -157,7 +158,18 @@ def test_nothing_counted() -> None:
 
 
 def test_csv_has_nothing_for_what_is_absent() -> None:
-    header, line = data.csv(make_frame([row(None, valid=False, why_invalid="a, b")])).splitlines()
+    header, line = data.csv(COLUMNS, [row(None, valid=False, why_invalid="a, b")]).splitlines()
     found = dict(zip(header.split(","), line.split(","), strict=False))
     assert (found["value"], found["driver"], found["valid"]) == ("", "", "False")
     assert line.endswith('"a, b"')
+
+
+def test_csv_is_read_back_as_it_was() -> None:
+    values = ["plain", 'a "word"', "a,b", "a\nb", "a\rb", None, "=1+1", "-x", "", " "]
+    numbers = [0.0, -0.0, 1e-7, 1e22, 0.1, 1.0, 2.5, None, -3.0, 5.0]
+    text = data.csv(["text", "number"], zip(values, numbers, strict=True))
+    read = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    quoted = ["'=1+1" if value == "=1+1" else "'-x" if value == "-x" else value for value in values]
+    assert read[0] == ["text", "number"]
+    assert [line[0] for line in read[1:]] == [value or "" for value in quoted]
+    assert [line[1] for line in read[1:]] == ["" if n is None else str(n) for n in numbers]

@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 from frame_rows import row
+from hypothesis import given
+from hypothesis import strategies as st
 from make_logs import published
 
 from dlperf_runner.core.frame import COLUMNS, Row, make_frame
+from dlperf_runner.stats import summary
 from dlperf_runner.stats.summary import summarize
 
 # average_speed as the three reports print it, by the last digit.
@@ -258,3 +261,11 @@ def test_no_runs_no_cases() -> None:
     assert isinstance(table, pd.DataFrame)
     assert table.empty
     assert {"speedup", "scaling_efficiency", "samples_per_second_median"} <= set(table.columns)
+
+
+@given(st.lists(st.floats(0.01, 1e5), min_size=2, max_size=12))
+def test_mean_and_spread_are_those_of_pandas(values: list[float]) -> None:
+    (case,) = summary.cases(row(value, repeat=n) for n, value in enumerate(values, start=1))
+    expected = pd.Series(values).groupby([0] * len(values)).agg(["median", "mean", "std"])
+    for name, value in expected.iloc[0].items():
+        assert case[f"samples_per_second_{name}"] == pytest.approx(value, rel=1e-15, abs=1e-12)

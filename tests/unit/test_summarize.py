@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from make_logs import RESNET, campaign_run, dllogger, gluoncv, published, published_tree, write
+from pandas import DataFrame
 from summaries import log_of, problem, summarize, table
 
 from dlperf_runner.commands.summarize import catalogued
@@ -181,7 +182,7 @@ def test_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
         write(log_of(tmp_path, repeat=repeat), gluoncv(5.0))
     result = summarize(tmp_path)
     assert result.problems == []
-    assert result.table["repeats"].tolist() == [1]
+    assert DataFrame(result.cases)["repeats"].tolist() == [1]
     first = log_of(tmp_path, repeat=1).relative_to(tmp_path)
     others = ", ".join(str(log_of(tmp_path, repeat=repeat)) for repeat in range(2, 6))
     told = f"copies of {tmp_path / first} (same SHA-256), which is counted once: {others}"

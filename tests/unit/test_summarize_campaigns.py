@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from make_logs import campaign_run, gluoncv, write
+from pandas import DataFrame
 from summaries import log_of, problem, summarize, table
 
 from dlperf_runner.catalog.reader import load_catalog
@@ -111,7 +112,7 @@ def test_the_column_that_keeps_runs_apart_is_named(
     result = summarize(tmp_path)
     text = " ".join(result.text.split())
     assert f"not pooled, because the runs differ in {column} ({values})" in text
-    assert sorted(result.table["repeats"]) == [2, 2]
+    assert sorted(DataFrame(result.cases)["repeats"]) == [2, 2]
 
 
 def test_rule_is_that_of_the_matrix_that_the_run_is_of() -> None:
