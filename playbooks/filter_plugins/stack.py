@@ -43,6 +43,15 @@ def document(
     return merged(_read(path), overrides or {})
 
 
+def refusal(name: str, overrides: Mapping[str, Any] | None = None) -> str:
+    """Why there is no such stack, or no such change of it; empty if there is."""
+    try:
+        mpirun(name, overrides)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def check(overrides: Mapping[str, Any]) -> None:
     """Raises ValueError for a key that no stack has: it would change nothing."""
     _known(overrides, KEYS, VARIABLE)
@@ -103,4 +112,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"stack_document": document, "stack_mpirun": mpirun, "stack_rails": rails}
+        return {
+            "stack_document": document,
+            "stack_mpirun": mpirun,
+            "stack_rails": rails,
+            "stack_refusal": refusal,
+        }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from filters import load, provision
-from provisioning_choices import choice, node
+from provisioning_choices import choice, node, stack
 from standins import wheel
 
 PROJECT = Path(__file__).parents[2]
@@ -173,12 +173,13 @@ def test_an_unknown_name_is_refused_with_the_known_ones(root: str) -> None:
         provision.environments(["nett"], "cpu", root)
 
 
-def test_what_the_catalogue_lacks_is_told_before_any_task(root: str, tmp_path: Path) -> None:
+def test_what_the_catalogue_lacks_is_told_before_any_task() -> None:
     """It used to end in the middle of a template, on every node."""
     assert provision.refusal(choice(frameworks=["pytorch"], stack="b200-cuda13")) == ""
     told = provision.refusal(choice(frameworks=["mxnet"], stack="h100-cuda12.9"))
     assert told.startswith("mxnet has no environment for the stack h100-cuda12.9: the last release")
-    assert "unknown name h100 in stacks" in provision.refusal(choice(stack="h100"))
+    assert "unknown name h100 in stacks" in stack.refusal("h100")
+    assert stack.refusal("h100-cuda12.9") == ""
     assert "needs the wheel of oneflow" in provision.refusal(
         choice(frameworks=["oneflow"], stack="v100-cuda10.2")
     )
