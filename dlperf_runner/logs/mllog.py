@@ -111,7 +111,7 @@ def _events(block: Block) -> Iterator[_Event]:
             found, _ = _DECODER.raw_decode(match[1].decode())
             time, key, metadata = found["time_ms"], found["key"], found.get("metadata") or {}
             lost = _LOST_DIGIT.search(match[1])
-            if type(time) is not int or not isinstance(metadata, dict) or lost:
+            if type(time) is not int or time < 0 or not isinstance(metadata, dict) or lost:
                 raise TypeError
         except (ValueError, KeyError, TypeError):
             problem = "the line is not one that mllog prints"

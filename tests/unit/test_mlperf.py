@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from statistics import fmean
 
@@ -96,6 +97,12 @@ LOGS = {
     "of the block": result_log(820.0, counts="of the block"),
     "at its start": result_log(820.0, counts="at its start"),
 }
+
+
+def test_a_time_whose_first_digit_became_a_sign_is_refused() -> None:
+    lines = [re.sub(r'"time_ms": \d', '"time_ms": -', line) for line in LOGS["at its start"]]
+    with pytest.raises(LineError, match="JSON with time_ms"):
+        measured(lines)
 
 
 @settings(max_examples=300, deadline=None)

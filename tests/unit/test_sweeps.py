@@ -23,7 +23,6 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import choice_of_variables, parse_choice
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.sweeps import setting, sweeps
 
 CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
@@ -126,8 +125,7 @@ RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
 def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
     result = summarize(measured(tmp_path / "a", RATES))
     found = {
-        setting(case, "image_size"): case["samples_per_second_median"]
-        for case in records(result.table)
+        setting(case, "image_size"): case["samples_per_second_median"] for case in result.cases
     }
     assert found == pytest.approx({"32": 402.5, "48": 399.5, "64": 102.5}, abs=0.01)
     assert len(json.loads(result.document)["cases"]) == 3
@@ -136,7 +134,7 @@ def test_summaries_keep_the_cases_apart(tmp_path: Path) -> None:
 
 
 def test_a_sweep_has_its_best_and_what_is_not_shown_to_be_slower(tmp_path: Path) -> None:
-    cases = records(summarize(measured(tmp_path / "a", RATES)).table)
+    cases = summarize(measured(tmp_path / "a", RATES)).cases
     (sweep,) = sweeps(cases)
     (place,) = sweep.places
     assert sweep.axes == ("image_size",)
