@@ -64,7 +64,6 @@ import glob
 import io
 import os
 import pwd
-import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.python_distributions import distributions, python_version, url_of
