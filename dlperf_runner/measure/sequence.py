@@ -26,7 +26,10 @@ def check(
             found="none",
         )
     if form.first_too and steps[0] == 1 and len(steps) > 1 and steps[1] > 2:
-        return check(form, steps[1:], every, rule, lambda index: line_of(index + 1), name)
+        # Step 1 shows that the beginning is there, so the interval may be longer, too.
+        is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
+        interval = steps[1] if is_regular else every
+        return check(form, steps[1:], interval, rule, lambda index: line_of(index + 1), name)
     first, every = _start(form, steps, every, rule)
     limit = rule.total_steps + rule.surplus_steps
     wanted = range(first, limit + 1, every)
