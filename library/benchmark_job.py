@@ -120,6 +120,7 @@ from ansible.module_utils.benchmark_supervisor import (
     read_state,
     renew,
     supervise,
+    write_crash,
     write_whole,
 )
 from ansible.module_utils.common.text.converters import to_text
@@ -168,6 +169,8 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
+    if params["lock"]:  # ansible-core 2.16 makes text of a number in a templated dictionary
+        params["lock"]["lease_s"] = float(params["lock"]["lease_s"])
     directory = params["directory"]
     state_file = os.path.join(directory, "job.json")
     lease_file = os.path.join(directory, "lease")
@@ -210,7 +213,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         renew(lease_file)
         for name in file_names(params["sample_hosts"]):
             discard(os.path.join(directory, name))  # samples from an earlier launch
-        detach(lambda: supervise(params, state_file, lease_file, log_file))
+        detach(lambda: supervise(params, state_file, lease_file, log_file), lambda text: write_crash(state_file, text))
     elif state is None or state["launch"] != params["launch"]:
         lost(module, state_file, lease_file)
     else:
@@ -230,8 +233,8 @@ def follow(module, directory, state_file, lease_file, log_file):
             break
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
             module.fail_json(
-                msg="%s: the supervisor of the launch has died. Check whether the node was restarted "
-                "or ran out of memory." % directory
+                msg="%s: the supervisor of the launch has died. %s"
+                % (directory, (read_state(state_file) or {}).get("crash") or "Check whether the node was restarted or ran out of memory.")
             )
         if time.time() > deadline:
             break

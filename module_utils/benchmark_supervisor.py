@@ -11,6 +11,7 @@ import pwd
 import signal
 import subprocess
 import time
+import traceback
 
 from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
 from ansible.module_utils.gpu_memory import Sampler, signal_group
@@ -22,6 +23,7 @@ GRACE_S = 10
 CLEANUP_S = 60
 START_S = 60
 STATE_BYTES = 1 << 20
+CRASH_CHARACTERS = 2000
 
 
 def write_whole(path, data):
@@ -47,6 +49,7 @@ def is_state(state):
         return False
     kinds = {"launch": type(u""), "started": float}
     kinds.update({"supervisor": int} if "supervisor" in state else {})
+    kinds.update({"crash": type(u"")} if "crash" in state else {})
     kinds.update({"exit_status": int, "ended": float} if state.get("finished") else {})
     if not all(type(state.get(key)) is kind for key, kind in kinds.items()):
         return False
@@ -202,8 +205,8 @@ def supervise(params, state_file, lease_file, log_file):
     os._exit(0)
 
 
-def detach(work):
-    """Run `work` in a process detached from the connection."""
+def detach(work, crashed):
+    """Run `work` in a process detached from the connection. If it raises, `crashed` gets the traceback."""
     if os.fork():
         os.wait()
         return
@@ -216,8 +219,17 @@ def detach(work):
     os.closerange(3, 1024)
     try:
         work()
+    except Exception:
+        crashed(traceback.format_exc())
     finally:
         os._exit(1)
+
+
+def write_crash(state_file, text):
+    """Add to the state why the supervisor has ended."""
+    state = read_state(state_file)
+    if state is not None:
+        write_whole(state_file, dict(state, crash=text[-CRASH_CHARACTERS:]))
 
 
 def is_gone(state):

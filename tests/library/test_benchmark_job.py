@@ -68,6 +68,14 @@ def test_a_missing_program_is_status_127_with_its_name(tmp_path: Path) -> None:
     assert "/nowhere/mpirun" in result["tail"]
 
 
+def test_a_supervisor_that_dies_says_why(tmp_path: Path) -> None:
+    """An environment variable with a null byte cannot be passed on."""
+    result = call(tmp_path, sys.executable, "-c", "pass", env={"NCCL_DEBUG": "IN\0FO"})
+    assert result["failed"]
+    assert "the supervisor of the launch has died. Traceback" in result["msg"]
+    assert "null byte" in result["msg"]
+
+
 def test_waiting_goes_on_in_later_calls_and_launches_once(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(1.5); print('end')")
     first = call(tmp_path, *argv, wait_s=0.1)
@@ -187,11 +195,14 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
     assert (tmp_path / "marker").exists()
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(0, ""), (3, "lock")])
+@pytest.mark.parametrize(
+    ("answer", "reason", "lease_s"), [(0, "", 60), (3, "lock", 60), (0, "", "60")]
+)
 def test_another_node_of_the_run_is_asked_before_the_launch(
-    tmp_path: Path, answer: int, reason: str
+    tmp_path: Path, answer: int, reason: str, lease_s: int | str
 ) -> None:
-    """By ssh, whose stand-in runs here what it is given; 3 says that the lease is not there."""
+    """By ssh, whose stand-in runs here what it is given; 3 says that the lease is not there.
+    ansible-core 2.16 gives the lease as text."""
     ssh = tmp_path / "bin" / "ssh"
     ssh.parent.mkdir()
     ssh.write_text(
@@ -199,7 +210,7 @@ def test_another_node_of_the_run_is_asked_before_the_launch(
         f'[ {answer} = 0 ] || exit {answer}\nexec sh -c "$3"\n'
     )
     ssh.chmod(0o755)
-    lock = lock_in(tmp_path / "lock")
+    lock = lock_in(tmp_path / "lock") | {"lease_s": lease_s}
     path = {"PATH": f"{ssh.parent}:/usr/bin:/bin"}
     result = call(tmp_path / "r1", "/bin/true", env=path, lock=lock, hosts={"n2": "n2.site"})
     assert (result["finished"], result["reason"]) == (True, reason)
