@@ -240,21 +240,26 @@ def with_build_requirements(environment: dict[str, Any]) -> tuple[str, list[str]
 def test_horovod_with_nccl_is_compiled_for_mxnet_and_processes_sum(
     installed: Callable[[str], dict[str, Any]], tools: Path, tmp_path: Path
 ) -> None:
-    """With the requirements of the catalogue; the sum is provisioning's, on CPUs over MPI."""
+    """With the requirements of the catalogue; the sum is provisioning's, on CPUs over MPI.
+
+    As on nodes, the environment in which it was built is gone when it runs.
+    """
     environment = installed("mxnet")
     (binary,) = Path(environment["path"]).rglob("mxnet/libmxnet.so")
     cuda_standins.make(binary, tmp_path)
     variables = building(environment, tools, tmp_path)
     python, pip = with_build_requirements(environment)
-    pip += ["--wheel-dir", str(tmp_path), "-r", environment["horovod"]["requirements"]]
-    run(python, "-m", "pip", "wheel", *pip, **variables)
+    pip += ["--no-cache-dir", "-r", environment["horovod"]["requirements"]]
+    run(python, "-m", "pip", "wheel", *pip, "--wheel-dir", tmp_path, **variables)
     (made,) = tmp_path.glob("horovod-*.whl")
     assert horovod.wheel_refusal(str(made)) == ""
-    run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", made)
 
-    (library,) = Path(environment["path"]).rglob("horovod/mxnet/mpi_lib*.so")
-    linked = run("ldd", library, **variables)
-    assert {"libnccl.so.2", "libmpi.so.40"} <= set(re.findall(r"^\s*(\S+) => /", linked, re.M))
+    moved = Path(environment["path"]).rename(tmp_path / "environments/moved")
+    python = f"{moved}/bin/python"
+    run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", made)
+    (library,) = moved.rglob("horovod/mxnet/mpi_lib*.so")
+    linked = set(re.findall(r"^\s*(\S+) => /", run("ldd", library, **variables), re.M))
+    assert {"libnccl.so.2", "libmpi.so.40", "libmxnet.so"} <= linked
     code = (PROJECT / "roles/horovod/files/all_reduce.py").read_text()
     for ranks, total in ((1, "[1.0, 10.0]"), (2, "[3.0, 30.0]")):
         mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks]
