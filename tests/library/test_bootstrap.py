@@ -9,11 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import bootstrap
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "playbooks/filter_plugins"))
-import bootstrap  # noqa: E402
 
 XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
 

@@ -8,14 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-from PIL import Image
-from standins import MODULE_UTILS, interpreter
-
-sys.path.insert(0, str(MODULE_UTILS))
 import noise_jpeg
+import pytest
 import record_formats
+from PIL import Image
 from record_formats import PACK, READ, BrokenRecord, Sample
+from standins import MODULE_UTILS, interpreter
 
 MAGIC = b"\x0a\x23\xd7\xce"
 # mxnet 1.9.1, recordio.MXIndexedRecordIO: an image with the magic in aligned and other places, then

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nvidia_smi as words
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import (
-    MODULE_UTILS,
     call,
     fixture,
     index_of,
@@ -21,9 +21,6 @@ from standins import (
     several,
     tree,
 )
-
-sys.path.insert(0, str(MODULE_UTILS))
-import nvidia_smi as words
 
 V100, H100 = fixture("gpu/v100_440.xml"), fixture("gpu/h100_580.xml")
 V100_TOPOLOGY = fixture("gpu/v100_topo.txt")

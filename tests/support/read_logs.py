@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from dlperf_runner import logs
 
+TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"
+
 
 class Step(NamedTuple):
     """A line with a rate."""
@@ -37,6 +39,10 @@ def read(
         strict=True,
     )
     return log.headers, [Step(*row) for row in rows]
+
+
+def steps(form: str, content: str | bytes) -> list[tuple[int, float]]:
+    return [(step.step, step.samples_per_second) for step in read(form, content)[1]]
 
 
 def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:

@@ -6,21 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from plan_examples import gpu_nodes, lab_nodes, write_catalog
+from plan_examples import gpu_nodes, lab_nodes
 from typer.testing import CliRunner
 
-from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.cli.main import app
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import Choice, choice_of_variables, parse_choice, recorded_choice
 from dlperf_runner.plan.make import make_plan, plan_document
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    return load_catalog(write_catalog(tmp_path_factory.mktemp("order")))
 
 
 def planned(catalog: Catalog, **options: object) -> list[str]:
