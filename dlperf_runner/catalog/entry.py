@@ -45,7 +45,7 @@ def validated(data: dict[str, Any], model: type[_E], where: str) -> _E:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problem, keys, expected, found, more = _first_mistake(error)
+        problem, keys, expected, found, more = first_mistake(error)
         raise UserError(
             problem,
             where=": ".join(filter(None, (where, ".".join(map(str, keys))))),
@@ -115,7 +115,7 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
     """The first mistake as a UserError. The hint states the number of further mistakes."""
-    problem, keys, expected, found, more = _first_mistake(error)
+    problem, keys, expected, found, more = first_mistake(error)
     dotted = ".".join(str(key) for key in keys)
     return UserError(
         problem,
@@ -126,7 +126,7 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
     )
 
 
-def _first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], str, str, int]:
+def first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], str, str, int]:
     """Problem, keys, expected and found value of the first mistake, and the number of others."""
     errors = error.errors(include_url=False)
     first = errors[0]

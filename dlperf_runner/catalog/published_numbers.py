@@ -111,7 +111,7 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
 def _numbers(report: PublishedReport, root: Path) -> list[PublishedNumber]:
     found = [
         _number(report, table, topology, value)
-        for table in report.tables
+        for table in report.all_tables
         for topology, value in table.rows.items()
     ]
     return [*_numbers_of_csv(report, root), *found] if report.rows_of else found

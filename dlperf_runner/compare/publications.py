@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
 from ..core.errors import UserError
 from ..core.identity import label
+from ..core.lists import grouped
 from .conditions import FACTORS, differences, published_conditions, shown
 
 
@@ -39,15 +40,19 @@ def side_by_side(
     and `precision` filter the numbers; an empty filter matches all. Raises UserError if no number
     matches."""
     tolerance = load_rule().tolerance
-    chosen: dict[tuple[str, str, str, int, str, str], list[PublishedNumber]] = {}
     wanted = {"model": model, "framework": framework, "precision": precision}
-    for number in load_published() if numbers is None else numbers:
-        if all(value in ("", getattr(number, name)) for name, value in wanted.items()):
-            topology = number.topology
-            key = (number.framework, number.model, number.precision or "unknown precision")
-            chosen.setdefault((*key, topology.world_size, str(topology), number.unit), []).append(
-                number
-            )
+    fitting = (
+        number
+        for number in (load_published() if numbers is None else numbers)
+        if all(value in ("", getattr(number, name)) for name, value in wanted.items())
+    )
+    chosen = grouped(
+        fitting,
+        lambda number: (
+            *(number.framework, number.model, number.precision or "unknown precision"),
+            *(number.topology.world_size, str(number.topology), number.unit),
+        ),
+    )
     if not chosen:
         asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
         raise UserError(

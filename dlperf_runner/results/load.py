@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.identity import CASE
+from ..core.lists import grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
@@ -40,7 +42,6 @@ Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipp
 MANY_BYTES = 512 * 2**20
 MANY_LOGS = 5000
 AT_ONCE = 200  # logs that a process reads before it returns them
-_SHOWN = 5  # the most files that a note names
 
 
 @dataclass
@@ -146,14 +147,14 @@ def _root(sources: Sequence[Path]) -> Path:
 
 def _about_skipped(results: Results) -> Iterator[str]:
     """A note for each reason, with the first files."""
-    by_reason: dict[str, list[str]] = {}
-    for skipped in results.skipped:
-        is_below = skipped.path.is_relative_to(results.directory)
-        path = skipped.path.relative_to(results.directory) if is_below else skipped.path
-        by_reason.setdefault(skipped.reason, []).append(str(path))
-    for reason, paths in by_reason.items():
-        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-        yield f"not read ({reason}): {', '.join(paths[:_SHOWN])}{more}"
+    for reason, files in grouped(results.skipped, attrgetter("reason")).items():
+        paths = [
+            str(file.path.relative_to(results.directory))
+            if file.path.is_relative_to(results.directory)
+            else str(file.path)
+            for file in files
+        ]
+        yield f"not read ({reason}): {shortened(paths)}"
 
 
 def _about_validity(results: Results) -> Iterator[str]:
@@ -162,13 +163,10 @@ def _about_validity(results: Results) -> Iterator[str]:
     if planned and all(run.rules is None for run in planned):
         yield "the campaign recorded no validity rules; the rules of the catalogue were applied"
     if results.without_loss:
-        number, counted = results.without_loss, len(results.counted)
-        yield f"loss not checked: {number} of {counted} logs print none"
+        number = len(results.counted)
+        yield f"loss not checked: {results.without_loss} of {number} logs print none"
     if results.not_judged:
-        rules = (
-            f"{rule} ({number} run{'s' if number > 1 else ''})"
-            for rule, number in results.not_judged.items()
-        )
+        rules = (f"{rule} ({counted(n, 'run')})" for rule, n in results.not_judged.items())
         yield f"no data to check {', '.join(rules)}"
 
 

@@ -13,8 +13,9 @@ from dlperf_runner.cli.main import app
 
 @dataclass(frozen=True)
 class Called:
-    """What a command printed, on standard output and standard error."""
+    """The exit status of a command, and what it printed on standard output and standard error."""
 
+    status: int
     out: str
     err: str
     both: str
@@ -29,8 +30,14 @@ class Called:
         return json.loads(self.out)
 
 
-def call(*arguments: object, status: int = 0) -> Called:
-    """A command that must end with this exit status."""
+def call(*arguments: object, status: int | None = 0) -> Called:
+    """A command that must end with this exit status; None: with any."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + str(result.exception)
-    return Called(result.stdout, result.stderr, result.output)
+    if status is not None:
+        assert result.exit_code == status, result.output + str(result.exception)
+    return Called(result.exit_code, result.stdout, result.stderr, result.output)
+
+
+def output(*arguments: object, status: int = 0) -> str:
+    """All that such a command printed."""
+    return call(*arguments, status=status).both

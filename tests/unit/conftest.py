@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from dlperf_runner.commands.report import Report
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, to which results of logs go."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def catalog() -> Catalog:
     """The shipped catalogue."""

@@ -247,17 +247,14 @@ def test_the_command_prints_the_answer_and_its_files(tmp_path: Path) -> None:
     assert [Path(file).name for file in document["files"]] == [Path(file).name for file in files]
 
 
-def test_stated_conditions_decide_what_is_reproduced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stated_conditions_decide_what_is_reproduced(here: Path) -> None:
     """What logs do not say is not comparable; once stated, the published speeds are reproduced."""
-    monkeypatch.chdir(tmp_path)
-    published_tree(tmp_path / "logs", "mxnet-resnet50v1b.md")
+    published_tree(here / "logs", "mxnet-resnet50v1b.md")
     verdicts = []
     stated = ("accelerator=V100-SXM2-16GB", "data=real", "xla=false", "image_size=224")
     for conditions in ([], [f"--condition={item}" for item in stated]):
-        call("report", tmp_path / "logs", *conditions)
-        page = page_of(tmp_path / "results" / "logs" / "report")
+        call("report", here / "logs", *conditions)
+        page = page_of(here / "results" / "logs" / "report")
         place = page.tables["published-1"][0].index("verdict")
         verdicts.append({row[place] for row in page.tables["published-1"][1:]})
     assert verdicts == [{"not comparable"}, {"reproduced"}]

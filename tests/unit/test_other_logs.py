@@ -123,14 +123,11 @@ def test_extensions(tmp_path: Path, name: str, is_given: bool) -> None:
     assert results.frame.equals(plain)  # the digest is that of the expanded log, too
 
 
-def test_what_is_skipped_is_listed_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
-    write(tmp_path / "logs" / "1n1g" / "rn50_b128_fp32_1.log.node2", GOOD)
+def test_what_is_skipped_is_listed_with_the_reason(here: Path) -> None:
+    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
+    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log.node2", GOOD)
     for name in ("run.py", "LICENSE", "setup.log", ".hidden.log"):
-        write(tmp_path / "logs" / name, ["nothing here"])
+        write(here / "logs" / name, ["nothing here"])
     document = json.loads(call("summarize", "logs", "--json").out)
     assert document["skipped"] == {
         "logs/1n1g/rn50_b128_fp32_1.log.node2": "not the name of a log",

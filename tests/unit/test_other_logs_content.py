@@ -73,13 +73,11 @@ def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> 
     ],
 )
 def test_what_the_log_states_is_used_in_comparisons(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
     changes: dict[str, object],
     expected: str,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    path = write(tmp_path / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
+    path = write(here / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
     (run,) = load(path).counted
     assert run.parameters == expected
     (known,) = read_conditions([run], load_rule()).values()
@@ -90,12 +88,9 @@ def test_what_the_log_states_is_used_in_comparisons(
         assert text not in call("compare", "logs").text
 
 
-def test_a_condition_that_the_log_contradicts_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_condition_that_the_log_contradicts_is_refused(here: Path) -> None:
     """It replaced what the log states, and a run with XLA was compared with one without."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "tf_gpu8_amp_bs256_v100.txt", stating())
+    write(here / "logs" / "tf_gpu8_amp_bs256_v100.txt", stating())
     told = call("compare", "logs", "--condition", "xla=false", status=2).err
     assert "--condition xla: the stated condition contradicts the log or its record" in told
     assert "expected yes (logs/tf_gpu8_amp_bs256_v100.txt), found no" in told
@@ -105,7 +100,7 @@ def test_a_condition_that_the_log_contradicts_is_refused(
     options = [word for text in agrees for word in ("--condition", text)]
     call("compare", "logs", *options)
     # Less is no reason to forget what is known.
-    write(tmp_path / "pcie" / "tf_gpu8_amp_bs256.txt", stating())
+    write(here / "pcie" / "tf_gpu8_amp_bs256.txt", stating())
     known = ("--accelerator", "V100-PCIE-32GB")
     for less in ((), ("--condition", "accelerator=V100")):
         assert "(V100-PCIE-32GB, V100-SXM2" in call("compare", "pcie", *known, *less).text

@@ -28,8 +28,7 @@ def test_nothing_is_written_into_a_tree_of_logs(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     call("report", logs)
-    out = call("summarize", logs).out
-    assert "results/logs/summary.csv\n" in out
+    assert "results/logs/summary.csv\n" in call("summarize", logs).out
     call("summarize", "--verify", logs)
     assert tree(tmp_path / "theirs") == before
     assert {path.name for path in Path("results/logs").iterdir()} == {
@@ -42,14 +41,11 @@ def test_nothing_is_written_into_a_tree_of_logs(
     }
 
 
-def test_logs_of_the_same_name_have_directories_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_logs_of_the_same_name_have_directories_of_their_own(here: Path) -> None:
     for place in ("a/logs", "b/logs", "results/logs", "c/latest"):
-        write(tmp_path / place / "rn50_b128_fp32_1n1g.log", GOOD)
-    campaign_run(tmp_path / "results" / "one", "1n1g", 1, GOOD)
-    (tmp_path / "results" / "latest").symlink_to("one")
+        write(here / place / "rn50_b128_fp32_1n1g.log", GOOD)
+    campaign_run(here / "results" / "one", "1n1g", 1, GOOD)
+    (here / "results" / "latest").symlink_to("one")
     places = {
         place: str(summarize(Path(place)).paths[0].parent)
         for place in ("a/logs", "b/logs", "results/logs", "c/latest", "a/logs", "results/latest")
@@ -67,12 +63,9 @@ def test_logs_of_the_same_name_have_directories_of_their_own(
     assert str(summarize(both).paths[0].parent) == "results/logs-5"
 
 
-def test_a_directory_that_cannot_be_written_to_still_gives_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
-    (tmp_path / "results").write_text("a file, so that nothing can be written into it")
+def test_a_directory_that_cannot_be_written_to_still_gives_the_table(here: Path) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+    (here / "results").write_text("a file, so that nothing can be written into it")
     text = call("summarize", "logs").text
     assert "| 1 | 1 | 50.00 " in text
     assert "the results were not written: results/logs/summary.csv: " in text
@@ -82,37 +75,31 @@ def test_a_directory_that_cannot_be_written_to_still_gives_the_table(
     assert "cannot write the result" in result.err
 
 
-def test_a_run_that_failed_or_is_missing_is_exit_status_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_failed_or_is_missing_is_exit_status_1(here: Path) -> None:
     for name, changes in {
         "good": {},
         "failed": {"outcome": {"status": "failed", "message": "boom"}},
         "planned": {"outcome": {"status": "planned"}},
         "running": {"outcome": {"status": "running"}},
     }.items():
-        campaign_run(tmp_path / name, "1n1g", 1, GOOD)
-        campaign_run(tmp_path / name, "1n2g", 1, GOOD, **changes)
+        campaign_run(here / name, "1n1g", 1, GOOD)
+        campaign_run(here / name, "1n2g", 1, GOOD, **changes)
         for command in ("summarize", "report"):
             call(command, name, status=0 if name == "good" else 1)
     # A log that fails validation is more than a run that is missing.
-    campaign_run(tmp_path / "failed", "1n4g", 1, GOOD[:-9])
+    campaign_run(here / "failed", "1n4g", 1, GOOD[:-9])
     for command in ("summarize", "report"):
         call(command, "failed", status=2)
 
 
-def test_a_planned_run_without_a_record_is_exit_status_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = campaign_run(tmp_path / "c", "1n1g", 1, GOOD)
+def test_a_planned_run_without_a_record_is_exit_status_1(here: Path) -> None:
+    folder = campaign_run(here / "c", "1n1g", 1, GOOD)
     run = json.loads((folder / "run.json").read_text())
     lost = {**run, "id": f"{run['case']}/r2", "repeat": 2}
-    (tmp_path / "c" / "plan.json").write_text(json.dumps({"runs": [run]}))
-    (tmp_path / "c" / "campaign.json").write_text("{}")
+    (here / "c" / "plan.json").write_text(json.dumps({"runs": [run]}))
+    (here / "c" / "campaign.json").write_text("{}")
     assert call("summarize", "c", "--no-history")
-    (tmp_path / "c" / "plan.json").write_text(json.dumps({"runs": [run, lost]}))
+    (here / "c" / "plan.json").write_text(json.dumps({"runs": [run, lost]}))
     text = call("summarize", "c", "--no-history", status=1).text
     assert f"not counted: {lost['id']} has no record" in text
 
@@ -151,26 +138,20 @@ def test_a_loss_that_is_never_another_is_invalid_in_every_format(
     assert "the loss is" in "".join(results.notes)
 
 
-def test_a_run_that_is_invalid_is_exit_status_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
     lines = [line.replace("Loss[7.500]", "Loss[nan]") for line in GOOD]
     assert lines != GOOD
-    write(tmp_path / "logs" / "rn50_b128_fp32_1n1g.log", lines)
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", lines)
     assert "the loss is not finite" in call("summarize", "logs", status=1).text
 
 
 HOSTILE = ("=1+1", "@SUM(1)", "<script>alert(1)", "a|b", "new\nline", "\x1b[31mred", "\udcff")
 
 
-def test_no_name_is_obeyed_or_breaks_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_name_is_obeyed_or_breaks_a_table(here: Path) -> None:
     """Directories of others may have any name, even one that is not UTF-8."""
-    monkeypatch.chdir(tmp_path)
     for number, name in enumerate(HOSTILE, start=50):
-        write(tmp_path / "logs" / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(float(number)))
+        write(here / "logs" / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(float(number)))
     out = call("summarize", "logs").out
     assert "\x1b" not in out
     assert "directory \\x1b[31mred" in out
@@ -183,8 +164,7 @@ def test_no_name_is_obeyed_or_breaks_a_table(
     call("summarize", "logs", "--verify")
     call("report", "logs")
     assert "<script>alert" not in Path("results/logs/report/report.html").read_text()
-    alone = call("summarize", Path("logs") / HOSTILE[-1]).out
-    assert r"results/\udcff/summary.csv" in alone
+    assert r"results/\udcff/summary.csv" in call("summarize", Path("logs") / HOSTILE[-1]).out
 
 
 def test_messages_show_what_a_terminal_would_obey(tmp_path: Path) -> None:

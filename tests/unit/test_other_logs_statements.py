@@ -13,11 +13,8 @@ from other_logs import GOOD, cases, load, only, speedometer
 from dlperf_runner.core.errors import UserError
 
 
-def test_options_say_what_neither_log_nor_name_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "slurm-4711.out", gluoncv(50.0, batch=None, dtype="x"))
+def test_options_say_what_neither_log_nor_name_says(here: Path) -> None:
+    write(here / "logs" / "slurm-4711.out", gluoncv(50.0, batch=None, dtype="x"))
     problem = call("summarize", "logs", status=2).err
     assert "does not identify the run of this gluoncv_horovod log" in problem
     assert "state what ran with --model, or in mapping.yml" in problem
@@ -100,11 +97,8 @@ def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> 
         (("--history", "h.sqlite", "logs"), "one directory at a time can be recorded"),
     ],
 )
-def test_bad_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+def test_bad_options(here: Path, options: tuple[str, ...], message: str) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
     assert message in call("summarize", "logs", *options, status=2).err
 
 
@@ -115,15 +109,14 @@ logs:
 """
 
 
-def test_a_mapping_says_what_ran_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
     for topology in ("1n1g", "1n8g"):
         for repeat in (1, 2):
-            path = tmp_path / "logs" / "v100" / topology / f"try{repeat}.out"
+            path = here / "logs" / "v100" / topology / f"try{repeat}.out"
             write(path, gluoncv(50.0 + repeat, batch=None))
-    mapping = tmp_path / "mine.yml"
+    mapping = here / "mine.yml"
     mapping.write_text(MAPPING)
-    results = load(tmp_path / "logs", mapping=mapping)
+    results = load(here / "logs", mapping=mapping)
     expected = [
         ("mxnet-resnet50v1b", "fp32", 128, topology, repeat)
         for topology in ("1n1g", "1n8g")
@@ -133,8 +126,8 @@ def test_a_mapping_says_what_ran_by_path(tmp_path: Path, monkeypatch: pytest.Mon
     assert {run.accelerator for run in results.counted} == {"V100"}
     assert "do not identify" not in call("summarize", "logs", "--mapping", "mine.yml").text
     # In the directory itself it needs no option, in any command.
-    mapping.rename(tmp_path / "logs" / "mapping.yml")
-    assert cases(load(tmp_path / "logs")) == expected
+    mapping.rename(here / "logs" / "mapping.yml")
+    assert cases(load(here / "logs")) == expected
     for command in ("summarize", "report", "compare"):
         call(command, "logs")
 
@@ -152,12 +145,9 @@ def test_a_mapping_says_what_ran_by_path(tmp_path: Path, monkeypatch: pytest.Mon
         ("", "m.yml", "expected keys and values"),
     ],
 )
-def test_a_mapping_that_cannot_be_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, where: str, message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
-    (tmp_path / "m.yml").write_text(text)
+def test_a_mapping_that_cannot_be_used(here: Path, text: str, where: str, message: str) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+    (here / "m.yml").write_text(text)
     err = call("summarize", "logs", "--mapping", "m.yml", status=2).err
     assert err.startswith(f"error: {where}")
     assert message in err
