@@ -20,7 +20,7 @@ from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.identity import CASE
-from ..core.lists import grouped, shortened
+from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
