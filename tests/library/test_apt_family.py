@@ -15,7 +15,7 @@ import ansible.module_utils
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import MODULE_UTILS, ansible_standin, interpreter
+from standins import MODULE_UTILS, ansible_standin, needed
 
 ansible.module_utils.__path__.append(str(MODULE_UTILS))
 from ansible.module_utils import deb_family, deb_undo, openpgp_key  # noqa: E402
@@ -285,9 +285,7 @@ print(json.dumps({
 def test_old_and_new_interpreters_compute_the_same(
     keys: dict[str, Any], tmp_path: Path, version: str
 ) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     ansible_standin(tmp_path / "path")
     given = {
         "key": base64.b64encode(keys["armoured"]).decode(),

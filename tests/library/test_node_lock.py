@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import LIBRARY, ansible_standin, interpreter
+from standins import ansible_standin, execute, needed
 
 
 def call(directory: Path, token: str, python: str = sys.executable, **options: Any) -> Any:
-    """One call, with a stand-in for Ansible's own part."""
-    ansible = directory.with_name("ansible-standin")
     arguments = {
         "directory": str(directory),
         "token": token,
@@ -26,17 +24,7 @@ def call(directory: Path, token: str, python: str = sys.executable, **options: A
         "owner": "alice",
         "host": "head",
     } | options
-    finished = subprocess.run(
-        [python, str(LIBRARY / "node_lock.py")],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={"PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
+    return execute("node_lock", directory.parent, python, **arguments)
 
 
 @pytest.fixture
@@ -138,9 +126,7 @@ def test_everybody_can_read_the_lock_and_nobody_else_can_keep_it(place: Path) ->
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])
 def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     assert call(place, "a", python=python)["held"]
     assert not call(place, "b", python=python)["held"]
     assert call(place, "a", python=python, state="absent")["changed"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import runpy
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from executed_modules import call
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import LIBRARY, ansible_standin, interpreter
+from standins import LIBRARY, execute, needed
 
 json_settings = runpy.run_path(str(LIBRARY / "json_settings.py"))
 driver_info = runpy.run_path(str(LIBRARY / "driver_info.py"))
@@ -102,24 +101,13 @@ class TestVendorFile:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
 def test_old_interpreters_merge_settings(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     path = tmp_path / "daemon.json"
     path.write_text('{"log-driver":   "local"}')
     given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
-    ansible_standin(tmp_path / "path")
 
     def settle(state: str) -> bool:
-        finished = subprocess.run(
-            [python, LIBRARY / "json_settings.py"],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": given | {"state": state}}),
-            env={"PYTHONPATH": str(tmp_path / "path"), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(finished.stdout)["changed"]
+        return execute("json_settings", tmp_path, python, **given, state=state)["changed"]
 
     assert settle("present")
     assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
