@@ -11,14 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import ansible.module_utils
 import pytest
+from ansible.module_utils import deb_family, deb_undo, openpgp_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import MODULE_UTILS, ansible_standin, needed
-
-ansible.module_utils.__path__.append(str(MODULE_UTILS))
-from ansible.module_utils import deb_family, deb_undo, openpgp_key  # noqa: E402
+from standins import ansible_standin, needed
 
 SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
 
@@ -253,6 +250,7 @@ def test_apts_globs_are_pythons() -> None:
 # What the nodes' interpreters make of it: everything that is computed, and files that come and go.
 COMPUTE = """
 import base64, json, os, sys
+from ansible.module_utils import deb_family, deb_undo, dpkg_locks, openpgp_key
 given = json.load(sys.stdin)
 folder = sys.argv[1]
 undo = deb_undo.Undo(os.path.join(folder, "dlperf", "undo"), "cuda")

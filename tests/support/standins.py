@@ -88,7 +88,7 @@ def call(
 
 
 def execute(
-    module: str, folder: Path, python: str | None = None, path: str = "", **arguments: Any
+    module: str, folder: Path, python: str | None = None, path: str = "", /, **arguments: Any
 ) -> dict[str, Any]:
     """One execution of a module by an interpreter, with a stand-in for Ansible below `folder`."""
     ansible = folder / "ansible-standin"

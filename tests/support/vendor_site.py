@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import ansible.module_utils
 import vendor as roles_filters
+from ansible.module_utils import deb_family, openpgp_key
 from gpu_standins import (
     CUDA,
     LEARNING,
@@ -38,9 +38,6 @@ from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.suites import SYSTEMS
-
-ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / "module_utils"))
-from ansible.module_utils import deb_family, openpgp_key  # noqa: E402
 
 PUBLISHED = load_catalog().stack("v100-cuda10.2")
 CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"
