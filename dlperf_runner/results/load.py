@@ -105,11 +105,11 @@ def load_results(
     known = list(catalogued()) if known is None else known
     sources = [source] if isinstance(source, Path) else list(source)
     statements = checked(statements or Statements(), sources, known_models(known))
-    found = find(sources, statements)
-    results = Results(sources[0], problems=found.problems, skipped=found.skipped)
-    results.missing += found.missing
-    with _readings(found.places, known, with_series, jobs) as readings:
-        read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
+    discovered = find(sources, statements)
+    results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
+    results.missing += discovered.missing
+    with _readings(discovered.places, known, with_series, jobs) as readings:
+        read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
@@ -130,7 +130,8 @@ def load_results(
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)
     results.notes += [
-        f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
+        f"{statements.file}: no log has a path like {pattern}"
+        for pattern in discovered.unused_patterns
     ]
     results.notes = [printable(note) for note in results.notes]
     return results
@@ -191,12 +192,12 @@ def catalogued() -> Iterator[Known]:
 
 @contextmanager
 def _readings(
-    found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+    places: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
-    jobs = _jobs(found) if jobs is None else jobs
-    size = max(1, min(AT_ONCE, len(found) // (4 * jobs)))
-    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    jobs = _jobs(places) if jobs is None else jobs
+    size = max(1, min(AT_ONCE, len(places) // (4 * jobs)))
+    parts = [places[start : start + size] for start in range(0, len(places), size)]
     read_part = partial(read_all, known=known, with_series=with_series)
     if jobs == 1 or len(parts) < 2:
         yield chain.from_iterable(map(read_part, parts))
@@ -215,8 +216,8 @@ def _readings(
         pool.shutdown(cancel_futures=True)
 
 
-def _jobs(found: Sequence[Place]) -> int:
-    few = len(found) < MANY_LOGS and sum(place.size() for place in found) < MANY_BYTES
+def _jobs(places: Sequence[Place]) -> int:
+    few = len(places) < MANY_LOGS and sum(place.size() for place in places) < MANY_BYTES
     return 1 if few else processors()
 
 

@@ -27,10 +27,10 @@ def pieces(content: str | bytes, size: int | None = None) -> list[bytes]:
 
 
 def read(
-    form: str, content: str | bytes, size: int | None = None
+    log_format: str, content: str | bytes, size: int | None = None
 ) -> tuple[list[logs.Header], list[Step]]:
     """The headers and steps of a log."""
-    entry, parts = logs.formats()[form], pieces(content, size)
+    entry, parts = logs.formats()[log_format], pieces(content, size)
     log = logs.parse(entry, parts)
     columns = log.columns
     lines = (logs.line_of(entry, parts, index) for index in range(len(columns.steps)))
@@ -41,8 +41,8 @@ def read(
     return log.headers, [Step(*row) for row in rows]
 
 
-def steps(form: str, content: str | bytes) -> list[tuple[int, float]]:
-    return [(step.step, step.samples_per_second) for step in read(form, content)[1]]
+def steps(log_format: str, content: str | bytes) -> list[tuple[int, float]]:
+    return [(step.step, step.samples_per_second) for step in read(log_format, content)[1]]
 
 
 def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:

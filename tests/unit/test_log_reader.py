@@ -160,27 +160,27 @@ WORDS = st.sampled_from(
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(logs.formats())), st.lists(WORDS, max_size=30))
-def test_parsers_only_ever_refuse_a_line(form: str, words: list[str]) -> None:
-    _survives(form, "".join(words).encode())
+def test_parsers_only_ever_refuse_a_line(log_format: str, words: list[str]) -> None:
+    _survives(log_format, "".join(words).encode())
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(logs.formats())), st.binary(max_size=300))
-def test_parsers_survive_any_bytes(form: str, data: bytes) -> None:
-    _survives(form, data)
+def test_parsers_survive_any_bytes(log_format: str, data: bytes) -> None:
+    _survives(log_format, data)
 
 
-def _survives(form: str, data: bytes) -> None:
-    assert _outcome(form, data) == _outcome(form, data, 3)
+def _survives(log_format: str, data: bytes) -> None:
+    assert _outcome(log_format, data) == _outcome(log_format, data, 3)
     with contextlib.suppress(LineError):
         logs.detect([data])
-    logs.parse_tail(form, data.decode("utf-8", "surrogateescape"))
+    logs.parse_tail(log_format, data.decode("utf-8", "surrogateescape"))
 
 
-def _outcome(form: str, data: bytes, size: int | None = None) -> str:
+def _outcome(log_format: str, data: bytes, size: int | None = None) -> str:
     """What is read, or the problem and its line."""
     try:
-        return repr(read(form, data, size))  # nan is not itself
+        return repr(read(log_format, data, size))  # nan is not itself
     except LineError as error:
         assert error.line >= 1
         return str(error)

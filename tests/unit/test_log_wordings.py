@@ -93,7 +93,9 @@ WORDINGS = {
         ),
     ],
 }
-EVERY_WORDING = [(form, *wording) for form, lines in WORDINGS.items() for wording in lines]
+EVERY_WORDING = [
+    (log_format, *wording) for log_format, lines in WORDINGS.items() for wording in lines
+]
 
 
 def test_every_format_has_its_wordings_and_is_documented() -> None:
@@ -106,24 +108,24 @@ def test_every_format_has_its_wordings_and_is_documented() -> None:
 def test_tag_of_mpirun_at_any_place_of_any_wording(
     wording: tuple[str, str, tuple[int, float]], at: int, end: str
 ) -> None:
-    form, line, step = wording
+    log_format, line, step = wording
     at = min(at, len(line))
     content = f"{TAG}noise{end}{line[:at]}{TAG}{line[at:]}{end}"
-    marker = logs.formats()[form].marker.decode()
+    marker = logs.formats()[log_format].marker.decode()
     split = line.index(marker) < at < line.index(marker) + len(marker)
     # A line whose marker is torn apart is not found: then its step is missing, which is told.
-    assert steps(form, content) == ([] if split else [step])
+    assert steps(log_format, content) == ([] if split else [step])
 
 
 @pytest.mark.parametrize("wording", EVERY_WORDING)
 def test_a_log_that_ends_anywhere_in_a_line_has_the_whole_rate_or_none(
     wording: tuple[str, str, tuple[int, float]],
 ) -> None:
-    form, line, step = wording
+    log_format, line, step = wording
     for at in range(len(line) + 1):
         with contextlib.suppress(LineError):
-            assert steps(form, line[:at]) in ([], [step])
-    assert steps(form, line + "\n") == [step]
+            assert steps(log_format, line[:at]) in ([], [step])
+    assert steps(log_format, line + "\n") == [step]
 
 
 def test_a_log_that_ends_in_the_middle_of_a_rate_says_so() -> None:
@@ -136,7 +138,7 @@ def test_two_ranks_write_unbuffered_into_one_line(
     first: tuple[str, str, tuple[int, float]], other: tuple[str, str, tuple[int, float]], size: int
 ) -> None:
     """The first rank prints a rate, the other anything; their pieces alternate."""
-    form, line, step = first
+    log_format, line, step = first
     noise = other[1].replace("0] Batch", "7] Batch").replace("Pass:0", "Pass:7")
     noise = noise.replace("epoch 0", "epoch 7").replace("ips", "total")
     noise = noise.replace(" step: ", " validate step: ").replace("elapsed", "passed")
@@ -147,5 +149,7 @@ def test_two_ranks_write_unbuffered_into_one_line(
         for pair in itertools.zip_longest(pieces, others, fillvalue="")
         for rank, piece in enumerate(pair)
     )
-    if logs.formats()[form].marker.decode() in content:
-        assert [(one.step, one.samples_per_second) for one in read(form, content)[1]] == [step]
+    if logs.formats()[log_format].marker.decode() in content:
+        assert [(one.step, one.samples_per_second) for one in read(log_format, content)[1]] == [
+            step
+        ]

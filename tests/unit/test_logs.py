@@ -23,10 +23,10 @@ REAL = sorted(FIXTURES.glob("*/*.log"))
 def test_real_log_is_recognised_and_read(path: Path) -> None:
     expected = json.loads(path.with_suffix(".expected.json").read_text())
     data = path.read_bytes()
-    form = logs.detect([data])
-    assert form is not None
-    assert form.name == expected["format"] == path.parent.name
-    headers, found = read(form.name, data)
+    log_format = logs.detect([data])
+    assert log_format is not None
+    assert log_format.name == expected["format"] == path.parent.name
+    headers, found = read(log_format.name, data)
     assert [(s.line, s.step, s.samples_per_second, s.loss) for s in found] == [
         (s["line"], s["step"], float(s["printed"]), s.get("loss")) for s in expected["steps"]
     ]
@@ -87,7 +87,7 @@ def test_plsc_tells_how_many_processes_share_the_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "line", "says"),
+    ("log_format", "line", "says"),
     [
         (
             "mxnet_speedometer",
@@ -114,8 +114,8 @@ def test_plsc_tells_how_many_processes_share_the_log() -> None:
         ("gluoncv_horovod", "INFO:root:Namespace(dtype='bfloat16')", {"precision": "bf16"}),
     ],
 )
-def test_what_a_line_states(form: str, line: str, says: dict[str, object]) -> None:
-    headers, _ = read(form, f"{line}\n")
+def test_what_a_line_states(log_format: str, line: str, says: dict[str, object]) -> None:
+    headers, _ = read(log_format, f"{line}\n")
     assert stated(headers) == [{"line": 1} | says]
 
 
@@ -218,9 +218,9 @@ def test_headers_of_language_models() -> None:
         "dllogger_pytorch": dllogger_pytorch(2480.33, world=8),
     }
     found: dict[str, dict[str, object]] = {}
-    for form, lines in made.items():
-        for one in stated(read(form, "\n".join(lines) + "\n")[0]):
-            found.setdefault(form, {}).update({k: v for k, v in one.items() if k != "line"})
+    for log_format, lines in made.items():
+        for one in stated(read(log_format, "\n".join(lines) + "\n")[0]):
+            found.setdefault(log_format, {}).update({k: v for k, v in one.items() if k != "line"})
     length = {"sequence_length": "8192"}
     assert found["torchtitan"] == {
         "world_size": 8,
