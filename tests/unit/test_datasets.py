@@ -145,13 +145,13 @@ def test_nodes_of_one_run_have_the_same_data() -> None:
         ([], "expected data sets by name"),
         ({"imagenet": {}}, "unknown data set 'imagenet' .*imagenet-recordio"),
         ({"faces_emore": {}}, "faces_emore: unclear place .*found 'neither'"),
-        ({"faces_emore": {"path": "faces"}}, "faces_emore.path: invalid value"),
-        ({"faces_emore": {"path": "/{{ data }}"}}, "faces_emore.path: invalid value"),
-        ({"faces_emore": {"paht": "/faces"}}, "faces_emore.paht: unknown key .*path"),
+        ({"faces_emore": {"path": "faces"}}, "faces_emore: path: invalid value"),
+        ({"faces_emore": {"path": "/{{ data }}"}}, "faces_emore: path: invalid value"),
+        ({"faces_emore": {"paht": "/faces"}}, "faces_emore: paht: unknown key .*path"),
         ({"faces_emore": {"path": "/f", "archive": "/f.tar"}}, "an archive needs its checksum"),
         (
             {"faces_emore": {"path": "/f", "archive": "/f.tar", "sha256": "5f"}},
-            "faces_emore.sha256: invalid value",
+            "faces_emore: sha256: invalid value",
         ),
         (
             {"faces_emore": {"synthetic": True, "images": "/i"}},
