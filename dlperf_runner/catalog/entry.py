@@ -40,18 +40,20 @@ def read_entry(path: Path, model: type[_E]) -> _E:
     return _read_entry(path, model)[0]
 
 
-def validated(data: dict[str, Any], model: type[_E], where: str) -> _E:
-    """Validate values that stand in no file of their own."""
+def validated(
+    data: dict[str, Any], model: type[_E], where: str, name: str = "", hint: str | None = None
+) -> _E:
+    """Validate values that stand in no YAML file of their own. `name` and `hint`: of the error."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
         problem, keys, expected, found, more = first_mistake(error)
         raise UserError(
-            problem,
+            name or problem,
             where=": ".join(filter(None, (where, ".".join(map(str, keys))))),
             expected=expected,
             found=found,
-            hint=f"{more} more" if more else None,
+            hint=hint or (f"{more} more" if more else None),
         ) from None
 
 
