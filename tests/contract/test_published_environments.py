@@ -264,8 +264,9 @@ def test_horovod_with_nccl_is_compiled_for_mxnet_and_processes_sum(
     for ranks, total in ((1, "[1.0, 10.0]"), (2, "[3.0, 30.0]")):
         mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks]
         mpirun += ["--bind-to", "none", "--mca", "btl", "tcp,self", python, "-c", code]
-        said = run(*mpirun, "horovod.mxnet", environment["tensor"], **variables)
-        found = sorted(re.findall(rf"rank (\d) of {ranks} .*: sum (.+)", said))
+        arguments = ["horovod.mxnet", environment["tensor"]]
+        said = run(*mpirun, *arguments, **variables, PYTHONUNBUFFERED=1)
+        found = sorted(re.findall(rf"^rank (\d) of {ranks} on \S+: sum (.+)$", said, re.M))
         assert found == [(str(rank), total) for rank in range(ranks)], said
 
 

@@ -31,5 +31,6 @@ hvd.init()
 rank, size = hvd.rank(), hvd.size()
 total = hvd.allreduce(make([rank + 1.0, 10.0 * (rank + 1)]), average=False, name="proof")
 found = numbers(total)
-print(f"rank {rank} of {size} on {socket.gethostname()}: sum {found}", flush=True)
+# Line feed included: mpirun mixes the ranks' writes, and an unbuffered print() makes two of a line.
+print(f"rank {rank} of {size} on {socket.gethostname()}: sum {found}\n", end="", flush=True)
 hvd.shutdown()
