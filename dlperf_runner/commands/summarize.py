@@ -135,7 +135,7 @@ def documents(
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
-    from ..report.units import named_cases, named_row
+    from ..report.units import named_cases, named_rows
     from ..stats import summary
     from ..stats.notes import remarks
 
@@ -145,7 +145,7 @@ def documents(
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
         "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
-        "measurements.csv": data.csv(COLUMNS, map(named_row, rows)),
+        "measurements.csv": data.csv(COLUMNS, named_rows(rows)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }

@@ -31,7 +31,7 @@ __all__ = [
     "parse_tail",
 ]
 
-FIRST = 2**13
+FIRST = 2**11
 
 
 @dataclass
@@ -121,7 +121,7 @@ def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Bloc
 def detect(pieces: Iterable[bytes]) -> Format | None:
     """The format of the first line with a rate; None if no line has a rate."""
     forms = list(formats().values())
-    for block in blocks(_small_first(pieces), [form.marker for form in forms]):
+    for block in blocks(_growing(pieces), [form.marker for form in forms]):
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)
@@ -133,13 +133,13 @@ def detect(pieces: Iterable[bytes]) -> Format | None:
     return None
 
 
-def _small_first(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Most logs print a step early; searching for the markers of all formats in more is slow."""
-    rest = iter(pieces)
-    first = next(rest, b"")
-    yield first[:FIRST]
-    yield first[FIRST:]
-    yield from rest
+    for piece in pieces:
+        start, size = 0, FIRST
+        while start < len(piece):
+            yield piece[start : start + size]
+            start, size = start + size, 2 * size
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:

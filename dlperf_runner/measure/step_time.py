@@ -18,7 +18,7 @@ def step_times(rates: Sequence[float], per_step: float | None, span: int) -> Ite
     percentiles of means, which hide single slow steps; the estimator says so."""
     if per_step is None or not rates:
         return
-    times = sorted(per_step / rate for rate in rates)
+    times = sorted([per_step / rate for rate in rates])
     estimator = "single_steps" if span == 1 else f"means_of_{span}_steps"
     for name, percent in PERCENTILES.items():
         yield Measurement(f"{STEP_TIME}_{name}", percentile(times, percent), "s", estimator)

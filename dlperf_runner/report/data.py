@@ -31,11 +31,13 @@ def _fields(column: Sequence[object]) -> list[str]:
     if float in set(map(type, column)):  # 0.0 and -0.0 are equal
         return list(map(_field, column))
     texts = {value: _field(value) for value in set(column)}
-    return [texts[value] for value in column]
+    return list(map(texts.__getitem__, column))
 
 
 def _field(value: object) -> str:
-    text = "" if value is None else str(unlike_a_formula(value))
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    text = str(unlike_a_formula(value))
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if quoted != text or _SPECIAL.search(text) else text
 

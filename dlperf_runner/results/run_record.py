@@ -4,9 +4,10 @@ of a campaign."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,16 +126,12 @@ class FoundRun:
     @cached_property
     def case(self) -> CaseKey:
         """The key of runs that are repeats of each other."""
-        topology = self.topology
-        places = (topology.nodes, topology.gpus_per_node, topology.world_size)
-        values = dict(zip(TOPOLOGY, places, strict=True))
-        key = (values[name] if name in values else getattr(self, name) for name in CASE)
-        return tuple(printable(value) if isinstance(value, str) else value for value in key)
+        return tuple([printable(v) if isinstance(v, str) else v for v in _case_of(self)])
 
-    @property
+    @cached_property
     def settings(self) -> tuple[object, ...]:
         """The key of runs that are in one table."""
-        return tuple(getattr(self, name) for name in GROUP)
+        return _settings_of(self)
 
     @property
     def setting(self) -> str:
@@ -143,6 +140,12 @@ class FoundRun:
 
     def __str__(self) -> str:
         return f"{self.setting} {self.topology}"
+
+
+_case_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(
+    *(f"topology.{name}" if name in TOPOLOGY else name for name in CASE)
+)
+_settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 
 def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
