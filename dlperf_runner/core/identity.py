@@ -10,7 +10,8 @@ import math
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 from typing import Any
 
 from .node_paths import SYNTHETIC_DATASETS
@@ -40,6 +41,7 @@ ENVIRONMENT = (
 CASE = (*IDENTITY, *ENVIRONMENT)
 # Cases that agree in these columns are in one table, and share a base case.
 GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
+group_of: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*GROUP)
 INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
 
 CaseKey = tuple[Any, ...]

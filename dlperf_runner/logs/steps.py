@@ -82,7 +82,7 @@ def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     joined = b"\n".join(printed) + b"\n"
     if form.whole_rates.fullmatch(joined):
-        rates = list(map(float, joined.replace(b",", b"").split()))
+        rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)
     found = []

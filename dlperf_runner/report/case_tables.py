@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.identity import GROUP
+from ..core.identity import GROUP, group_of
 from .labels import Labels
 from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, speedup
@@ -227,7 +227,7 @@ def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     for (family, precision, unit), own in together.items():
         groups: dict[tuple[Any, ...], list[Case]] = {}
         for case in own:
-            key = (case["framework"], case["campaign"], *(case[name] for name in GROUP))
+            key = (case["framework"], case["campaign"], *group_of(case))
             groups.setdefault(key, []).append(case)
         if len({key[0] for key in groups}) < 2:
             continue
@@ -268,7 +268,7 @@ def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table
     is the comparison of all rows."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
-        groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(place)
+        groups.setdefault((row.get("campaign"), *group_of(row)), []).append(place)
     kept = [n for n in range(1, len(whole.columns)) if n not in _BELOW]
     for number, places in enumerate(groups.values(), start=1):
         own, cells = [rows[place] for place in places], [whole.rows[place] for place in places]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.files import json_text
 from ..core.frame import Row
-from ..core.identity import GROUP, CaseKey, case_key
+from ..core.identity import GROUP, CaseKey, case_key, group_of
 from ..stats.groups import values_of
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
@@ -28,9 +28,10 @@ def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 def _fields(column: Sequence[object]) -> list[str]:
     """A column as fields. Most columns repeat few values, so each of these is formatted once."""
-    if float in set(map(type, column)):  # 0.0 and -0.0 are equal
+    values = set(column)
+    if any(isinstance(value, float) for value in values):  # 0.0 and -0.0 are equal
         return list(map(_field, column))
-    texts = {value: _field(value) for value in set(column)}
+    texts = {value: _field(value) for value in values}
     return list(map(texts.__getitem__, column))
 
 
@@ -74,8 +75,8 @@ def results_by_batch(
     runs = values_of(rows)
     by_batch: dict[int, dict[tuple[Any, ...], list[Mapping[str, Any]]]] = {}
     for case in cases:
-        key = tuple(case[name] for name in GROUP)
-        by_batch.setdefault(case["batch_size_per_device"], {}).setdefault(key, []).append(case)
+        batch, key = case["batch_size_per_device"], group_of(case)
+        by_batch.setdefault(batch, {}).setdefault(key, []).append(case)
     return {
         batch: json_text(
             {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import GROUP, case_key
+from ..core.identity import case_key, group_of
 from ..stats.groups import records
 from . import case_tables, figures
 from .charts import Chart
@@ -161,7 +161,7 @@ def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Cases that stand in one table."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:
-        groups.setdefault((case["campaign"], *(case[name] for name in GROUP)), []).append(case)
+        groups.setdefault((case["campaign"], *group_of(case)), []).append(case)
     return list(groups.values())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
-from ..core.identity import GROUP, CaseKey, label, plain, value_text
+from ..core.identity import GROUP, CaseKey, group_of, label, plain, value_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     """The cases of each table, by its title."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for case in cases:
-        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
+        groups.setdefault(group_of(case), []).append(case)
     return dict(zip(titles(list(groups)), groups.values(), strict=True))
 
 
