@@ -10,8 +10,7 @@ import math
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Collection, Mapping
-from operator import itemgetter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .node_paths import SYNTHETIC_DATASETS
@@ -41,7 +40,6 @@ ENVIRONMENT = (
 CASE = (*IDENTITY, *ENVIRONMENT)
 # Cases that agree in these columns are in one table, and share a base case.
 GROUP = tuple(name for name in CASE if name not in ("framework", *TOPOLOGY))
-group_of: Callable[[Mapping[str, Any]], tuple[Any, ...]] = itemgetter(*GROUP)
 INTEGERS = ("batch_size_per_device", "total_steps", "warmup_steps", *TOPOLOGY)
 
 CaseKey = tuple[Any, ...]
@@ -50,6 +48,11 @@ CaseKey = tuple[Any, ...]
 def case_key(case: Mapping[Any, Any]) -> CaseKey:
     """The key of a row of the frame. Missing values are None, so that keys can be equal."""
     return tuple(plain(case[name]) for name in CASE)
+
+
+def topology_text(case: Mapping[Any, Any]) -> str:
+    """The topology of a row of the frame: `2n8g`."""
+    return f"{case['nodes']}n{case['gpus_per_node']}g"
 
 
 def plain(value: Any) -> Any:
