@@ -24,6 +24,8 @@ _FORMATS = {
     "repeats": "0",
     "speedup": "0.00",
     "gpu_memory_mib": "#,##0",
+    "log_memory_mib": "#,##0",
+    "mfu": "0.0%",
 }
 
 

@@ -207,8 +207,9 @@ def torchtitan(
     world: int = 1,
     steps: int = 100,
     every: int = 10,
+    warmup: int = 20,
 ) -> list[str]:
-    """A log of torchtitan: `tokens` per second and device after the first 20 steps."""
+    """A log of torchtitan: `tokens` per second and device after the warm-up."""
     start = "[titan] 2025-12-01 12:{:02d}:{:02d},123 - root - INFO - "
     per_step = batch * length / tokens
     lines = [
@@ -218,9 +219,9 @@ def torchtitan(
         f" size {batch * world}, gradient accumulation steps 1, sequence length {length}, total"
         f" steps {steps} (warmup 2)",
     ]
-    for step in (1, *range(every, steps + 1, every)):
+    for step in sorted({1, *range(every, steps + 1, every)}):
         second = round(step * per_step)
-        rate = tokens if step > 20 else tokens // 3
+        rate = tokens if step > warmup else tokens // 3
         lines.append(
             f"{start.format(second // 60, second % 60)}step: {step:2}  loss: {8 - step / 100:8.5f}"
             f"  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: {rate:,}  tflops: 12.30"
