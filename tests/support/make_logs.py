@@ -268,13 +268,15 @@ def dllogger_pytorch(
     ]
 
 
-def maxtext(tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1) -> list[str]:
-    """A log of MaxText, 30 steps: `tokens` per second and device after the first 10."""
-    options = {"dtype": "bfloat16", "max_target_length": length, "steps": 30}
+def maxtext(
+    tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1, steps: int = 30
+) -> list[str]:
+    """A log of MaxText: `tokens` per second and device after the first third."""
+    options = {"dtype": "bfloat16", "max_target_length": length, "steps": steps}
     lines = [f"Config param {k}: {v}" for k, v in options.items()]
     lines += [f"Config param per_device_batch_size: {batch}.0", f"Num_devices: {world}, shape (1,)"]
-    for step in range(30):
-        rate = tokens if step >= 10 else 20 * tokens
+    for step in range(steps):
+        rate = tokens if 3 * step >= steps else 20 * tokens
         lines.append(
             f"completed step: {step}, seconds: {batch * length / rate:.3f}, TFLOP/s/device: 134.9"
             f"09, Tokens/s/device: {rate:.3f}, total_weights: {batch * length * world},"
@@ -284,17 +286,22 @@ def maxtext(tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1
 
 
 def megatron(
-    milliseconds: float, *, batch: int = 16, length: int = 4096, world: int = 8
+    milliseconds: float,
+    *,
+    batch: int = 16,
+    length: int = 4096,
+    world: int = 8,
+    steps: int = 100,
 ) -> list[str]:
-    """A log of Megatron-LM, 100 steps of that duration after the first 20."""
+    """A log of Megatron-LM: steps of that duration after the first fifth."""
     arguments = {"bf16": True, "fp16": False, "global_batch_size": batch, "log_interval": 10}
-    arguments |= {"seq_length": length, "train_iters": 100, "world_size": world}
+    arguments |= {"seq_length": length, "train_iters": steps, "world_size": world}
     lines = ["------------------------ arguments ------------------------"]
     lines += [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in arguments.items()]
-    for step in (1, *range(10, 101, 10)):
-        duration = milliseconds if step > 20 else 5 * milliseconds
+    for step in (1, *range(10, steps + 1, 10)):
+        duration = milliseconds if 5 * step > steps else 5 * milliseconds
         lines.append(
-            f" [2026-04-27 00:00:{step // 2:02d}.123456] iteration {step:8d}/{100:8d} | consumed "
+            f" [2026-04-27 00:00:{step // 2:02d}.123456] iteration {step:8d}/{steps:8d} | consumed "
             f"samples: {step * batch:12d} | elapsed time per iteration (ms): {duration:.1f} |"
             f" learning rate: 1.000000E-04 | global batch size: {batch:5d} |"
             f" lm loss: {8 - step / 100:.6E} | loss scale: 1.0 | grad norm: 1.000 |"
