@@ -33,7 +33,7 @@ def init_workload(values: Mapping[str, str], files: Files = None) -> None:
     terminal, asks for what the options do not say. The folder is that of --catalog."""
     folder = own_catalog()
     left = missing(values)
-    if not sys.stdin.isatty() and (left or folder is None):
+    if not on_terminal() and (left or folder is None):
         names = [*(["--catalog"] if folder is None else []), *(q.option for q in left)]
         raise UserError("options are missing", expected=", ".join(names))
     given: dict[str, Any] = dict(values)
@@ -48,3 +48,8 @@ def init_workload(values: Mapping[str, str], files: Files = None) -> None:
     for command in (f"plan --workload {given['name']}", f"bench -e workload={given['name']}"):
         print(f"  dlperf --catalog {where} {command}")
     print(f"  dlperf --catalog {where} summarize")
+
+
+def on_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    return sys.stdin.isatty()

@@ -126,13 +126,6 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
     is_duration = f"(?P<{DURATION}>" in regex
     sample = {"sample": given["sample"]} if given["sample"] else {}
     short = given["name"].lower().replace("_", "-")
-    matrix = {
-        "topologies": given["topologies"].split(","),
-        "batches": [
-            {"precision": given["precision"], "batch_size_per_device": numbers["batch_size"]}
-        ],
-        "repeats": numbers["repeats"],
-    }
     try:
         argv = shlex.split(given["command"])
     except ValueError as error:
@@ -155,7 +148,20 @@ def _document(values: Mapping[str, str], files: Sequence[str]) -> dict[str, Any]
             "rates_are_per": "step" if is_duration else given["rates_are_per"],
         },
         "sources": {"builtin": {"files": list(files), "argv": argv}},
-        "matrices": {"published": matrix, "smoke": {**matrix, "repeats": 1}},
+        # The names are the default matrices of inventories.
+        "matrices": {
+            matrix: {
+                "topologies": given["topologies"].split(","),
+                "batches": [
+                    {
+                        "precision": given["precision"],
+                        "batch_size_per_device": numbers["batch_size"],
+                    }
+                ],
+                "repeats": repeats,
+            }
+            for matrix, repeats in {"published": numbers["repeats"], "smoke": 1}.items()
+        },
     }
 
 

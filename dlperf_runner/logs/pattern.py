@@ -50,7 +50,8 @@ class Lines:
         for name in self.groupindex:
             found = match[name] or b""
             rest = _REST.match(data, match.end(name)) if found and name != "step" else None
-            yield found + (rest[0] if rest else b"")
+            # A newline separates numbers; one inside of a number shows that it was wrapped.
+            yield found + (b" ".join(rest[0].split(b"\n")) if rest else b"")
 
 
 def of_pattern(
