@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from make_logs import gluoncv, write
+from filters import provision
+from make_logs import ROOT, gluoncv, write
 from typer.testing import CliRunner, Result
 
 from dlperf_runner.catalog import reader
@@ -313,3 +315,52 @@ def test_an_expression_that_matches_everything_takes_no_other_logs(
     said(init("train.py", regex=r"(?P<step>\d+).*?(?P<rate>[\d.]+)", sample="1 2.5"))
     write(tmp_path / "logs" / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(384.25))
     assert "mxnet-resnet50v1b, fp32" in said(call("summarize", "logs"))
+
+
+# ---- an environment of the user
+
+PAGE = (ROOT / "docs" / "own-workload.md").read_text(encoding="utf-8")
+
+
+def own_framework(folder: Path) -> None:
+    """The framework of docs/own-workload.md, on CPUs."""
+    _, _, rest = PAGE.partition("```yaml\n")
+    content = rest.partition("```")[0].replace("h100-cuda12.9", "cpu")
+    assert "name: mylib" in content
+    write(folder / "frameworks" / "mylib.yml", content.splitlines())
+
+
+def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_path: Path) -> None:
+    own_framework(folder)
+    said(init("train.py", framework="mylib"))
+    nodes = json.loads(json.dumps(NODES).replace("mxnet", "mylib"))
+    (tmp_path / "hosts.json").write_text(json.dumps(nodes))
+    plan = json.loads(call("plan", "--workload", "mine", "-i", "hosts.json", "--json").stdout)
+    assert plan["runs"][0]["commands"][0]["argv"][0] == "/opt/dlperf/envs/mylib/bin/python"
+    (found,) = provision.environments(["mylib"], "cpu", str(ROOT))
+    assert found["requirements"] == f"{folder}/requirements.txt"
+    assert (found["path"], found["import_name"]) == ("/opt/dlperf/envs/mylib", "mylib")
+    # The built-in ones stay what they are.
+    (built_in,) = provision.environments(["mxnet"], "cpu", str(ROOT))
+    assert built_in["requirements"].startswith(f"{ROOT}/requirements/")
+
+
+def test_a_framework_with_a_built_in_name_is_refused(folder: Path) -> None:
+    own_framework(folder)
+    path = folder / "frameworks" / "mylib.yml"
+    path.rename(path.with_name("mxnet.yml"))
+    path.with_name("mxnet.yml").write_text(
+        path.with_name("mxnet.yml").read_text().replace("name: mylib", "name: mxnet", 1)
+    )
+    assert "the name of a built-in framework" in said(call("list"), 2)
+
+
+def test_the_command_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/own-workload.md: its command writes a workload that torchrun starts."""
+    _, _, rest = PAGE.partition("    dlperf --catalog ~/bench init-workload --name")
+    words = shlex.split("--name" + rest.partition("\n\n")[0].replace("\\\n", " "))
+    said(call("init-workload", *words))
+    mine = reader.load_catalog().workload("mynet")
+    assert (mine.launcher, mine.rule.rates_are_per, mine.rule.total_steps) == (
+        *("torchrun", "device", 200),
+    )
