@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
-from ..catalog import reader
 from ..core.errors import UserError
 from ..core.files import write_whole
 from ..core.units import SAMPLES
@@ -79,6 +76,10 @@ def missing(values: Mapping[str, str]) -> list[Question]:
 def init_workload(folder: Path, values: Mapping[str, str], files: Sequence[Path] = ()) -> Path:
     """Write the workload and copies of its files. Raises UserError, and writes nothing, if the
     catalogue would not take it."""
+    import yaml
+
+    from ..catalog import reader
+
     name = values["name"]
     path = folder / FOLDER / f"{name}.yml"
     if path.name != f"{name}.yml" or path.parent != folder / FOLDER or path.exists():
