@@ -20,6 +20,7 @@ _STEP = re.compile(rb"\d{1,12}")
 _LINE = re.compile(rb"[^\r\n]+")
 # The rest of a number at which an expression stops too early: more digits, or the mark of a cut.
 _REST = re.compile(rb"(?:[\d.]*\d)?(?:%s|%s)?" % (CUT.encode(), text.WRAPPED))
+_GOES_ON = {*(b"%c" % byte for byte in b"0123456789.\r\n"), CUT.encode()[:1]}
 _NUMBER = rb"(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d++)?+(?:[eE][-+]?\d{1,3})?+"
 
 
@@ -44,14 +45,23 @@ class Lines:
 
     def findall(self, data: bytes) -> list[tuple[bytes, ...]]:
         """The groups of each match, each with all that belongs to its number."""
-        return [tuple(self._groups(data, match)) for match in self.finditer(data)]
+        named = [(number, name != "step") for name, number in self.groupindex.items()]
+        return [
+            tuple(
+                _whole(data, match[n], match.end(n)) if is_number else match[n]
+                for n, is_number in named
+            )
+            for match in self.finditer(data)
+        ]
 
-    def _groups(self, data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
-        for name in self.groupindex:
-            found = match[name] or b""
-            rest = _REST.match(data, match.end(name)) if found and name != "step" else None
-            # A newline separates numbers; one inside of a number shows that it was wrapped.
-            yield found + (b" ".join(rest[0].split(b"\n")) if rest else b"")
+
+def _whole(data: bytes, found: bytes | None, end: int) -> bytes:
+    """What a group matched, which ends there, with the rest of its number."""
+    if not found or data[end : end + 1] not in _GOES_ON:
+        return found or b""
+    rest = _REST.match(data, end)
+    # A newline separates numbers; one inside of a number shows that it was wrapped.
+    return found + (b" ".join(rest[0].split(b"\n")) if rest else b"")
 
 
 def of_pattern(
