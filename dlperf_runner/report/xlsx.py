@@ -50,7 +50,7 @@ def render(document: Document) -> bytes:
 def _tables(document: Document) -> Iterator[Table]:
     t = document.labels
     yield all_cases(t("results"), document.cases)
-    yield from (*document.sweeps, *document.side_by_side)
+    yield from (*document.sweeps, *document.time, *document.side_by_side)
     if document.compared.rows:
         yield document.compared
     if document.not_counted:

@@ -22,6 +22,7 @@ from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
+from ..measure.step_parts import of_ranks
 from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
@@ -140,6 +141,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
     )
+    measured.measurements += tuple(of_ranks(content.headers, run.topology.world_size))
     if entry is not None and entry.decoder is not None and expected.sequence_length is not None:
         measured.measurements += _model_flops(measured, run, entry.decoder, expected)
     rates, scale = found.samples_per_second, world_scale(rule, expected)

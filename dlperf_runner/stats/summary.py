@@ -9,12 +9,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import (
+    ALONE_LONGEST,
+    ALONE_MEAN,
     GPU_MEMORY,
     LOG_MEMORY,
     MFU,
     MODEL_TFLOPS,
     PEAK_TFLOPS,
     SAMPLES_PER_SECOND,
+    SLOWEST_RANK,
     STEP_TIME,
     TYPES,
     Row,
@@ -35,14 +38,24 @@ _STATISTICS = (
     *("median", "mean", "min", "max", "std"),
     *("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers"),
 )
+
+
+def _of_all(values: Sequence[float]) -> float | None:
+    """The value that all runs have."""
+    return values[0] if len(set(values)) == 1 else None
+
+
 # Further metrics of a case: its column, what is made of the values of the runs, and the column of
 # their estimator, which must then be the same for all of them.
-_FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float], str | None]] = {
+_FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float | None], str | None]] = {
     GPU_MEMORY: ("gpu_memory_mib", max, None),
     LOG_MEMORY: ("log_memory_mib", max, None),
     f"{STEP_TIME}_median": ("step_time_median_s", median, "step_time_estimator"),
     f"{STEP_TIME}_p95": ("step_time_p95_s", median, "step_time_estimator"),
     f"{STEP_TIME}_p99": ("step_time_p99_s", median, "step_time_estimator"),
+    ALONE_MEAN: ("alone_mean_s", median, None),
+    ALONE_LONGEST: ("alone_longest_s", median, None),
+    SLOWEST_RANK: (SLOWEST_RANK, _of_all, None),
     MODEL_TFLOPS: (MODEL_TFLOPS, median, "flops_formula"),
     MFU: (MFU, median, "flops_formula"),
     PEAK_TFLOPS: (PEAK_TFLOPS, median, "peak_source"),
