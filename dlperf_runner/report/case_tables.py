@@ -14,7 +14,7 @@ from .labels import Labels
 from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import per_device, rate_unit
+from .units import per_device, rate_unit, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -102,7 +102,7 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case.get(f"{rate}_cv"), ".2%"),
         cell(_whole(case.get(f"{rate}_outliers"))),
         cell(case["gpu_memory_mib"], ",.0f"),
-        *(cell(case.get(f"step_time_{name}_s"), seconds) for name in ("median", "p95", "p99")),
+        *(cell(step_time(case, name), seconds) for name in ("median", "p95", "p99")),
         cell(case.get("log_memory_mib"), ",.0f"),
         cell(case.get(MODEL_TFLOPS), tflops),
         cell(case.get("mfu"), ".1%"),

@@ -11,7 +11,7 @@ from ..stats.groups import by_group
 from .numbers import rate_decimals, seconds, speedup, tflops
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import per_device, rate_unit
+from .units import per_device, rate_unit, step_time
 
 PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
 TFLOPS, MFU, LOG_MEMORY = "TFLOP/s/device", "MFU", "memory (MiB)"
@@ -35,12 +35,8 @@ COLUMNS = (
 
 
 def _step_time(row: dict[str, Any], percentile: str) -> float | None:
-    """A percentile of the step times; None for samples, whose reports have no such number, and for
-    means of steps, which hide single slow steps."""
-    if per_device(row) is None or row["step_time_estimator"] != "single_steps":
-        return None
-    value: float | None = row[f"step_time_{percentile}_s"]
-    return value
+    """A percentile of the step times; None for means of steps, which hide single slow steps."""
+    return step_time(row, percentile) if row["step_time_estimator"] == "single_steps" else None
 
 
 def _log_memory(row: dict[str, Any]) -> float | None:

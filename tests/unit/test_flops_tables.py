@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import pytest
-from make_logs import gluoncv, torchtitan, write
+from make_logs import dllogger_pytorch, gluoncv, torchtitan, write
 from typer.testing import CliRunner
 
 from dlperf_runner.cli.main import app
@@ -76,6 +77,8 @@ def test_samples_have_no_model_flops(tmp_path: Path) -> None:
     out, case = summary(tmp_path, "--accelerator", "V100-SXM2-16GB")
     assert case["model_tflops_per_device"] == case["flops_formula"] == ""
     assert not [word for word in ("TFLOP", "MFU", "p95", "memory") if word in out]
+    call("report", tmp_path, "--output-dir", tmp_path / "report")
+    assert "step" not in (tmp_path / "report" / "report.md").read_text().partition("## What")[0]
     # 100 steps of 128 samples, half of them at 384 and half at 384.5 samples/s
     assert float(case["step_time_median_s"]) == pytest.approx((128 / 384 + 128 / 384.5) / 2)
     assert float(case["step_time_p99_s"]) == pytest.approx(128 / 384)
@@ -94,6 +97,16 @@ def test_means_of_steps_are_no_step_times_of_the_table(tmp_path: Path) -> None:
     out, case = summary(logs_of(tmp_path, every=10))
     assert case["step_time_estimator"] == "means_of_10_steps"
     assert "p95" not in out
+
+
+def test_samples_without_a_published_report_have_step_times(tmp_path: Path) -> None:
+    lines = dllogger_pytorch(100.0)
+    every = [re.sub(r"Iteration: (\d+)0 ", r"Iteration: \1 ", line) for line in lines]
+    every[0] = every[0].replace("prof : 100", "prof : 10").replace("freq : 10", "freq : 1")
+    write(tmp_path / "1n1g" / "rn50_b256_amp_1.log", every)
+    out, case = summary(tmp_path)
+    assert "| step p95 (s) | step p99 (s) |" in " ".join(out.split())
+    assert case["model_tflops_per_device"] == ""
 
 
 def test_tables_keep_60_columns(tmp_path: Path) -> None:
