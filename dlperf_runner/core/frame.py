@@ -17,6 +17,7 @@ LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts i
 STEP_TIME = "step_time"  # the beginning of the names of its percentiles
 # Of a step without communication, in seconds: the mean of the ranks, the longest, and its rank.
 ALONE_MEAN, ALONE_LONGEST, SLOWEST_RANK = "alone_mean", "alone_longest", "slowest_rank"
+NCCL_INTERFACES = "nccl_interfaces"  # how many; the estimator names them
 MODEL_TFLOPS = "model_tflops_per_device"
 MFU = "mfu"
 PEAK_TFLOPS = "peak_tflops_per_device"

@@ -1,13 +1,15 @@
-"""What a step consists of, from the time that each rank needs for a step without communication."""
+"""What a step consists of, from the time that each rank needs for a step without communication, and
+the network that it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from ..core.frame import ALONE_LONGEST, ALONE_MEAN, SLOWEST_RANK
+from ..core.frame import ALONE_LONGEST, ALONE_MEAN, NCCL_INTERFACES, SLOWEST_RANK
 from ..logs import Header
 from .estimators import Measurement
+from .validity import used_network
 
 _LONGEST_S = 1e6
 
@@ -23,3 +25,9 @@ def of_ranks(headers: Iterable[Header], world_size: int) -> Iterator[Measurement
     yield Measurement(ALONE_MEAN, fmean(seconds), "s", estimator)
     yield Measurement(ALONE_LONGEST, longest, "s", estimator)
     yield Measurement(SLOWEST_RANK, seconds.index(longest), "1", estimator)
+
+
+def network(lines: Iterable[str]) -> Iterator[Measurement]:
+    """The interfaces that NCCL logs."""
+    if names := used_network(lines):
+        yield Measurement(NCCL_INTERFACES, names.count(",") + 1, "1", names)

@@ -10,7 +10,7 @@ from .case_tables import Case, group_title
 from .charts import Chart, Line, Point
 from .labels import Labels
 from .numbers import seconds
-from .tables import Column, Table, cell
+from .tables import Cell, Column, Table, cell, without_empty
 
 _PARTS = ("computation", "waiting", "communication")
 
@@ -20,38 +20,50 @@ def has_parts(group: Sequence[Case]) -> bool:
     return any(case["world_size"] > 1 and step_parts(case) for case in group)
 
 
+def _is_explained(group: Sequence[Case]) -> bool:
+    return has_parts(group) or any(case.get("nccl_network") for case in group)
+
+
 def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
-    """A table per group whose logs say it."""
-    for number, group in enumerate(filter(has_parts, groups), start=1):
-        found = [(case, parts) for case in group if (parts := step_parts(case))]
+    """A table per group whose logs say something of it."""
+    for number, group in enumerate(filter(_is_explained, groups), start=1):
+        found = [(case, step_parts(case)) for case in group]
         columns = (
             Column("node_num", True, "0"),
             Column("gpu_num", True, "0"),
             *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
             Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
             Column(t("part_slowest"), True, "0"),
+            Column(t("part_network")),
         )
-        rows = tuple(
-            (
-                cell(case["nodes"]),
-                cell(case["world_size"]),
-                *(cell(getattr(parts, name), seconds) for name in ("step", *_PARTS)),
-                cell(parts.communication / parts.step, ".1%"),
-                cell(parts.slowest_rank),
-            )
-            for case, parts in found
-        )
+        columns_with, rows = without_empty(columns, [_row(*each) for each in found], 2)
         notes = tuple(_paragraph(case, parts, t) for case, parts in found if case["nodes"] > 1)
-        yield Table(f"time-{number}", group_title(group[0], t), columns, rows, notes)
+        title = group_title(group[0], t)
+        yield Table(f"time-{number}", title, columns_with, rows, tuple(filter(None, notes)))
 
 
-def _paragraph(case: Case, parts: StepParts, t: Labels) -> str:
-    shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
-    topology = f"{case['nodes']}n{case['gpus_per_node']}g"
-    said = [t("time_of_step", topology=topology, step=seconds(parts.step), **shares)]
-    if parts.slowest_rank is not None and parts.has_straggler:
+def _row(case: Case, parts: StepParts | None) -> tuple[Cell, ...]:
+    times: tuple[Cell, ...] = (cell(None),) * (len(_PARTS) + 3)
+    if parts is not None:
+        times = (
+            *(cell(getattr(parts, name), seconds) for name in ("step", *_PARTS)),
+            cell(parts.communication / parts.step, ".1%"),
+            cell(parts.slowest_rank),
+        )
+    return cell(case["nodes"]), cell(case["world_size"]), *times, cell(case.get("nccl_network"))
+
+
+def _paragraph(case: Case, parts: StepParts | None, t: Labels) -> str:
+    """What is known of a case on several nodes; empty if nothing is."""
+    topology, said = f"{case['nodes']}n{case['gpus_per_node']}g", []
+    if parts is not None:
+        shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
+        said.append(t("time_of_step", topology=topology, step=seconds(parts.step), **shares))
+    if parts is not None and parts.slowest_rank is not None and parts.has_straggler:
         node = parts.slowest_rank // case["gpus_per_node"] + 1
         said.append(t("time_straggler", rank=parts.slowest_rank, node=node))
+    if network := case.get("nccl_network"):
+        said.append(t("time_network", topology=topology, network=network))
     return t("between_sentences").join(said)
 
 

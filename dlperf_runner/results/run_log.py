@@ -22,7 +22,7 @@ from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
-from ..measure.step_parts import of_ranks
+from ..measure.step_parts import network, of_ranks
 from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
@@ -141,7 +141,11 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
     )
-    measured.measurements += tuple(of_ranks(content.headers, run.topology.world_size))
+    evidence = evidence_of(run)
+    measured.measurements += (
+        *of_ranks(content.headers, run.topology.world_size),
+        *network(evidence.network),
+    )
     if entry is not None and entry.decoder is not None and expected.sequence_length is not None:
         measured.measurements += _model_flops(measured, run, entry.decoder, expected)
     rates, scale = found.samples_per_second, world_scale(rule, expected)
@@ -154,7 +158,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         warmup_steps=left_out,
         total_steps=rule.total_steps,
     )
-    verdict = judge(evidence_of(run), found.steps, found.losses, run.rules or catalogued_rules())
+    verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 
