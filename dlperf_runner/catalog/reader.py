@@ -148,7 +148,7 @@ def _load_catalog(root: Path, own: Path | None = None) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
     for name, framework in (_load_all(own / "frameworks", Framework) if own else {}).items():
         _refuse_known("framework", name, frameworks, f"{own}/frameworks/{name}.yml: name")
-        frameworks[name] = framework
+        frameworks[name] = _with_paths(framework, own) if own else framework
     workloads: Mapping[str, Workload] = _load_all(root / "workloads", Workload)
     if root == CATALOG:
         workloads = own_workloads()
@@ -170,6 +170,17 @@ def _load_catalog(root: Path, own: Path | None = None) -> Catalog:
         for stack in framework.stacks:
             lookup("stack", stack, stacks, f"{shown(path)}: environments")
     return Catalog(frameworks, workloads, stacks)
+
+
+def _with_paths(framework: Framework, own: Path) -> Framework:
+    """A framework of the user; the paths of its requirements are absolute."""
+    environments = {
+        stack: environment.model_copy(update={"requirements": f"{own}/{environment.requirements}"})
+        if environment.requirements
+        else environment
+        for stack, environment in framework.environments.items()
+    }
+    return framework.model_copy(update={"environments": environments})
 
 
 def _path(root: Path, own: Path | None, kind: str, name: str) -> Path:

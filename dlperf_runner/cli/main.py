@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,8 +76,12 @@ class _Commands(TyperGroup):
         for word in words:
             if word == "--":
                 rest += [word, *words]
-            elif word.partition("=")[0] == "--catalog":
-                own += [word, *([] if "=" in word else [next(words, "")])]
+            elif word == "--catalog":
+                own += [word, *islice(words, 1)]
+                if len(own) % 2:
+                    ctx.fail("Option '--catalog' requires an argument.")
+            elif word.startswith("--catalog="):
+                own += word.split("=", 1)
             else:
                 rest.append(word)
         return super().parse_args(ctx, [*own, *rest])

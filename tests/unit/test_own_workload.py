@@ -153,6 +153,10 @@ def test_the_option_stands_before_or_behind_the_command(
         monkeypatch.setenv("DLPERF_CATALOG", "")
 
 
+def test_the_option_needs_its_value(folder: Path) -> None:
+    assert "requires an argument" in said(call("list", "workloads", "--catalog"), 2)
+
+
 def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
     text = said(init(without=("--name", "--regex", "--unit")), 2)
     assert "options are missing (expected --name, --log-format, --regex, --unit)" in text
@@ -340,6 +344,9 @@ def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_pa
     (found,) = provision.environments(["mylib"], "cpu", str(ROOT))
     assert found["requirements"] == f"{folder}/requirements.txt"
     assert (found["path"], found["import_name"]) == ("/opt/dlperf/envs/mylib", "mylib")
+    # For `bundle`, which reads the file.
+    own = reader.load_catalog().framework("mylib").environments["cpu"]
+    assert own.requirements == f"{folder}/requirements.txt"
     # The built-in ones stay what they are.
     (built_in,) = provision.environments(["mxnet"], "cpu", str(ROOT))
     assert built_in["requirements"].startswith(f"{ROOT}/requirements/")
