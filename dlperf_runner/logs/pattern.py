@@ -77,5 +77,4 @@ def of_pattern(
         statements=(),
         zero_based=zero_based,
         seconds=seconds if f"(?P<{DURATION}>" in expression else None,
-        is_own=True,
     )

@@ -123,7 +123,7 @@ class Format:
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
     for step 1, whatever the interval. `seconds`: `rate` is the duration of a step in units of so
-    many seconds; it becomes a rate in steps per second. `is_own`: a user describes it.
+    many seconds; it becomes a rate in steps per second.
     """
 
     name: str
@@ -137,7 +137,6 @@ class Format:
     one_step: bool = False
     first_too: bool = False
     seconds: float | None = None
-    is_own: bool = False
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

@@ -15,6 +15,7 @@ from filters import provision
 from make_logs import ROOT, gluoncv, write
 from typer.testing import CliRunner, Result
 
+from dlperf_runner import logs
 from dlperf_runner.catalog import reader
 from dlperf_runner.cli import init_workload as command
 from dlperf_runner.cli.main import app
@@ -309,6 +310,8 @@ def test_an_expression_that_needs_exponential_time_is_stopped(
     said(init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab"))
     path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", ["1 2.5 aab"])
     path.write_text(path.read_text() + f"2 2.5 {'a' * 60}\n")
+    # `run` shows the speed meanwhile, outside of any limit.
+    assert logs.parse_tail("mine-log", path.read_text()) is None
     text = said(call("summarize", "logs"), 2)
     assert "mine_b4_fp32_1.log: the regular expression of the log format takes too long" in text
 
