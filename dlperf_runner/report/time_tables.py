@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..core.identity import topology_text
 from ..stats.step_parts import StepParts, step_parts
 from .case_tables import Case, group_title
 from .charts import Chart, Line, Point
@@ -55,7 +56,7 @@ def _row(case: Case, parts: StepParts | None) -> tuple[Cell, ...]:
 
 def _paragraph(case: Case, parts: StepParts | None, t: Labels) -> str:
     """What is known of a case on several nodes; empty if nothing is."""
-    topology, said = f"{case['nodes']}n{case['gpus_per_node']}g", []
+    topology, said = topology_text(case), []
     if parts is not None:
         shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
         said.append(t("time_of_step", topology=topology, step=seconds(parts.step), **shares))
