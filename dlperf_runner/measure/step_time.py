@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..core.frame import LOG_MEMORY, STEP_TIME
 from .estimators import Measurement
 
-STEP_TIME = "step_time"
-LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
 PERCENTILES = {"median": 50, "p95": 95, "p99": 99}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..catalog.reader import unit_of
+from ..catalog.reader import own_workloads, unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row
 from ..core.units import SAMPLES, named, per_second
 
@@ -44,6 +44,16 @@ def named_rows(rows: Sequence[Row]) -> list[Row]:
     if set(units.values()) <= {SAMPLES}:
         return list(rows)
     return [row._replace(metric=named(row.metric, units[row.workload])) for row in rows]
+
+
+def step_time(case: Mapping[str, Any], percentile: str) -> float | None:
+    """The median or a percentile of a case's step times; None for a workload with a published
+    report, whose tables have none."""
+    entry = own_workloads().get(case["workload"])
+    if entry is not None and entry.published is not None:
+        return None
+    value: float | None = case.get(f"step_time_{percentile}_s")
+    return value
 
 
 def named_cases(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .. import logs
 from ..campaign.directory import read_plan, run_directory
 from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
@@ -180,7 +181,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
-        return run, Log(run.path)
+        return run, Log(run.path, logs.own_formats().get(run.log_format))
     log = Log(place.path)
     try:
         _ = log.form

@@ -20,6 +20,7 @@ from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
+    from ..catalog.variant import Decoder
     from ..catalog.workload import Workload
 
 
@@ -55,6 +56,20 @@ class Known:
         declared = (source.data for source in sources)
         names = (name for data in declared for name in getattr(data, "synthetic", ()))
         return ("", *names)
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What the FLOPs of the model depend on, if they are known."""
+        if self.definition is None:
+            return None
+        variants = self.definition.variants.items()
+        own = (v.decoder for key, v in variants if self.definition.model_name(key) == self.model)
+        return next(own, None)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the rule is that of a publication, which logs must follow."""
+        return self.definition is None or self.definition.published is not None
 
     @property
     def max_nodes(self) -> int | None:
@@ -102,7 +117,6 @@ class FoundRun:
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
-    is_window_stated: bool = False  # the user states the steps; the log must confirm them
     copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()

@@ -15,7 +15,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from builtin_common import at_least, check, positive
-from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, peak_memory, wait_for
+from pytorch_common import (
+    alone,
+    intervals,
+    join,
+    leave,
+    mean_over_ranks,
+    on_or_off,
+    peak_memory,
+    wait_for,
+)
 
 # Dense bf16 FLOPS of devices, by a part of their names, as their data sheets state them.
 PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "B200": 2.25e15}
@@ -258,6 +267,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         memory = peak_memory(torch, device)
         rate = tokens_per_line / seconds
         log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
+    if text := alone(torch, model, step, wait_for(torch, device), place):
+        log(text)
     log("Training completed")
     leave(torch)
     return losses

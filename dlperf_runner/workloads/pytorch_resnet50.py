@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from builtin_common import check, positive
-from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, wait_for
+from pytorch_common import alone, intervals, join, leave, mean_over_ranks, on_or_off, wait_for
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -164,6 +164,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": arguments.lr})
     rate = samples * len(losses) * arguments.log_interval / seconds
     say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
+        print(text, flush=True)
     leave(torch)
     return losses
 
