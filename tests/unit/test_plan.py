@@ -335,7 +335,7 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         (
             {"framework": "torch"},
             "--framework: unknown framework 'torch'"
-            " (expected one of mxnet, oneflow, paddle, pytorch, tensorflow)",
+            " (expected one of jax, mxnet, oneflow, paddle, pytorch, tensorflow)",
         ),
         ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
         (
@@ -400,14 +400,15 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
         replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
     ]
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
-    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"}
+    models = ("llama", "resnet50v1.5")
+    assert planned == {f"{name}-{model}" for name in ("jax", "pytorch") for model in models}
     reasons = left_out(shipped, nodes)
     runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
     assert planned | set(reasons) == runnable
     assert f"mxnet has no environment for the stack {stack}: " in reasons["mxnet-resnet50v1b"]
     # A family means those of its models that run there; a named workload must run.
     family = make_plan(choose(model="resnet50"), shipped, nodes)
-    assert {run.workload for run in family} == {"pytorch-resnet50v1.5"}
+    assert {run.workload for run in family} == {"jax-resnet50v1.5", "pytorch-resnet50v1.5"}
     assert f"mxnet has no environment for the stack {stack}: " in refusal(
         choose(workload="mxnet-resnet50v1b"), shipped, nodes
     )
