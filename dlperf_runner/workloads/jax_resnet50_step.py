@@ -37,7 +37,10 @@ def initial(key: Any, classes: int) -> tuple[Any, Any]:
 
     The last normalisation of a block begins at zero, so that the block begins as its shortcut.
     """
-    parameters: dict[str, Any] = {}
+    features = CHANNELS[-1] * EXPANSION
+    limit = features**-0.5
+    weight = jax.random.uniform(key, (features, classes), minval=-limit, maxval=limit)
+    parameters: dict[str, Any] = {"dense": {"kernel": weight, "bias": jnp.zeros(classes)}}
     statistics: dict[str, Any] = {}
     for number, (name, shape) in enumerate(convolutions()):
         deviation = (2 / (shape[0] * shape[1] * shape[3])) ** 0.5  # He et al. 2015, by outputs
@@ -45,11 +48,6 @@ def initial(key: Any, classes: int) -> tuple[Any, Any]:
         scale = jnp.full(shape[3], 0.0 if name.endswith(".3") else 1.0)
         parameters[name] = {"kernel": kernel, "scale": scale, "bias": jnp.zeros(shape[3])}
         statistics[name] = {"mean": jnp.zeros(shape[3]), "variance": jnp.ones(shape[3])}
-    features = CHANNELS[-1] * EXPANSION
-    limit = features**-0.5
-    dense = jax.random.fold_in(key, -1)
-    weight = jax.random.uniform(dense, (features, classes), minval=-limit, maxval=limit)
-    parameters["dense"] = {"kernel": weight, "bias": jnp.zeros(classes)}
     return parameters, statistics
 
 
@@ -80,9 +78,8 @@ def forward(parameters: Any, statistics: Any, images: Any) -> tuple[Any, Any]:
 
     hidden = jax.nn.relu(convolved("stem", images, 2))
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
-    lowest = jnp.array(-jnp.inf, hidden.dtype)
     window = ((1, 3, 3, 1), (1, 2, 2, 1))
-    hidden = jax.lax.reduce_window(hidden, lowest, jax.lax.max, *window, padding)
+    hidden = jax.lax.reduce_window(hidden, -jnp.inf, jax.lax.max, *window, padding)
     for stage, blocks in enumerate(BLOCKS):
         for block in range(blocks):
             name = f"{stage}.{block}"
