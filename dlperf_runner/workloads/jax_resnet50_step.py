@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,17 +39,24 @@ def initial(key: Any, classes: int) -> tuple[Any, Any]:
 
     The last normalisation of a block begins at zero, so that the block begins as its shortcut.
     """
+    shapes = dict(convolutions())
+    # All noise at once: the code of a generator for each of 53 kernels takes long to compile.
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes.values()))
+    parts = jnp.split(jax.random.normal(key, ends[-1:]), ends[:-1])
     features = CHANNELS[-1] * EXPANSION
     limit = features**-0.5
     weight = jax.random.uniform(key, (features, classes), minval=-limit, maxval=limit)
     parameters: dict[str, Any] = {"dense": {"kernel": weight, "bias": jnp.zeros(classes)}}
     statistics: dict[str, Any] = {}
-    for number, (name, shape) in enumerate(convolutions()):
-        deviation = (2 / (shape[0] * shape[1] * shape[3])) ** 0.5  # He et al. 2015, by outputs
-        kernel = deviation * jax.random.normal(jax.random.fold_in(key, number), shape)
-        scale = jnp.full(shape[3], 0.0 if name.endswith(".3") else 1.0)
-        parameters[name] = {"kernel": kernel, "scale": scale, "bias": jnp.zeros(shape[3])}
-        statistics[name] = {"mean": jnp.zeros(shape[3]), "variance": jnp.ones(shape[3])}
+    for noise, (name, shape) in zip(parts, shapes.items(), strict=True):
+        *_, outputs = shape
+        deviation = (2 / (shape[0] * shape[1] * outputs)) ** 0.5  # He et al. 2015, by outputs
+        parameters[name] = {
+            "kernel": deviation * noise.reshape(shape),
+            "scale": jnp.full(outputs, 0.0 if name.endswith(".3") else 1.0),
+            "bias": jnp.zeros(outputs),
+        }
+        statistics[name] = {"mean": jnp.zeros(outputs), "variance": jnp.ones(outputs)}
     return parameters, statistics
 
 

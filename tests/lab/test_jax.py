@@ -87,7 +87,9 @@ def test_a_signal_ends_the_processes_of_both_nodes(nodes: Lab, tmp_path: Path) -
     )  # fmt: skip
     try:
         deadline = time.monotonic() + 300
-        while not any("Tokens/s" in p.read_text() for p in directory.glob("runs/*/*/progress.json")):
+        while not any(
+            "Tokens/s" in p.read_text() for p in directory.glob("runs/*/*/progress.json")
+        ):
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(1)
