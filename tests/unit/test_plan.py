@@ -329,15 +329,15 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " llama, llama-1b, llama-70b, llama-8b, llama-lab, resnet50, resnet50v1.5,"
-            " resnet50v1b)",
+            " llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b,"
+            " llama-3.2-1b, llama-70b, llama-8b, llama-lab, resnet50, resnet50v1.5, resnet50v1b)",
         ),
         (
             {"framework": "torch"},
             "--framework: unknown framework 'torch'"
             " (expected one of jax, mxnet, oneflow, paddle, pytorch, tensorflow)",
         ),
-        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
+        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of jax-llama, "),
         (
             {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
             "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
@@ -390,7 +390,7 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
 
 def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
     message = refusal(choose(model="resnet50"), everything, lab_nodes(2))
-    assert message.startswith("node1, node2: oneflow-resnet50v1.5 needs oneflow, which these nodes")
+    assert message.startswith("node1, node2: jax-resnet50v1.5 needs jax, which these nodes do not")
 
 
 @pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])

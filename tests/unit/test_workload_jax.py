@@ -110,7 +110,7 @@ def test_the_log_of_llama_confirms_the_plan() -> None:
         if value not in (None, ()) and name != "line"
     }
     assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 16, 3)
-    assert told["precision"] == "bfloat16"
+    assert told["precision"] == "bf16"
     assert told["parameters"] == (("sequence_length", "64"),)
 
 
