@@ -75,8 +75,8 @@ def join(jax: Any, devices: int, on_cpu: bool) -> Any:
         )
     try:
         found = jax.local_device_count()
-    except RuntimeError as error:
-        sys.exit(f"JAX finds no GPU on this node; --no-cuda trains on the CPU. {error}")
+    except (RuntimeError, AssertionError) as error:  # without the plugin for GPUs, the latter
+        sys.exit(f"JAX finds no GPU on this node; --no-cuda trains on the CPU. {error}".strip())
     if found != devices:
         sys.exit(f"{devices} devices expected on this node, found {found}")
     return jax.make_mesh((jax.device_count(),), (DATA,))

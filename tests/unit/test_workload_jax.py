@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from read_logs import read
@@ -39,6 +41,26 @@ def test_without_the_address_of_the_coordinator_nothing_starts() -> None:
 
 def test_gloo_gets_the_address_towards_the_coordinator_whatever_the_host_is_called() -> None:
     assert common.address_towards("127.0.0.1:29500") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (
+            RuntimeError("Unable to initialize backend 'cuda'"),
+            "finds no GPU on this node; --no-cuda",
+        ),
+        (AssertionError(), "finds no GPU on this node; --no-cuda"),
+        ([1], "8 devices expected on this node, found 1"),
+    ],
+)
+def test_devices_that_are_missing_are_told(found: Exception | list[int], told: str) -> None:
+    local_device_count = Mock(side_effect=[found] if isinstance(found, Exception) else found)
+    jax = SimpleNamespace(config=Mock(), local_device_count=local_device_count)
+    with pytest.raises(SystemExit, match=told):
+        common.join(jax, devices=8, on_cpu=False)
+    # TERM ends the process only if JAX does not await preemption.
+    jax.config.update.assert_any_call("jax_enable_preemption_service", False)
 
 
 def test_a_step_is_timed_from_one_end_to_the_next_and_the_device_never_waits() -> None:
