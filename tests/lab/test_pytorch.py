@@ -4,21 +4,17 @@ on two, and on two nodes, by torchrun and by mpirun."""
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lab_under_test import Lab
+from trained_campaigns import CASES, check, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
-CASES = ["1n1g", "1n2g", "2n2g"]
-LOSS = {
-    "pytorch-llama": r" step: +\d+  loss: +(\S+) ",
-    "pytorch-resnet50v1.5": r" train\.loss : (\S+) ",
-}
+TORCH = "torch", "2.6.0"
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +41,8 @@ def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def runs_of(campaign: Path) -> list[tuple[dict[str, object], str]]:
-    """Each run's record, and its log."""
-    found = []
-    for path in sorted(campaign.glob("runs/*/r1/run.json")):
-        record = json.loads(path.read_text())
-        found.append((record, (path.parent / record["log_name"]).read_text()))
-    return found
-
-
-def check(found: list[tuple[dict[str, object], str]], workloads: list[str]) -> None:
-    ran = [(run["workload"], f"{run['nodes']}n{run['gpus_per_node']}g") for run, _ in found]
-    assert sorted(ran) == sorted((name, case) for name in workloads for case in CASES)
-    for run, log in found:
-        outcome = run["outcome"]
-        assert isinstance(outcome, dict)
-        assert outcome["status"] == "done", log
-        assert outcome["versions"]["torch"].startswith("2.6.0")
-        losses = [float(text) for text in re.findall(LOSS[str(run["workload"])], log)]
-        assert len(losses) == run["total_steps"]
-        assert losses[-1] < 0.9 * losses[0]
-
-
 def test_both_programs_learn_on_one_process_on_two_and_on_two_nodes(campaign: Path) -> None:
-    check(runs_of(campaign), ["pytorch-llama", "pytorch-resnet50v1.5"])
+    check(runs_of(campaign), ["pytorch-llama", "pytorch-resnet50v1.5"], *TORCH)
 
 
 def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
@@ -145,7 +119,7 @@ def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     found = runs_of(directory)
-    check(found, ["pytorch-llama"])
+    check(found, ["pytorch-llama"], *TORCH)
     assert all("mpirun" in str(run["commands"]) for run, _ in found)
 
 
