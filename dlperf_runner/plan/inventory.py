@@ -18,6 +18,7 @@ from typing import Any
 
 from ..catalog.mpirun import mpirun_of
 from ..catalog.overrides import ADOPTED
+from ..catalog.suites import SUITES
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
@@ -182,6 +183,10 @@ def _engine(value: Any) -> str | None:
     return value if value in ("", *ENGINES) else None
 
 
+def _suite(value: Any) -> str | None:
+    return value if value in ("", *SUITES) else None
+
+
 def _overrides(value: Any) -> dict[str, Any] | None:
     # Keys and values are validated with the stack. Its name says which stack is changed.
     return value if isinstance(value, dict) and "name" not in value else None
@@ -220,6 +225,7 @@ VARIABLES: dict[str, tuple[str, _Check, str]] = {
     "dlperf_devices_per_node": ("devices_per_node", _count, "an integer of at least 1"),
     "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _text, "the name of a stack"),
+    "dlperf_suite": ("suite", _suite, f"one of {', '.join(SUITES)}"),
     "dlperf_stack_overrides": ("stack_overrides", _overrides, "keys of a stack, without its name"),
     "dlperf_adopt": ("adopted", _adopted, f"a list of {', '.join(ADOPTED)}"),
     "dlperf_address": ("address", _address, "an address or a host name"),

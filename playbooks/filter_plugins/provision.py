@@ -64,6 +64,7 @@ def for_node(
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
         "node_base": True,
+        "time_service": bool(choice["time"]),
         "gpu_node": has_gpus,
         "ssh_mesh": chosen.has_mesh,
         "openmpi": True,
@@ -76,6 +77,7 @@ def for_node(
     }
     refusing = {
         "node_base": bool(choice["mirror"]),
+        "time_service": bool(choice["time"]),
         "python_env": True,
         "gpu_node": has_gpus,
         "openmpi": is_built,
@@ -84,6 +86,13 @@ def for_node(
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     program = choice["mpirun"]
+    # The inventory's, the stack's, or the default of the node's release.
+    runtime = stack.get("container_runtime", {})
+    engine = choice["container_engine"] or runtime.get("engine") or choice["default_engine"]
+    if runtime:
+        # A version is Docker's.
+        runtime = {k: v for k, v in runtime.items() if k != "version" or engine == "docker"}
+        stack = {**stack, "container_runtime": {**runtime, "engine": engine}}
     tensor = ("name", "path", "import_name", "tensor", "eager")
     framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
     framework = (*framework, "apt_packages")
@@ -117,6 +126,7 @@ def for_node(
         ),
         "horovod_interpreter": chosen.interpreter,
         "horovod_mpirun": program,
+        "container_engine": engine,
         "container_packages": apt.get("container", ["podman"]),
         "container_environments": (
             only(environments, *tensor, "horovod")
@@ -152,7 +162,11 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     has_mesh = int(choice["nodes"]) > 1
     # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
-    left_out = {"ssh_mesh": not has_mesh, "container": not has_containers}
+    left_out = {
+        "ssh_mesh": not has_mesh,
+        "container": not has_containers,
+        "time_service": not choice["time"],
+    }
     packages = [
         name
         for role, names in stack["apt_packages"].items()
@@ -176,6 +190,8 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
 
 def refusal(choice: Mapping[str, Any], root: str = str(ROOT)) -> str:
     """Why the catalogue and the operator's wheels cannot serve the choice; empty if they can."""
+    if choice["time"] not in ("", "chrony"):
+        return f"dlperf_time: expected chrony, or nothing; found {choice['time']!r}"
     try:
         _chosen(choice, root)
     except ValueError as error:

@@ -17,6 +17,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "operator_wheels": {},
         "container_engine": "",
         "container_images": {},
+        "default_engine": "docker",
         "interpreter": "",
         "python": "",
         "mpirun": "",
@@ -25,6 +26,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
         "datasets": {},
+        "time": "",
     }
     chosen |= changed
     overrides = chosen.pop("stack_overrides", {})

@@ -153,7 +153,7 @@ def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
 
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
     stack = load_catalog().stack("v100-cuda10.2")
-    of = dict(release_tables.of_distribution(stack))
+    of = dict(release_tables.of_distribution(stack, "bionic"))
     assert of["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
     assert "libssl-dev" in of["python (building node)"]
     runtime = stack.container_runtime
@@ -164,7 +164,7 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
             "container_runtime": runtime.model_copy(update={"version": None}),
         }
     )
-    of = dict(release_tables.of_distribution(other))
+    of = dict(release_tables.of_distribution(other, "bionic"))
     assert of["nvidia_driver"] == ["gcc", "make"]
     assert of["container_runtime (docker)"] == ["docker.io"]
 

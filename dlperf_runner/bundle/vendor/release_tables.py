@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from ...catalog.stack import Stack
-from ...catalog.suites import SYSTEMS
+from ...catalog.suites import RELEASES, SYSTEMS
 from ...core import paths
 from ...core.errors import UserError
 
@@ -131,7 +131,7 @@ def wanted(
     refuses there. `keys`: as dlperf_vendor_keys."""
     system = SYSTEMS.get(suite, suite)
     found: list[VendorRepository | VendorFile] = []
-    for table in tables(stack):
+    for table in tables(RELEASES.on(suite, stack)):
         if not table.refusal(system):
             entry = table.release(system)
             if "parts" in entry:
@@ -173,9 +173,10 @@ def _built(stack: Stack) -> dict[str, str]:
     return built
 
 
-def of_distribution(stack: Stack) -> Iterator[tuple[str, list[str]]]:
+def of_distribution(stack: Stack, suite: str) -> Iterator[tuple[str, list[str]]]:
     """Packages of the distribution that only some methods need, by role; without the headers of
     the nodes' kernel, whose version only the nodes know."""
+    stack = RELEASES.on(suite, stack)
     if stack.driver and stack.driver.method == "runfile":
         yield "nvidia_driver", ["gcc", "make"]
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
@@ -207,7 +208,8 @@ def require_suite(stack: Stack, suite: str) -> None:
 def refusals(stack: Stack, suite: str) -> list[str]:
     """Why the versions of the stack cannot be installed on a system."""
     system = SYSTEMS.get(suite, suite)
-    return [said for table in tables(stack) if (said := table.refusal(system))]
+    of_suite = tables(RELEASES.on(suite, stack))
+    return [said for table in of_suite if (said := table.refusal(system))]
 
 
 def tables(stack: Stack) -> Iterator[ReleaseTable]:
