@@ -17,6 +17,8 @@ from packaging.utils import canonicalize_name
 PATHS = ("requirements", "build_requirements")
 ROOT = Path(__file__).parents[2]
 UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
+# In the role framework, a link to the shared folder if there is one.
+ENVIRONMENTS = "/opt/dlperf/envs"
 METADATA = r"[^/]+\.dist-info/METADATA"
 
 
@@ -33,6 +35,7 @@ def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
         "limits": choice["limits"],
         "environments": [UV, *(item["path"] for item in chosen.environments)],
         "builds": [PYTHON],
+        "links": [ENVIRONMENTS],
     }
 
 
@@ -61,6 +64,10 @@ def for_node(
     version = node["python_version"] or chosen.python or None
     # Environments made with a Python that will be removed are lost.
     there = {} if node["builds"] and not chosen.python else node["environments"]
+    link = f"{choice['shared']}/envs" if choice["shared"] else ""
+    if node["links"].get(ENVIRONMENTS, "") != link:
+        # The inventory means others than those that are there.
+        there = {path: found for path, found in there.items() if not path.startswith(ENVIRONMENTS)}
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
         "node_base": True,
@@ -79,6 +86,7 @@ def for_node(
         "node_base": bool(choice["mirror"]),
         "time_service": bool(choice["time"]),
         "python_env": True,
+        "framework": bool(choice["shared"]),
         "gpu_node": has_gpus,
         "openmpi": is_built,
         "python": bool(chosen.python),

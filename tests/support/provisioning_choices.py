@@ -26,6 +26,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
         "datasets": {},
+        "shared": "",
         "time": "",
     }
     chosen |= changed
@@ -45,6 +46,7 @@ def node(**changed: Any) -> dict[str, Any]:
         "limits": {},
         "environments": {},
         "builds": {},
+        "links": {},
         "stamps": {},
     }
     return found | changed
