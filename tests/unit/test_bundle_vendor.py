@@ -82,8 +82,10 @@ def test_what_the_published_cluster_needs() -> None:
     }
     (openmpi,) = (item for item in items if item.wanted_by == "openmpi")
     assert openmpi.known_by.startswith("sha256 36f10daa3f1b1d37")
-    (nccl,) = (item for item in items if item.wanted_by == "nccl")
+    nccl, source = (item for item in items if item.wanted_by == "nccl")
     assert nccl.known_by == "sha256 in nccl_archive_sha256"
+    assert source.name == "v2.7.3-1.tar.gz"
+    assert source.known_by.startswith("sha256 dc7b8794373306e3")
 
 
 def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
