@@ -3,6 +3,7 @@ the same for the plan."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ def releases() -> dict[str, Any]:
 def default(release: str) -> str:
     """Rootless podman where the release's (such as noble) can give containers the GPUs."""
     return "docker" if too_old(releases()["suites"].get(release, {}).get("podman")) else "podman"
+
+
+def chosen(stack: Mapping[str, Any], named: str, release: str) -> dict[str, Any]:
+    """The part container_runtime of a stack with the engine: the inventory's, the stack's, or the
+    default of the node's release. A version is Docker's."""
+    own = stack.get("container_runtime", {})
+    engine = named or own.get("engine") or default(release)
+    return {k: v for k, v in own.items() if k != "version" or engine == "docker"} | {
+        "engine": engine
+    }
 
 
 def refusal(engine: str, release: str, installed: str | None) -> str:
@@ -55,6 +66,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "container_engine": default,
+            "container_engine_chosen": chosen,
             "container_engine_other_release": other_release,
             "container_engine_refusal": refusal,
         }

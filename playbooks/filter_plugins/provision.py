@@ -16,10 +16,7 @@ from packaging.utils import canonicalize_name
 
 PATHS = ("requirements", "build_requirements")
 ROOT = Path(__file__).parents[2]
-UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
-# In the role framework, a link to the shared folder if there is one.
-ENVIRONMENTS = "/opt/dlperf/envs"
-METADATA = r"[^/]+\.dist-info/METADATA"
+UV, PYTHON, ENVIRONMENTS = "/opt/dlperf/uv", "/opt/dlperf/python", "/opt/dlperf/envs"
 
 
 def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
@@ -64,9 +61,10 @@ def for_node(
     version = node["python_version"] or chosen.python or None
     # Environments made with a Python that will be removed are lost.
     there = {} if node["builds"] and not chosen.python else node["environments"]
-    link = f"{choice['shared']}/envs" if choice["shared"] else ""
-    if node["links"].get(ENVIRONMENTS, "") != link:
-        # The inventory means others than those that are there.
+    # The inventory may mean others than those that are there.
+    if node["links"].get(ENVIRONMENTS) != (
+        f"{choice['shared']}/envs" if choice["shared"] else None
+    ):
         there = {path: found for path, found in there.items() if not path.startswith(ENVIRONMENTS)}
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
@@ -93,17 +91,10 @@ def for_node(
         "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
-    program = choice["mpirun"]
-    # The inventory's, the stack's, or the default of the node's release.
-    runtime = stack.get("container_runtime", {})
-    engine = choice["container_engine"] or runtime.get("engine") or choice["default_engine"]
-    if runtime:
-        # A version is Docker's.
-        runtime = {k: v for k, v in runtime.items() if k != "version" or engine == "docker"}
-        stack = {**stack, "container_runtime": {**runtime, "engine": engine}}
+    if "container_runtime" in stack:
+        stack = {**stack, "container_runtime": choice["container_runtime"]}
     tensor = ("name", "path", "import_name", "tensor", "eager")
-    framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
-    framework = (*framework, "apt_packages")
+    keys = (*tensor, "requirements", "operator_wheels", "libraries", "variables", "apt_packages")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
         "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
@@ -119,13 +110,13 @@ def for_node(
         "openmpi_method": openmpi["method"],
         "openmpi_version": openmpi["version"],
         "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
-        "openmpi_mpirun": program,
+        "openmpi_mpirun": choice["mpirun"],
         "openmpi_packages": apt["openmpi"],
         "python_version": chosen.python,
         "python_env_packages": apt["python_env"],
         "python_env_own_interpreter": chosen.own_interpreter,
         "python_env_environments": only(environments, "name", "requires_python"),
-        "framework_environments": only(environments, *framework),
+        "framework_environments": only(environments, *keys),
         "framework_interpreter": chosen.interpreter,
         "horovod_environments": only(
             environments,
@@ -133,8 +124,8 @@ def for_node(
             "variables",
         ),
         "horovod_interpreter": chosen.interpreter,
-        "horovod_mpirun": program,
-        "container_engine": engine,
+        "horovod_mpirun": choice["mpirun"],
+        "container_engine": choice["container_runtime"]["engine"],
         "container_packages": apt.get("container", ["podman"]),
         "container_environments": (
             only(environments, *tensor, "horovod")
@@ -143,7 +134,7 @@ def for_node(
             else []
         ),
         "container_images": pulled,
-        "container_mpirun": program,
+        "container_mpirun": choice["mpirun"],
     }
 
 
@@ -162,7 +153,6 @@ class _Chosen(NamedTuple):
 
 def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     stack = choice["stack_document"]
-    # An inventory may set another interpreter for some nodes.
     given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
     python = "" if given else choice["python"] or stacks_own
     own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
@@ -170,15 +160,11 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     has_mesh = int(choice["nodes"]) > 1
     # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
-    left_out = {
-        "ssh_mesh": not has_mesh,
-        "container": not has_containers,
-        "time_service": not choice["time"],
-    }
+    has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
     packages = [
         name
         for role, names in stack["apt_packages"].items()
-        if not left_out.get(role)
+        if has.get(role, True)
         for name in names
     ]
     wheels, digests = choice["operator_wheels"], choice["container_images"]
@@ -198,8 +184,6 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
 
 def refusal(choice: Mapping[str, Any], root: str = str(ROOT)) -> str:
     """Why the catalogue and the operator's wheels cannot serve the choice; empty if they can."""
-    if choice["time"] not in ("", "chrony"):
-        return f"dlperf_time: expected chrony, or nothing; found {choice['time']!r}"
     try:
         _chosen(choice, root)
     except ValueError as error:
@@ -348,7 +332,9 @@ def _wheel_metadata(path: Path) -> tuple[str, str]:
     """Name and version as the wheel itself states them; empty and 0 if it is no wheel."""
     try:
         with zipfile.ZipFile(path) as archive:
-            (member,) = (n for n in archive.namelist() if re.fullmatch(METADATA, n))
+            (member,) = (
+                n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)
+            )
             metadata = message_from_bytes(archive.read(member))
     except (zipfile.BadZipFile, ValueError):
         return "", "0"

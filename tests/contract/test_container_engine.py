@@ -37,8 +37,7 @@ def planned(stack: str, **said: Any) -> str:
 
 
 def provisioned(stack: str, release: str, engine: str = "", **changed: Any) -> dict[str, Any]:
-    default = engines.default(release)
-    chosen = choice(stack=stack, container_engine=engine, default_engine=default, **changed)
+    chosen = choice(stack=stack, container_engine=engine, release=release, **changed)
     told: dict[str, Any] = provision.for_node(chosen, node(), {})
     return told
 

@@ -7,6 +7,7 @@ from typing import Any
 from filters import load
 
 stack = load("playbooks/filter_plugins/stack.py")
+engines = load("playbooks/filter_plugins/container_engine.py")
 
 
 def choice(**changed: Any) -> dict[str, Any]:
@@ -17,7 +18,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "operator_wheels": {},
         "container_engine": "",
         "container_images": {},
-        "default_engine": "docker",
+        "release": "jammy",
         "interpreter": "",
         "python": "",
         "mpirun": "",
@@ -32,7 +33,9 @@ def choice(**changed: Any) -> dict[str, Any]:
     chosen |= changed
     overrides = chosen.pop("stack_overrides", {})
     chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(chosen["stack"], overrides)
-    return {"stack_document": stack.document(chosen["stack"], overrides)} | chosen
+    own = stack.document(chosen["stack"], overrides)
+    runtime = engines.chosen(own, chosen["container_engine"], chosen.pop("release"))
+    return {"stack_document": own, "container_runtime": runtime} | chosen
 
 
 def node(**changed: Any) -> dict[str, Any]:
