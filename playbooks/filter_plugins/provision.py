@@ -61,10 +61,8 @@ def for_node(
     version = node["python_version"] or chosen.python or None
     # Environments made with a Python that will be removed are lost.
     there = {} if node["builds"] and not chosen.python else node["environments"]
-    # The inventory may mean others than those that are there.
-    if node["links"].get(ENVIRONMENTS) != (
-        f"{choice['shared']}/envs" if choice["shared"] else None
-    ):
+    link = choice["shared"] and f"{choice['shared']}/envs"
+    if node["links"].get(ENVIRONMENTS, "") != link:  # the inventory means others
         there = {path: found for path, found in there.items() if not path.startswith(ENVIRONMENTS)}
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
