@@ -25,6 +25,22 @@ FRAMEWORKS = {"dlperf_frameworks": ["mxnet"]}
 TIME = {"dlperf_time": "chrony", "dlperf_time_servers": ["10.11.0.2"]}
 SHARED = {"dlperf_shared_dir": "/shared/dlperf"}
 
+# The site's time server, on the first node: it tells its own time, as of stratum 1 (RFC 5905).
+NTP = """\
+import socket, struct, time
+
+def stamp():
+    return struct.pack("!Q", int((time.time() + 2208988800) * 2**32))
+
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("10.11.0.2", 123))
+while True:
+    asked, peer = server.recvfrom(512)
+    now = stamp()
+    head = struct.pack("!BBBbII4s", 0x24, 1, asked[2], -20, 0, 16, b"LOCL")
+    server.sendto(head + now + asked[40:48] + now + stamp(), peer)
+"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -48,9 +64,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) ->
 @pytest.fixture(scope="module")
 def before(lab: Lab) -> dict[str, list[str]]:
     found = {node: node_state(lab, node) for node in NODES}
-    # The first node is the time server, of the lab's own time. The package's removal removes this.
-    lab.said("node1", "mkdir -p /etc/chrony/conf.d")
-    lab.said("node1", "printf 'local stratum 8\\nallow\\n' > /etc/chrony/conf.d/server.conf")
+    lab.said("node1", f"cat > /srv/ntp.py <<'END'\n{NTP}END")
+    lab.said("node1", "setsid python3 /srv/ntp.py > /srv/ntp.log 2>&1 < /dev/null &")
     return found
 
 
