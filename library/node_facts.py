@@ -13,6 +13,7 @@ options:
   packages: {description: Packages whose versions to return., type: list, elements: str, default: []}
   user: {description: User to look for., type: str}
   environments: {description: Paths of virtual environments., type: list, elements: path, default: []}
+  links: {description: Paths of links., type: list, elements: path, default: []}
   builds: {description: Paths of builds from source., type: list, elements: path, default: []}
   limits: {description: Limits in the form of C(node_files)., type: dict, default: {}}
   interpreter: {description: Python interpreter for the environments., type: path, default: /usr/bin/python3}
@@ -56,6 +57,7 @@ ansible_facts:
             Existing environments by path. Each has C(python), the version of its Python, and C(distributions), with C(version) and C(url)
             (null for a distribution from an index) by normalised name.
           type: dict
+        links: {description: "Targets of the links, by path.", type: dict}
         builds: {description: "Keys of the builds made by source_build, by path.", type: dict}
         stamps: {description: "Inputs of each past verification by its name, if the files it depends on are unchanged.", type: dict}
 """
@@ -126,6 +128,7 @@ def main():
             "user": {"type": "str"},
             "limits": {"type": "dict", "default": {}},
             "environments": {"type": "list", "elements": "path", "default": []},
+            "links": {"type": "list", "elements": "path", "default": []},
             "builds": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -156,6 +159,7 @@ def main():
             if name in LIMITS
         ),
         "environments": dict((path, found) for path, found in environments.items() if found),
+        "links": dict((path, os.readlink(path)) for path in module.params["links"] if os.path.islink(path)),
         "builds": dict((path, key) for path, key in builds.items() if key),
         "stamps": standing(module.params["stamps"]),
     }

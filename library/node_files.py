@@ -23,14 +23,15 @@ options:
       state:
         description:
           - C(file) contains exactly O(entries[].content). C(block) puts it between two marker lines and keeps the rest of
-            the file. C(directory) creates a directory, C(absent) removes the path.
+            the file. C(hosts) is a block of /etc/hosts with a line C(ADDRESS NAME) for each host: other lines that give a name of the block a
+            loopback address become comments, which an empty text restores. C(directory) creates a directory, C(absent) removes the path.
           - C(blank) removes a file that contains only white space or a directory without files, and keeps any other.
           - C(keyring) is a binary file of the armored key in O(entries[].content), because apt before 1.4 cannot read armored files.
           - C(limits) is a file for pam_limits. A container cannot raise a limit above its own, and pam_limits would then
             refuse every login of the user. So each limit is tried first (in a child process). A limit that is too high
             is reduced to what the node allows, with a warning.
         type: str
-        choices: [file, block, directory, absent, blank, keyring, limits]
+        choices: [file, block, hosts, directory, absent, blank, keyring, limits]
         default: file
       content: {description: "Text of the file or block. For an empty text, the block is removed.", type: str, default: ""}
       marker: {description: Name in the marker lines of a block., type: str, default: dlperf_runner}
@@ -53,7 +54,7 @@ EXAMPLES = r"""
   node_files:
     entries:
       - {path: /opt/dlperf, state: directory}
-      - {path: /etc/hosts, state: block, content: "10.11.0.2 node1"}
+      - {path: /etc/hosts, state: hosts, content: "10.11.0.2 node1"}
 """
 
 RETURN = r"""
@@ -74,6 +75,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
+from ansible.module_utils.hosts_file import without_loopback
 from ansible.module_utils.openpgp_key import dearmored
 from ansible.module_utils.trusted_path import root_distrusts
 from ansible.module_utils.user_limits import LIMITS, reachable
@@ -226,8 +228,9 @@ class Node(object):
             before = read(path)
             # In Python 2 the content is bytes.
             after = self.limits(entry) if state == "limits" else to_text(entry["content"])
-            if state == "block":
-                after = with_block(before, after, entry["marker"])
+            if state in ("block", "hosts"):
+                text, block = without_loopback(before, after, entry["marker"]) if state == "hosts" else (before, after)
+                after = with_block(text, block, entry["marker"])
                 if after is None:
                     self.module.fail_json(
                         msg="%s: expected one line '# BEGIN %s' followed by one '# END', found another number or order of markers"
@@ -235,7 +238,7 @@ class Node(object):
                     )
             elif after and not after.endswith("\n"):
                 after += u"\n"
-            if before != after or (state != "block" and not existed):
+            if before != after or (state not in ("block", "hosts") and not existed):
                 self.note(path, before, after)
                 if really:
                     self.write(path, to_bytes(after, errors="surrogate_or_strict"))
@@ -254,7 +257,7 @@ def main():
                     "state": {
                         "type": "str",
                         "default": "file",
-                        "choices": ["file", "block", "directory", "absent", "blank", "keyring", "limits"],
+                        "choices": ["file", "block", "hosts", "directory", "absent", "blank", "keyring", "limits"],
                     },
                     "content": {"type": "str", "default": ""},
                     "marker": {"type": "str", "default": "dlperf_runner"},

@@ -27,7 +27,7 @@ def of_stack(
         ("deb", " ".join(names), role, "the distribution", "its own key")
         for role, names in [
             *stack.apt_packages.items(),
-            *of_distribution(stack),
+            *of_distribution(stack, suite),
             (FURTHER, further),
         ]
         if names

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..catalog.reader import load_catalog
+from ..catalog.reader import Catalog
 from ..catalog.stack import Stack
 from ..catalog.suites import SUITES
 from ..core import paths
@@ -75,6 +75,7 @@ class WithVendors:
 
 
 def choose(
+    catalog: Catalog,
     stack: str,
     suite: str,
     output: Path | None = None,
@@ -91,7 +92,6 @@ def choose(
     `debian_mirror`: the archive that this machine uses, if it runs the same distribution, else the
     official one.
     """
-    catalog = load_catalog()
     needs = of_stack(catalog, stack, suite, paths.project(), frameworks, python, further)
     has_gpus = catalog.stack(stack).accelerator == "gpu"
     distribution = archives.DISTRIBUTIONS[SUITES[suite].distribution]

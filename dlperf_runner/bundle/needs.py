@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
@@ -13,6 +13,7 @@ from ..catalog.reader import Catalog, lookup
 from ..catalog.suites import SUITES
 from ..catalog.workload import Environment, Stack
 from ..core.errors import UserError
+from ..core.node import Node
 from .folder.manifest import Skipped
 from .python.locks import RequirementsFile
 from .python.target import MACHINES, Target
@@ -60,7 +61,7 @@ def of_stack(
     architecture = "amd64" if stack.accelerator == "gpu" else host_architecture()
     target = Target(python or own, suite.glibc, architecture)
     packages = dict(stack.apt_packages)
-    packages |= {role: tuple(names) for role, names in of_distribution(stack)}
+    packages |= {role: tuple(names) for role, names in of_distribution(stack, suite_name)}
     if further:
         packages[FURTHER] = further
     requirements = [UV]
@@ -107,6 +108,49 @@ def of_stack(
         skipped=tuple(skipped),
         root=root,
     )
+
+
+def as_inventory_says(
+    catalog: Catalog, nodes: Sequence[Node], stack: str, suite: str
+) -> tuple[Catalog, str, str]:
+    """The catalogue with the nodes' own stack (`dlperf_stack_overrides`, `dlperf_adopt`,
+    `dlperf_container_engine`), its name, and the nodes' suite if they say one.
+
+    `stack`, `suite`: only the nodes of these. Raises UserError if there are none, or if they are of
+    several kinds: a folder is for one.
+    """
+    there = [
+        node
+        for node in nodes
+        if stack in ("", node.stack) and (not suite or node.suite in ("", suite))
+    ]
+    if not there:
+        raise UserError(
+            "no node of the inventory has this stack",
+            where="--inventory",
+            expected=f"stack {stack} {suite}".rstrip(),
+            found=", ".join(dict.fromkeys(f"{node.stack} {node.suite}".strip() for node in nodes)),
+        )
+    first, own = there[0], _own_stack(catalog, there[0])
+    for node in there[1:]:
+        if (node.suite, _own_stack(catalog, node)) != (first.suite, own):
+            raise UserError(
+                "the nodes need different packages",
+                where=f"host {node.name}",
+                expected=f"the stack, its changes and the suite of {first.name}",
+                found="others",
+                hint="make one folder for each kind of node: --limit, --stack, --suite",
+            )
+    catalog = replace(catalog, stacks={**catalog.stacks, own.name: own})
+    return catalog, own.name, suite or first.suite
+
+
+def _own_stack(catalog: Catalog, node: Node) -> Stack:
+    stack = catalog.stack_of(node)
+    if not (runtime := stack.container_runtime) or not node.container_engine:
+        return stack
+    changed = runtime.model_copy(update={"engine": node.container_engine})
+    return stack.model_copy(update={"container_runtime": changed})
 
 
 def without_python(stack: Stack) -> Stack:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from .types import Count, Entry, Name, wrong
 
+Engine = Literal["docker", "podman"]
 # A version must be a string, because YAML reads 12.10 as the number 12.1.
 Version = Annotated[str, Field(pattern=r"^[0-9][0-9A-Za-z.+~:-]*$")]
 
@@ -56,10 +57,11 @@ class InfiniBand(Entry):
 class ContainerRuntime(Entry):
     """A container engine, and NVIDIA's toolkit that gives containers access to the GPUs.
 
-    Without a version, the engine comes from the distribution.
+    Without an engine, the release of the nodes decides (catalog/suites.yml). `version` is Docker's;
+    without it, Docker comes from the distribution, as podman always does.
     """
 
-    engine: Literal["docker", "podman"] = "docker"
+    engine: Engine | None = None
     version: Version | None = None
     toolkit: Version
 

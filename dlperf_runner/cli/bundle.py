@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
-from .options import AsJson, option, print_json, screen
+from .options import AsJson, Limit, option, print_json, screen
 
 if TYPE_CHECKING:
     from ..bundle.mirror import Outcome, WithVendors
@@ -19,12 +19,26 @@ if TYPE_CHECKING:
 
 
 def bundle(
-    stack: Annotated[str, option("--stack", "The stack of the nodes.", "NAME")] = "cpu",
+    inventory: Annotated[
+        list[str] | None,
+        option(
+            "--inventory -i",
+            "Ansible inventory whose nodes name and change the stack; may be repeated. Default:"
+            " the stack as the catalogue has it.",
+            "PATH",
+        ),
+    ] = None,
+    limit: Limit = "",
+    stack: Annotated[
+        str,
+        option("--stack", "The stack of the nodes; default: the inventory's, or cpu.", "NAME"),
+    ] = "",
     suite: Annotated[
         str,
         option(
             "--suite",
-            "Debian or Ubuntu release of the nodes; default: the first one of the stack.",
+            "Debian or Ubuntu release of the nodes; default: the inventory's dlperf_suite, or the"
+            " first one of the stack.",
             "NAME",
         ),
     ] = "",
@@ -122,14 +136,21 @@ def bundle(
     contains the vendors' files. The exit status is 1 if a file could not be fetched; the output
     names it."""
     from ..bundle import listing, mirror
-    from ..bundle.needs import without_python
+    from ..bundle.needs import as_inventory_says, without_python
     from ..bundle.vendor import indexes_and_files
     from ..bundle.vendor.release_tables import wanted
     from ..catalog.reader import load_catalog
     from ..plan.choice import parse_choice
+    from ..plan.inventory import read_inventory
 
     further = tuple(package or ())
     catalog = load_catalog()
+    if inventory:
+        nodes = read_inventory(inventory, limit or None)
+        catalog, stack, suite = as_inventory_says(catalog, nodes, stack, suite)
+    elif limit:
+        raise UserError("there is nothing to limit", where="--limit", expected="an --inventory")
+    stack = stack or "cpu"
     chosen = catalog.stack(stack, "--stack")
     chosen = without_python(chosen) if python else chosen
     suite = suite or next(iter(chosen.suites), "")
@@ -145,7 +166,7 @@ def bundle(
     frameworks = parse_choice({"framework": framework}).framework
     sources = (debian_mirror or None, debian_security_mirror or None)
     needs, settings = mirror.choose(
-        stack, suite, folder, *sources, refresh, frameworks, python, further
+        catalog, stack, suite, folder, *sources, refresh, frameworks, python, further
     )
     for skipped in needs.skipped:
         _say(f"left out: {skipped}")

@@ -20,6 +20,7 @@ class Node:
     `container_images` maps image names to digests. `registry` is the site's own registry, if it
     has one. Containers mount the directories in `container_data` read-only.
     `datasets` are the paths and numbers of parts of data sets by name.
+    `suite` is the node's release, such as noble; empty if the inventory does not say it.
     `stack_overrides` are the inventory's changes of the stack. `adopted` are parts of the stack in
     whose place the node keeps what it has.
     """
@@ -29,6 +30,7 @@ class Node:
     devices_per_node: int
     accelerator: str
     stack: str
+    suite: str = ""
     interface: str = ""
     frameworks: tuple[str, ...] = ()
     user: str = "dlperf"

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from .. import launchers
+from ..catalog.suites import RELEASES
 from ..core.case import Command
 from ..core.errors import UserError
 from ..core.node import Node
@@ -84,6 +85,8 @@ class Image:
 def engine_for(chosen: str | None, environment: Environment, stack: Stack, node: Node) -> str:
     """The container engine for the environment. Empty if it runs without a container.
 
+    Without a word of the operator or the stack, the node's release decides. Raises UserError if it
+    is unknown and matters: provisioning, which sees the nodes, could choose another engine.
     An environment that also exists as an image runs in it if the inventory has a digest for it,
     with whatever tag: a wrong tag is an error, not a run without the image.
     """
@@ -91,9 +94,24 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     has_image = declared and without_tag(declared.image) in map(without_tag, node.container_images)
     if chosen or (environment.requirements is not None and not has_image):
         return chosen or ""
-    if node.container_engine:
-        return node.container_engine
-    return stack.container_runtime.engine if stack.container_runtime else "docker"
+    runtime = stack.container_runtime
+    if named := node.container_engine or (runtime and runtime.engine):
+        return named
+    suites = [node.suite] if node.suite else stack.suites
+    engines = {suite: RELEASES.engine(suite) for suite in suites}
+    if "container_runtime" in node.adopted:
+        expected = "docker or podman, the engine that the node keeps (dlperf_adopt)"
+    elif len(set(engines.values())) == 1:
+        return engines[suites[0]]
+    else:
+        of = ", ".join(f"{suite} ({engine})" for suite, engine in engines.items())
+        expected = f"docker or podman, or dlperf_suite, the release of the nodes: {of}"
+    raise UserError(
+        "the container engine is unknown",
+        where=f"host {node.name}: dlperf_container_engine",
+        expected=expected,
+        found="none",
+    )
 
 
 def image_for(

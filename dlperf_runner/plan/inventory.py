@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, Valida
 
 from ..catalog.mpirun import mpirun_of
 from ..catalog.overrides import ADOPTED
+from ..catalog.suites import SUITES
 from ..core.errors import UserError
 from ..core.extras import require_cluster
 from ..core.node import ENGINES, MPI_TRANSPORTS, Node
@@ -155,6 +156,7 @@ _Mounts = tuple[Annotated[str, Field(pattern=r"^/[^:\x00-\x1f\x7f]*$")], ...]
 # A digest is validated when it is used, so that the message can name the image.
 _Digests = dict[_Text, _Text]
 _Engine = Annotated[str, Field(pattern=f"^({'|'.join(ENGINES)})?$")]
+_Suite = Annotated[str, Field(pattern=f"^({'|'.join(SUITES)})?$")]
 _Transport = Annotated[str, Field(pattern=f"^({'|'.join(MPI_TRANSPORTS)})$")]
 # A leading dash would be an option of mpirun. A comma would add a second interface.
 _Interface = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:@-]*)?$")]
@@ -167,6 +169,7 @@ VARIABLES: dict[str, tuple[str, Any, str]] = {
     "dlperf_devices_per_node": ("devices_per_node", _Count, "an integer of at least 1"),
     "dlperf_accelerator": ("accelerator", _Text, "cpu, or the accelerator's name"),
     "dlperf_stack": ("stack", _Text, "the name of a stack"),
+    "dlperf_suite": ("suite", _Suite, f"one of {', '.join(SUITES)}"),
     "dlperf_stack_overrides": ("stack_overrides", _Overrides, "keys of a stack, without its name"),
     "dlperf_adopt": ("adopted", _Adopted, f"a list of {', '.join(ADOPTED)}"),
     "dlperf_address": ("address", _Address, "an address or a host name"),

@@ -322,5 +322,14 @@ def _image(
 ) -> containers.Image | None:
     """The image for the runs. None if they run without containers."""
     stack = catalog.stack_of(hosts[0])
-    engine = containers.engine_for(choice.container, environment, stack, hosts[0])
+    engine, *others = (
+        containers.engine_for(choice.container, environment, stack, host) for host in hosts
+    )
+    if any(other != engine for other in others):
+        raise UserError(
+            "the nodes of one run have different container engines",
+            where=", ".join(f"host {host.name}" for host in hosts) + ": dlperf_container_engine",
+            expected="one engine",
+            found=", ".join([engine, *others]),
+        )
     return containers.image_for(engine, name, python, environment, hosts) if engine else None

@@ -35,8 +35,15 @@ def adopted_stack(
     return result
 
 
-def problems(parts: Sequence[str], node: Mapping[str, Any], mpirun: str) -> list[str]:
-    """Why the node cannot keep these parts. `mpirun` is the inventory's dlperf_mpirun."""
+def problems(
+    parts: Sequence[str],
+    node: Mapping[str, Any],
+    mpirun: str,
+    engine: str = "",
+    images: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Why the node cannot keep these parts. `mpirun`, `engine` and `images` are the inventory's
+    dlperf_mpirun, dlperf_container_engine and dlperf_container_images."""
     found = []
     if unknown := [part for part in parts if part not in TITLES]:
         found.append(f"dlperf_adopt: unknown {', '.join(unknown)}; known: {', '.join(TITLES)}")
@@ -46,6 +53,13 @@ def problems(parts: Sequence[str], node: Mapping[str, Any], mpirun: str) -> list
         found.append(
             "dlperf_adopt has container_runtime, but the node has neither docker nor podman"
         )
+    elif "container_runtime" in parts and (engine or images):
+        has = node["container_runtime"]
+        if engine not in has:
+            found.append(
+                "dlperf_adopt has container_runtime: dlperf_container_engine must be one of the"
+                f" node's engines ({', '.join(has)}), and is {engine or 'unset'}"
+            )
     if "openmpi" in parts and not mpirun:
         found.append("dlperf_adopt has openmpi: set dlperf_mpirun to the path of the node's mpirun")
     elif "openmpi" in parts and not node["openmpi"]:

@@ -17,8 +17,7 @@ from packaging.utils import canonicalize_name
 
 PATHS = ("requirements", "build_requirements")
 ROOT = Path(__file__).parents[2]
-UV, PYTHON = "/opt/dlperf/uv", "/opt/dlperf/python"
-METADATA = r"[^/]+\.dist-info/METADATA"
+UV, PYTHON, ENVIRONMENTS = "/opt/dlperf/uv", "/opt/dlperf/python", "/opt/dlperf/envs"
 
 
 def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
@@ -34,6 +33,7 @@ def query(choice: Mapping[str, Any], root: str = str(ROOT)) -> dict[str, Any]:
         "limits": choice["limits"],
         "environments": [UV, *(item["path"] for item in chosen.environments)],
         "builds": [PYTHON],
+        "links": [ENVIRONMENTS],
     }
 
 
@@ -62,9 +62,13 @@ def for_node(
     version = node["python_version"] or chosen.python or None
     # Environments made with a Python that will be removed are lost.
     there = {} if node["builds"] and not chosen.python else node["environments"]
+    link = choice["shared"] and f"{choice['shared']}/envs"
+    if node["links"].get(ENVIRONMENTS, "") != link:  # the inventory means others
+        there = {path: found for path, found in there.items() if not path.startswith(ENVIRONMENTS)}
     uv = {"path": UV, "requirements": f"{root}/requirements/uv.txt"}
     needed = {
         "node_base": True,
+        "time_service": bool(choice["time"]),
         "gpu_node": has_gpus,
         "ssh_mesh": chosen.has_mesh,
         "openmpi": True,
@@ -77,17 +81,19 @@ def for_node(
     }
     refusing = {
         "node_base": bool(choice["mirror"]),
+        "time_service": bool(choice["time"]),
         "python_env": True,
+        "framework": bool(choice["shared"]),
         "gpu_node": has_gpus,
         "openmpi": is_built,
         "python": bool(chosen.python),
         "dataset": bool(choice["datasets"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
-    program = choice["mpirun"]
+    if "container_runtime" in stack:
+        stack = {**stack, "container_runtime": choice["container_runtime"]}
     tensor = ("name", "path", "import_name", "tensor", "eager")
-    framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
-    framework = (*framework, "apt_packages")
+    keys = (*tensor, "requirements", "operator_wheels", "libraries", "variables", "apt_packages")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
         "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
@@ -103,13 +109,13 @@ def for_node(
         "openmpi_method": openmpi["method"],
         "openmpi_version": openmpi["version"],
         "openmpi_cuda": f"/usr/local/cuda-{toolkit.group()}" if toolkit else "",
-        "openmpi_mpirun": program,
+        "openmpi_mpirun": choice["mpirun"],
         "openmpi_packages": apt["openmpi"],
         "python_version": chosen.python,
         "python_env_packages": apt["python_env"],
         "python_env_own_interpreter": chosen.own_interpreter,
         "python_env_environments": only(environments, "name", "requires_python"),
-        "framework_environments": only(environments, *framework),
+        "framework_environments": only(environments, *keys),
         "framework_interpreter": chosen.interpreter,
         "horovod_environments": only(
             environments,
@@ -117,7 +123,8 @@ def for_node(
             "variables",
         ),
         "horovod_interpreter": chosen.interpreter,
-        "horovod_mpirun": program,
+        "horovod_mpirun": choice["mpirun"],
+        "container_engine": choice["container_runtime"]["engine"],
         "container_packages": apt.get("container", ["podman"]),
         "container_environments": (
             only(environments, *tensor, "horovod")
@@ -126,7 +133,7 @@ def for_node(
             else []
         ),
         "container_images": pulled,
-        "container_mpirun": program,
+        "container_mpirun": choice["mpirun"],
     }
 
 
@@ -145,7 +152,6 @@ class _Chosen(NamedTuple):
 
 def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     stack = choice["stack_document"]
-    # An inventory may set another interpreter for some nodes.
     given, stacks_own = choice["interpreter"], stack.get("python", {}).get("version", "")
     python = "" if given else choice["python"] or stacks_own
     own_interpreter = f"{PYTHON}/bin/python3" if python else "/usr/bin/python3"
@@ -153,11 +159,11 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     has_mesh = int(choice["nodes"]) > 1
     # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
-    left_out = {"ssh_mesh": not has_mesh, "container": not has_containers}
+    has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
     packages = [
         name
         for role, names in stack["apt_packages"].items()
-        if not left_out.get(role)
+        if has.get(role, True)
         for name in names
     ]
     wheels, digests = choice["operator_wheels"], choice["container_images"]
@@ -337,7 +343,9 @@ def _wheel_metadata(path: Path) -> tuple[str, str]:
     """Name and version as the wheel itself states them; empty and 0 if it is no wheel."""
     try:
         with zipfile.ZipFile(path) as archive:
-            (member,) = (n for n in archive.namelist() if re.fullmatch(METADATA, n))
+            (member,) = (
+                n for n in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", n)
+            )
             metadata = message_from_bytes(archive.read(member))
     except (zipfile.BadZipFile, ValueError):
         return "", "0"

@@ -46,7 +46,10 @@ HEADERS = "linux-headers-5.4.0-42-generic"
 DEPENDS = {"nvidia-dkms-440": "dkms (>= 2)", "containerd.io": "libseccomp2"}
 NAMED = {
     name
-    for names in [*PUBLISHED.apt_packages.values(), *(n for _, n in of_distribution(PUBLISHED))]
+    for names in [
+        *PUBLISHED.apt_packages.values(),
+        *(n for _, n in of_distribution(PUBLISHED, "bionic")),
+    ]
     for name in names
 }
 CHAINS = [

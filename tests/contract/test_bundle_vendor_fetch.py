@@ -20,6 +20,7 @@ from range_server import RangeServer
 from standin_repository import flat_repository
 from vendor_site import (
     NCCL,
+    NCCL_SOURCE,
     OFED,
     OPENMPI,
     PUBLISHED,
@@ -69,7 +70,7 @@ def output(whole: tuple[Path, Made], tmp_path: Path) -> Path:
 def test_all_of_a_stack_is_there_and_no_newer_version(site: Site, whole: tuple[Path, Made]) -> None:
     output, made = whole
     assert made.missing == ()
-    for path in (NCCL, OFED, OPENMPI, PYTHON):
+    for path in (NCCL, NCCL_SOURCE, OFED, OPENMPI, PYTHON):
         assert (output / path).read_bytes() == (site.folder / path).read_bytes()
     debs = installed(made)
     assert len(debs) == len({item.name for item in debs}) == 21
@@ -135,7 +136,10 @@ def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Si
             mirror=str(output / "nowhere"),
             keys=site.keys,
             # The table has the vendor's.
-            checksums={name: site.checksums[name] for name in ("openmpi_sha256", "python_sha256")},
+            checksums={
+                f"{name}_sha256": site.checksums[f"{name}_sha256"]
+                for name in ("openmpi", "python", "nccl_source")
+            },
         ),
     )
     assert (again.missing, again.fetched, again.repaired) == ((), (), ())
@@ -339,37 +343,55 @@ def stack_of(**roles: Any) -> Stack:
 
 
 ARCHIVE = stack_of(nccl=PUBLISHED.nccl)
+
+
+def source_of(site: Site) -> Callable[..., Settings]:
+    """The settings that find the source of NCCL, with further ones."""
+
+    def settings(output: Path, **changed: Any) -> Settings:
+        checksums = {"nccl_source_sha256": site.checksums["nccl_source_sha256"]}
+        checksums |= changed.pop("checksums", {})
+        return Settings(
+            output, **{"mirror": str(site.folder / "vendor"), "checksums": checksums, **changed}
+        )
+
+    return settings
+
+
 NETWORK = stack_of(infiniband=PUBLISHED.infiniband)
 
 
 def test_an_archive_behind_a_login_is_asked_for_by_its_options(site: Site, tmp_path: Path) -> None:
-    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path)))
+    # Without a word of it, the nodes build the source.
+    source = source_of(site)
+    assert fetch(ARCHIVE, "bionic", source(tmp_path)).missing == ()
+    assert (tmp_path / NCCL_SOURCE).is_file() and not (tmp_path / NCCL).exists()
+
+    given = {"nccl_archive_sha256": site.checksums["nccl_archive_sha256"].upper()}
+    missing = only(fetch(ARCHIVE, "bionic", source(tmp_path, mirror="", checksums=given)))
     assert missing.reason == "is behind a login"
     assert "--file nccl_archive=PATH" in missing.remedy
-    assert "--checksum nccl_archive_sha256=SHA256" in missing.remedy
 
-    given = Settings(
-        tmp_path,
-        files={"nccl_archive": str(site.folder / NCCL)},
-        checksums={"nccl_archive_sha256": site.checksums["nccl_archive_sha256"].upper()},
+    settings = source(
+        tmp_path, mirror="", files={"nccl_archive": str(site.folder / NCCL)}, checksums=given
     )
-    assert fetch(ARCHIVE, "bionic", given).missing == ()
+    assert fetch(ARCHIVE, "bionic", settings).missing == ()
     # At the vendor's address: the roles find it behind the mirror, whatever it was called here.
     assert digest(tmp_path / NCCL) == site.checksums["nccl_archive_sha256"]
-    assert fetch(ARCHIVE, "bionic", Settings(tmp_path)).missing == ()
+    assert fetch(ARCHIVE, "bionic", source(tmp_path, mirror="")).missing == ()
 
 
 def test_a_given_file_needs_its_checksum_and_has_to_have_it(site: Site, tmp_path: Path) -> None:
-    files = {"nccl_archive": str(site.folder / NCCL)}
-    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path, files=files)))
+    source, files = source_of(site), {"nccl_archive": str(site.folder / NCCL)}
+    missing = only(fetch(ARCHIVE, "bionic", source(tmp_path, files=files)))
     assert missing.reason == "has no known checksum, and nothing is kept without one"
     assert "--checksum nccl_archive_sha256=SHA256" in missing.remedy
     wrong = {"nccl_archive_sha256": "0" * 64}
-    missing = only(fetch(ARCHIVE, "bionic", Settings(tmp_path, files=files, checksums=wrong)))
+    missing = only(fetch(ARCHIVE, "bionic", source(tmp_path, files=files, checksums=wrong)))
     assert f"sha256 {'0' * 64} was expected" in missing.reason
     assert not (tmp_path / NCCL).exists()
     files = {"nccl_archive": str(tmp_path / "nothing.deb")}
-    settings = Settings(tmp_path, files=files, checksums=wrong)
+    settings = source(tmp_path, files=files, checksums=wrong)
     assert only(fetch(ARCHIVE, "bionic", settings)).reason == f"is not at {tmp_path}/nothing.deb"
 
 

@@ -151,7 +151,11 @@ def test_a_hold_of_somebody_else_is_not_overridden(cluster: UsedCluster, before:
 
 def test_a_file_without_a_checksum_or_with_another_one_is_refused(cluster: UsedCluster) -> None:
     cluster.refused(
-        "nccl", "has no known checksum", "Set nccl_archive_sha256", nccl_archive_sha256=""
+        "nccl",
+        "has no known checksum",
+        "Set nccl_archive_sha256",
+        nccl_archive="/srv/nccl.deb",
+        nccl_archive_sha256="",
     )
     cluster.refused(
         "nccl",

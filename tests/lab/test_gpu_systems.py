@@ -110,7 +110,10 @@ def policies(cluster: Cluster, node: str, names: list[str]) -> dict[str, Policy]
 
 def of_stack(pair: Pair) -> dict[str, str]:
     """Each package that the stack names, at its version."""
-    things = wanted(load_catalog().stack(pair.stack), pair.suite)
+    stack = load_catalog().stack(pair.stack)
+    assert stack.container_runtime
+    docker = stack.container_runtime.model_copy(update={"engine": "docker"})
+    things = wanted(stack.model_copy(update={"container_runtime": docker}), pair.suite)
     said = " ".join(one.item.name for one in things if one.wanted_by in ROLES)
     return dict(re.findall(r"(\S+)=(\S+)", said))
 

@@ -43,6 +43,49 @@ class TestNodeFiles:
         entries[0]["content"] = armored[:60]
         assert "armour" in call("node_files", entries=entries)["msg"]
 
+    def test_a_name_of_the_cluster_is_no_loopback_address(self, tmp_path: Path) -> None:
+        """`127.0.1.1 node1` is what Debian's installer writes, and the first line counts."""
+        hosts = tmp_path / "hosts"
+        before = (
+            "127.0.0.1\tlocalhost node2\n"
+            "127.0.1.1\tnode1.example.org node1\t# by the installer\n"
+            "127.0.1.1 node10\n"
+            "10.0.0.9 node2.other\n"
+            "# 127.0.1.1 node1\n"
+            "::1 ip6-localhost ip6-loopback node1\n"
+        )
+        hosts.write_text(before)
+
+        def block(content: str, check: bool = False) -> dict[str, Any]:
+            entry = {"path": str(hosts), "state": "hosts", "content": content}
+            return call("node_files", check=check, entries=[entry])
+
+        cluster = "10.11.0.2 node1\n10.11.0.3 node2"
+        assert block(cluster, check=True)["changed"]
+        assert hosts.read_text() == before
+        block(cluster)
+        after = hosts.read_text()
+        lines = [line.partition("#")[0].split() for line in after.splitlines()]
+        assert [fields for fields in lines if fields] == [
+            ["127.0.0.1", "localhost"],
+            ["127.0.1.1", "node10"],
+            ["10.0.0.9", "node2.other"],
+            ["::1", "ip6-localhost", "ip6-loopback"],
+            # With its full name, by which the host knows its domain.
+            ["10.11.0.2", "node1.example.org", "node1"],
+            ["10.11.0.3", "node2"],
+        ]
+        assert not block(cluster)["changed"]
+        # A line that somebody adds later.
+        hosts.write_text(after + "127.0.1.1 node2\n")
+        assert block(cluster)["changed"]
+        assert "\n127.0.1.1 node2\n" not in hosts.read_text()
+        # node1 leaves the cluster, and has its lines again.
+        block("10.11.0.3 node2")
+        assert "\n127.0.1.1\tnode1.example.org node1\t# by the installer\n" in hosts.read_text()
+        block("")
+        assert hosts.read_text() == before + "127.0.1.1 node2\n"
+
     def test_a_block_is_replaced_and_removed_and_the_rest_stays(self, tmp_path: Path) -> None:
         hosts = tmp_path / "hosts"
         hosts.write_text("first\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
         "limits": {"memlock": "unlimited"},
         "environments": [UV, "/opt/dlperf/envs/mxnet"],
         "builds": ["/opt/dlperf/python"],
+        "links": ["/opt/dlperf/envs"],
     }
     published = provision.query(choice(stack="v100-cuda10.2"))
     assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
@@ -85,6 +87,40 @@ def test_libraries_of_another_cuda_come_with_the_environment_that_opens_them() -
     assert "cuda_libraries" not in in_image["gpu_node_stack"]
     assert in_image["framework_environments"] == []
     assert in_image["container_images"] == list(images)
+
+
+def test_what_keeps_the_time_is_installed_with_consent_only() -> None:
+    assert "time_service" not in told()["provision_roles"]
+    assert "chrony" not in told()["node_base_packages"]
+    document = told(time="chrony")
+    assert document["provision_roles"][:2] == ["node_base", "time_service"]
+    assert "time_service" in document["provision_preflights"]
+    assert "chrony" in document["node_base_packages"]
+
+
+def pinned(text: str) -> dict[str, Any]:
+    """An environment that has all pins of a lock file."""
+    pins = re.findall(r"(?m)^([\w.-]+)==(\S+)", text)
+    have = {name.lower(): {"version": version, "url": None} for name, version in pins}
+    return {"python": "3.11.2", "distributions": have}
+
+
+def test_environments_count_only_where_the_inventory_means_them() -> None:
+    """Those of the node alone are none of a shared folder, and the other way round."""
+    mxnet = "/opt/dlperf/envs/mxnet"
+    locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text()
+    there = {UV: pinned(PINNED), mxnet: pinned(locked)}
+
+    def counts(shared: str, links: dict[str, str]) -> list[str]:
+        chosen = choice(shared=shared, frameworks=["mxnet"])
+        document = provision.for_node(chosen, node(environments=there, links=links), {})
+        assert ("framework" in document["provision_preflights"]) == bool(shared)
+        complete: list[str] = document["dlperf_node"]["complete"]
+        return complete
+
+    link = {"/opt/dlperf/envs": "/shared/envs"}
+    assert counts("", {}) == counts("/shared", link) == [UV, mxnet]
+    assert counts("/shared", {}) == counts("", link) == counts("/other", link) == [UV]
 
 
 def test_one_node_alone_gets_no_mesh_and_no_sshd_for_it() -> None:

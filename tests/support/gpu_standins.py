@@ -35,6 +35,31 @@ case "$1 $2" in
 esac
 """
 DRIVER = "#!/bin/sh\necho stand-in\n"
+# Where a stand-in of a running driver is on a node.
+TREE = "/srv/node"
+# The specification that it prints is a real one, of a card and of the driver's library.
+NVIDIA_CTK = rf"""#!/bin/sh
+version=$(sed -n 's/.*Module  \([0-9.]*\) .*/\1/p' {TREE}/proc/driver/nvidia/version)
+library=libcuda.so.$version
+case "$1 $2" in
+  "cdi generate") cat <<END ;;
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: all
+  containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+containerEdits:
+  env: [NVIDIA_VISIBLE_DEVICES=void]
+  mounts:
+  - hostPath: {TREE}/$library
+    containerPath: /usr/lib/$library
+    options: [ro, nosuid, nodev, bind]
+END
+  "cdi list") sed -n 's/^- name: /nvidia.com\/gpu=/p' /etc/cdi/*.yaml ;;
+esac
+"""
 
 
 def one(name: str, version: str, depends: str = "", **more: Any) -> Standin:
@@ -228,7 +253,7 @@ def toolkit(version: str) -> list[Standin]:
         one(
             "nvidia-container-toolkit-base",
             version,
-            files={program: DRIVER},
+            files={program: NVIDIA_CTK},
             executables=frozenset({program}),
         ),
         one("libnvidia-container-tools", version, f"libnvidia-container1 (>= {version})"),
@@ -325,6 +350,8 @@ def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
         "infiniband_peer_memory_sha256": "0" * 64,
         "dlperf_frameworks": [],
         "dlperf_lock_timeout": 2,
+        # There are stand-ins of Docker only.
+        "dlperf_container_engine": "docker",
     }
     return Vendors(mirror, variables, archives)
 

@@ -7,6 +7,7 @@ from typing import Any
 from filters import load
 
 stack = load("playbooks/filter_plugins/stack.py")
+engines = load("playbooks/filter_plugins/container_engine.py")
 
 
 def choice(**changed: Any) -> dict[str, Any]:
@@ -17,6 +18,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "operator_wheels": {},
         "container_engine": "",
         "container_images": {},
+        "release": "jammy",
         "interpreter": "",
         "python": "",
         "mpirun": "",
@@ -25,11 +27,15 @@ def choice(**changed: Any) -> dict[str, Any]:
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
         "datasets": {},
+        "shared": "",
+        "time": "",
     }
     chosen |= changed
     overrides = chosen.pop("stack_overrides", {})
     chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(chosen["stack"], overrides)
-    return {"stack_document": stack.document(chosen["stack"], overrides)} | chosen
+    own = stack.document(chosen["stack"], overrides)
+    runtime = engines.chosen(own, chosen["container_engine"], chosen.pop("release"))
+    return {"stack_document": own, "container_runtime": runtime} | chosen
 
 
 def node(**changed: Any) -> dict[str, Any]:
@@ -43,6 +49,7 @@ def node(**changed: Any) -> dict[str, Any]:
         "limits": {},
         "environments": {},
         "builds": {},
+        "links": {},
         "stamps": {},
     }
     return found | changed

@@ -47,6 +47,7 @@ OFED = (
     "MLNX_OFED_LINUX-5.0-2.1.8.0-ubuntu18.04-x86_64.tgz"
 )
 OPENMPI = "vendor/download.open-mpi.org/release/open-mpi/v4.0/openmpi-4.0.0.tar.gz"
+NCCL_SOURCE = "vendor/github.com/NVIDIA/nccl/archive/refs/tags/v2.7.3-1.tar.gz"
 PYTHON = "vendor/www.python.org/ftp/python/3.7.17/Python-3.7.17.tgz"
 
 
@@ -108,12 +109,13 @@ def make_site(
     ]
     where = folder / "vendor/download.docker.com/linux/ubuntu"
     suite_repository(where, "bionic", "stable", of(packages), key, "gpg")
-    for path in (NCCL, OFED, OPENMPI, PYTHON):
+    for path in (NCCL, NCCL_SOURCE, OFED, OPENMPI, PYTHON):
         (folder / path).parent.mkdir(parents=True)
         (folder / path).write_bytes(path.encode() * 1000)
     (scratch / "nv_peer_mem-1.0.tar.gz").write_bytes(b"source")
     checksums = {
         "nccl_archive_sha256": digest(folder / NCCL),
+        "nccl_source_sha256": digest(folder / NCCL_SOURCE),
         "infiniband_archive_sha256": digest(folder / OFED),
         "openmpi_sha256": digest(folder / OPENMPI),
         "python_sha256": digest(folder / PYTHON),

@@ -82,8 +82,10 @@ def test_what_the_published_cluster_needs() -> None:
     }
     (openmpi,) = (item for item in items if item.wanted_by == "openmpi")
     assert openmpi.known_by.startswith("sha256 36f10daa3f1b1d37")
-    (nccl,) = (item for item in items if item.wanted_by == "nccl")
+    nccl, source = (item for item in items if item.wanted_by == "nccl")
     assert nccl.known_by == "sha256 in nccl_archive_sha256"
+    assert source.name == "v2.7.3-1.tar.gz"
+    assert source.known_by.startswith("sha256 dc7b8794373306e3")
 
 
 def test_what_a_cluster_of_a100_needs_on_the_oldest_system_that_it_can_have() -> None:
@@ -153,7 +155,7 @@ def test_the_listing_names_what_the_operator_asks_for_besides() -> None:
 
 def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None:
     stack = load_catalog().stack("v100-cuda10.2")
-    of = dict(release_tables.of_distribution(stack))
+    of = dict(release_tables.of_distribution(stack, "bionic"))
     assert of["infiniband (nv_peer_mem)"] == ["dkms", "gcc", "make"]
     assert "libssl-dev" in of["python (building node)"]
     runtime = stack.container_runtime
@@ -164,7 +166,7 @@ def test_what_is_built_on_nodes_and_what_the_distribution_has_is_named() -> None
             "container_runtime": runtime.model_copy(update={"version": None}),
         }
     )
-    of = dict(release_tables.of_distribution(other))
+    of = dict(release_tables.of_distribution(other, "bionic"))
     assert of["nvidia_driver"] == ["gcc", "make"]
     assert of["container_runtime (docker)"] == ["docker.io"]
 

@@ -169,7 +169,7 @@ class _Run:
             path = self.fetcher.path(one.url) if one.url else self._own_path(one, given)
             sha256 = self._checksum(one, path)
             there = sha256 and self.fetcher.has(path, sha256)
-            if one.is_optional and not (there or given):
+            if one.is_optional and not (there or given or sha256):
                 return
             if not (there or given or self._can_be_fetched(one)):
                 raise FetchError(

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from ...catalog.stack import Stack
-from ...catalog.suites import SYSTEMS
+from ...catalog.suites import RELEASES, SYSTEMS
 from ...core import paths
 from ...core.errors import UserError
 
@@ -131,7 +131,7 @@ def wanted(
     refuses there. `keys`: as dlperf_vendor_keys."""
     system = SYSTEMS.get(suite, suite)
     found: list[VendorRepository | VendorFile] = []
-    for table in tables(stack):
+    for table in tables(RELEASES.on(suite, stack)):
         if not table.refusal(system):
             entry = table.release(system)
             if "parts" in entry:
@@ -141,6 +141,9 @@ def wanted(
                 found += _repositories(table, entry, system, keys or {})
             else:
                 found.append(_file(table, entry))
+            if source := entry.get("source"):
+                # What nodes build without the operator's archive.
+                found.append(_source(f"{table.role}_source", table.role, source))
     return [*found, *_sources(stack)]
 
 
@@ -149,18 +152,16 @@ def _sources(stack: Stack) -> Iterator[VendorFile]:
     for role, version in _built(stack).items():
         # The operator gives the archive of a version that the table lacks.
         entry = role_variables(role)[f"__{role}_releases"].get(version, {})
-        url = entry.get("url", "")
-        yield VendorFile(
-            url.rpartition("/")[2] or f"{role}-{version}",
-            role,
-            url,
-            entry.get("sha256", ""),
-            f"{role}_archive",
-            f"{role}_sha256",
-        )
+        yield _source(role, role, entry, f"{role}-{version}")
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
         names = ("infiniband_peer_memory_archive", "infiniband_peer_memory_sha256")
         yield VendorFile("nv_peer_mem", "infiniband", "", "", *names, is_optional=True)
+
+
+def _source(variables: str, role: str, entry: Mapping[str, Any], name: str = "") -> VendorFile:
+    url, sha256 = entry.get("url", ""), entry.get("sha256", "")
+    name = url.rpartition("/")[2] or name
+    return VendorFile(name, role, url, sha256, f"{variables}_archive", f"{variables}_sha256")
 
 
 def _built(stack: Stack) -> dict[str, str]:
@@ -173,9 +174,10 @@ def _built(stack: Stack) -> dict[str, str]:
     return built
 
 
-def of_distribution(stack: Stack) -> Iterator[tuple[str, list[str]]]:
+def of_distribution(stack: Stack, suite: str) -> Iterator[tuple[str, list[str]]]:
     """Packages of the distribution that only some methods need, by role; without the headers of
     the nodes' kernel, whose version only the nodes know."""
+    stack = RELEASES.on(suite, stack)
     if stack.driver and stack.driver.method == "runfile":
         yield "nvidia_driver", ["gcc", "make"]
     if stack.infiniband and stack.infiniband.peer_memory == "nv_peer_mem":
@@ -207,7 +209,8 @@ def require_suite(stack: Stack, suite: str) -> None:
 def refusals(stack: Stack, suite: str) -> list[str]:
     """Why the versions of the stack cannot be installed on a system."""
     system = SYSTEMS.get(suite, suite)
-    return [said for table in tables(stack) if (said := table.refusal(system))]
+    of_suite = tables(RELEASES.on(suite, stack))
+    return [said for table in of_suite if (said := table.refusal(system))]
 
 
 def tables(stack: Stack) -> Iterator[ReleaseTable]:
@@ -286,6 +289,7 @@ def _file(table: ReleaseTable, entry: Mapping[str, Any]) -> VendorFile:
         # A vendor gives an archive of packages only after a login.
         has_login="archive" in entry,
         packages=" ".join(f"{name}={version}" for name, version in packages),
+        is_optional="source" in entry,
     )
 
 

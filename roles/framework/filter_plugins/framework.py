@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ def stand(
     )
 
 
+def seen(host: str, folder: str) -> dict[str, Any]:
+    """The check that a node sees what another one has written to a shared folder."""
+    name = (
+        f"the file that {host} has written, in the folder that all nodes share (dlperf_shared_dir)"
+    )
+    return {"name": name, "argv": ["cat", f"{folder}/{host}"], "expect": f"^{re.escape(host)}$"}
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"framework_inputs": inputs, "framework_stand": stand}
+        return {"framework_inputs": inputs, "framework_seen": seen, "framework_stand": stand}

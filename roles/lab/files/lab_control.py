@@ -265,7 +265,8 @@ def up(directory, config, frameworks=(), *, dry_run=False):
     for name in ("log", "root"):
         (directory / name).mkdir(exist_ok=True)
     make_control_directory(directory)
-    Path(config["mirror_dir"]).mkdir(parents=True, exist_ok=True)
+    for folder in filter(None, (config["mirror_dir"], config["shared_dir"])):
+        Path(folder).mkdir(parents=True, exist_ok=True)
     process = None
     try:
         make_keys(directory, config["nodes"])
@@ -314,6 +315,7 @@ def options(argv):
     bring_up.add_argument("--nodes", type=int, required=True)
     bring_up.add_argument("--mirror-dir", required=True)
     bring_up.add_argument("--storage-size", default="50%")
+    bring_up.add_argument("--shared-dir", default="")
     bring_up.add_argument("--frameworks", default="", help="separated by commas")
     return parser.parse_args(argv)
 
@@ -336,6 +338,7 @@ def run(chosen):
         "base": str(chosen.base.absolute()),
         "mirror_dir": str(Path(chosen.mirror_dir).absolute()),
         "storage_size": chosen.storage_size,
+        "shared_dir": str(Path(chosen.shared_dir).absolute()) if chosen.shared_dir else None,
     }
     directory = chosen.directory.absolute()
     with only_one(directory):

@@ -180,6 +180,13 @@ def mount_for_containers(node):
     bind(node.images, images)
 
 
+def mount_shared(node):
+    """Show all nodes one folder of the machine, in place of NFS, whose server needs the kernel."""
+    if node.lab["shared_dir"]:
+        (node.root / "shared").mkdir(exist_ok=True)
+        bind(node.lab["shared_dir"], node.root / "shared")
+
+
 def write_identity(node):
     """Write the node's name, addresses, host key, and the operator's key."""
     etc = node.root / "etc"
@@ -232,6 +239,7 @@ def run_node(node, ready, gate, started):
     mount_root(node)
     mount_kernel(node)
     mount_for_containers(node)
+    mount_shared(node)
     write_identity(node)
     with node.log.open("ab") as log:
         os.dup2(log.fileno(), 1)

@@ -1,0 +1,150 @@
+"""The container engine is the same for the plan, for provisioning and for a mirror: the operator's,
+else the stack's, else rootless podman where the release's can give containers the GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from filters import load, provision
+from plan_examples import gpu_nodes
+from provisioning_choices import choice, node
+
+from dlperf_runner.bundle.vendor import release_tables
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.suites import RELEASES, SUITES
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan.choice import Choice
+from dlperf_runner.plan.containers import engine_for
+from dlperf_runner.plan.inventory import nodes_of
+from dlperf_runner.plan.make import make_plan
+
+adoption = load("playbooks/filter_plugins/adoption.py")
+engines = load("playbooks/filter_plugins/container_engine.py")
+H100, V100 = "h100-cuda12.9", "v100-cuda10.2"
+NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
+DIGEST = "sha256:" + "5f" * 32
+IN_IMAGE = load_catalog().framework("tensorflow").environments_on(V100)["tensorflow"]
+
+
+def planned(stack: str, **said: Any) -> str:
+    """The engine of the plan, of a node for whose environment the inventory has a digest."""
+    (first,) = gpu_nodes(1)
+    there = replace(first, stack=stack, container_images={NGC: DIGEST}, **said)
+    return engine_for(None, IN_IMAGE, load_catalog().stack_of(there), there)
+
+
+def provisioned(stack: str, release: str, engine: str = "", **changed: Any) -> dict[str, Any]:
+    chosen = choice(stack=stack, container_engine=engine, release=release, **changed)
+    told: dict[str, Any] = provision.for_node(chosen, node(), {})
+    return told
+
+
+@pytest.mark.parametrize("suite", [*SUITES, "rhel9"])
+def test_a_release_has_the_same_default_for_both(suite: str) -> None:
+    assert engines.default(suite) == RELEASES.engine(suite)
+
+
+def test_podman_is_the_default_from_4_1_on() -> None:
+    assert {suite: RELEASES.engine(suite) for suite in SUITES} == {
+        "bullseye": "docker",  # 3.0
+        "bookworm": "podman",  # 4.3
+        "trixie": "podman",  # 5.4
+        "xenial": "docker",  # none
+        "bionic": "docker",
+        "focal": "docker",
+        "jammy": "docker",  # 3.4
+        "noble": "podman",  # 4.9
+    }
+    assert engines.too_old("4.0.3")
+    assert not engines.too_old("4.1.0")
+    assert not engines.too_old("4.10.1")
+
+
+@pytest.mark.parametrize("overrides", [{}, {"container_runtime": {"engine": "docker"}}])
+@pytest.mark.parametrize("named", ["", "docker", "podman"])
+@pytest.mark.parametrize("stack", [H100, V100, "a100-cuda11.8", "b200-cuda13"])
+def test_plan_and_provisioning_agree_on_every_release(
+    stack: str, named: str, overrides: dict[str, Any]
+) -> None:
+    for suite in load_catalog().stack(stack).suites:
+        told = provisioned(stack, suite, named, stack_overrides=overrides)
+        runtime = told["gpu_node_stack"]["container_runtime"]
+        assert runtime["engine"] == told["container_engine"]
+        # Podman is the distribution's.
+        assert ("version" in runtime) == (runtime["engine"] == "docker")
+        said = {"suite": suite, "container_engine": named, "stack_overrides": overrides}
+        assert planned(stack, **said) == told["container_engine"]
+        by_hand = named or overrides.get("container_runtime", {}).get("engine")
+        assert told["container_engine"] == (by_hand or RELEASES.engine(suite))
+
+
+def test_a_plan_that_cannot_know_the_engine_asks() -> None:
+    # All releases of these stacks have the same.
+    assert planned(V100) == planned("a100-cuda11.8") == "docker"
+    with pytest.raises(UserError) as caught:
+        planned(H100)
+    said = str(caught.value)
+    assert "host node1: dlperf_container_engine: the container engine is unknown" in said
+    assert "dlperf_suite" in said
+    assert "jammy (docker), noble (podman), bookworm (podman)" in said
+    with pytest.raises(UserError, match="the engine that the node keeps"):
+        planned(H100, suite="noble", adopted=("container_runtime",))
+    assert planned(H100, adopted=("container_runtime",), container_engine="docker") == "docker"
+
+
+def test_one_run_has_one_engine() -> None:
+    images = {"container_images": {NGC: DIGEST}, "frameworks": ("tensorflow",), "stack": V100}
+    nodes: list[Node] = [replace(node, **images) for node in gpu_nodes(2)]  # type: ignore[arg-type]
+    chosen = Choice(framework=("tensorflow",), nodes=(2,), gpus_per_node=(8,))
+    mixed = (nodes[0], replace(nodes[1], container_engine="podman"))
+    with pytest.raises(UserError, match=r"different container engines.*found docker, podman"):
+        make_plan(chosen, load_catalog(), mixed)
+
+
+def test_the_inventory_names_the_release() -> None:
+    variables = {"dlperf_devices_per_node": 8, "dlperf_accelerator": "x", "dlperf_stack": H100}
+
+    def read(suite: str) -> Node:
+        hostvars = {"a": variables | {"dlperf_suite": suite}}
+        return nodes_of({"nodes": {"hosts": ["a"]}, "_meta": {"hostvars": hostvars}})[0]
+
+    assert read("noble").suite == "noble"
+    with pytest.raises(UserError, match=r"host a: dlperf_suite: .*noble.*found 'nobel'"):
+        read("nobel")
+    assert engines.other_release("noble", "noble") == engines.other_release("", "jammy") == ""
+    assert "the node is jammy" in engines.other_release("noble", "jammy")
+
+
+def test_a_podman_without_cdi_is_refused_for_gpus() -> None:
+    assert "this node's is 3.4" in engines.refusal("podman", "jammy", "")
+    assert "this node's is none" in engines.refusal("podman", "focal", None)
+    # What counts is the node's own, such as one of another repository.
+    assert engines.refusal("podman", "jammy", "4.6.2") == ""
+    assert "this node's is 3.4.4" in engines.refusal("podman", "noble", "3.4.4")
+    assert engines.refusal("podman", "noble", "") == engines.refusal("docker", "jammy", "") == ""
+
+
+def test_a_kept_engine_is_named_where_images_run() -> None:
+    parts, has = ["container_runtime"], {"container_runtime": {"docker": {"version": "24"}}}
+    assert adoption.problems(parts, has, "") == []
+    assert adoption.problems(parts, has, "", "docker", {NGC: DIGEST}) == []
+    (unset,) = adoption.problems(parts, has, "", "", {NGC: DIGEST})
+    assert "one of the node's engines (docker), and is unset" in unset
+    (other,) = adoption.problems(parts, has, "", "podman")
+    assert "and is podman" in other
+
+
+def test_a_mirror_has_the_engine_of_its_release() -> None:
+    stack = load_catalog().stack(H100)
+    docker, podman = (
+        {item.item.name.split("=")[0] for item in release_tables.wanted(stack, suite)}
+        for suite in ("jammy", "noble")
+    )
+    assert docker ^ podman == {"docker-ce"}
+    of = dict(release_tables.of_distribution(stack, "noble"))
+    assert of["container_runtime (podman)"] == ["podman", "crun"]
+    of = dict(release_tables.of_distribution(stack, "jammy"))
+    assert not [role for role in of if role.startswith("container_runtime")]
