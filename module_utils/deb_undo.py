@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 
 from ansible.module_utils.deb_family import merged
 
@@ -165,7 +166,11 @@ class Undo(object):
         self.save()
 
     def drop_lists(self, path):
-        """Remove apt's lists of a source that is removed."""
+        """Remove apt's lists of a source that is removed, or dnf's cache of a repository."""
+        if path.endswith(".repo"):
+            name = os.path.basename(path)[: -len(".repo")]
+            for cached in glob.glob("/var/cache/dnf/%s[-.]*" % name):  # a folder and files such as .solv
+                shutil.rmtree(cached) if os.path.isdir(cached) else os.unlink(cached)
         if not path.endswith(".sources"):
             return
         match = re.search(r"(?m)^URIs: (\S+)", (read_bytes(path) or b"").decode("utf-8"))

@@ -303,6 +303,7 @@ def _filled(value: dict[str, Any], texts: Mapping[str, str], system: str) -> dic
     """`value` with the texts, and the system's names, in place of {system} and other names."""
     os = re.match("[a-z]*", system)[0]  # type: ignore[index]
     names = {"system": system.replace(".", ""), "distribution": system, "os": os}
+    names |= {"release": system.removeprefix(os), "dist": system.replace("rhel", "el")}
     document = json.dumps(value)
     for name, text in {**texts, **names}.items():
         document = document.replace("{" + name + "}", text)
