@@ -39,7 +39,7 @@ import re
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import QUERY_FORMAT, base, installed
 from ansible.module_utils.node_packages import has_rpm
-from ansible.module_utils.rpm_family import QUERY, without_epoch
+from ansible.module_utils.rpm_family import QUERY, transaction, without_epoch
 from ansible.module_utils.rpm_family import installed as rpm_installed
 
 
@@ -88,15 +88,22 @@ def problems_of_apt(module, packages):
 
 
 def problems_of_dnf(module, packages):
-    """The same. dnf lists upgrades without the versions that locks hide: libnccl 2.30.0-1+cuda13.0"""
+    """The same. dnf offers no version that the locks hide."""
     environment = {"LC_ALL": "C"}
     found = rpm_installed(module.run_command(QUERY, environ_update=environment)[1])
     there = dict((name, without_epoch(found[name])) for name in packages if name in found)
-    query = ["dnf", "-q", "repoquery", "--upgrades", "--qf", "%{name} %{version}-%{release}"] + sorted(packages)
-    code, output, errors = module.run_command(query, environ_update=environment)
-    if code != 0:
-        return there, ["dnf repoquery failed: %s" % (errors or output).strip()[-500:]]
-    return there, ["dnf would install %s" % line for line in sorted(output.splitlines()) if line.strip()]
+    if not there:
+        return there, []
+    # repoquery would ignore the locks. Without an index in the cache, dnf has to fetch it.
+    for option in (["-C"], []):
+        query = ["dnf"] + option + ["--assumeno", "upgrade"] + sorted(there)
+        code, output, errors = module.run_command(query, environ_update=environment)
+        said = output + errors
+        if code == 0 or "Operation aborted" in said:
+            found = transaction(output)
+            news = [name for heading in ("Upgrading", "Installing") for name in found.get(heading, [])]
+            return there, ["dnf would install another version of %s" % ", ".join(sorted(news))] if news else []
+    return there, ["dnf --assumeno upgrade failed: %s" % said.strip()[-500:]]
 
 
 def main():

@@ -35,7 +35,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ansible_facts:
   description: >-
-    C(distribution), C(distribution_version) and C(distribution_release), named as by C(setup), and C(dlperf_node).
+    C(architecture), C(distribution), C(distribution_version) and C(distribution_release), named as by C(setup), and C(dlperf_node).
   returned: always
   type: dict
   contains:
@@ -63,6 +63,7 @@ ansible_facts:
 import glob
 import io
 import os
+import platform
 import pwd
 
 from ansible.module_utils.basic import AnsibleModule
@@ -159,6 +160,7 @@ def main():
     module.exit_json(
         changed=False,
         ansible_facts={
+            "architecture": platform.machine(),
             "distribution": release.get("NAME", "").split(" ")[0] or None,
             "distribution_version": release.get("VERSION_ID"),
             # Early releases of Ubuntu 16.04 have only the latter.

@@ -78,7 +78,7 @@ class Undo(object):
     def begin(self, definition, snapshot, holds, autos, repository):
         if not self.record:
             self.record = {"before": {"holds": holds(), "autos": autos()}, "files": {}, "directories": []}
-        if not self.record.get("unfinished"):
+        if self.record.get("unfinished") is None:
             self.record["unfinished"] = snapshot()
         # The old definition is kept until the change is finished, because it tells what is obsolete.
         self.record["next"] = definition
@@ -87,13 +87,13 @@ class Undo(object):
 
     def settled(self, now):
         """The record, including the current change so far."""
-        if not self.record.get("unfinished"):
+        if self.record.get("unfinished") is None:
             return self.record
         return dict(merged(self.record, self.record["unfinished"], now), unfinished=None)
 
     def settle(self, now):
         """After a failure, record the changes so far and keep the change marked as unfinished."""
-        if self.record.get("unfinished"):
+        if self.record.get("unfinished") is not None:
             self.record = dict(self.settled(now), unfinished=now)
             self.save()
 

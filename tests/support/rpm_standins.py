@@ -109,10 +109,10 @@ def toolkit(version: str) -> list[Package]:
 
 def stream(name: str, packages: list[Package]) -> str:
     """A stream of NVIDIA's module. dnf hides its packages while another stream is enabled, or none."""
-    artifacts = [
-        "{}-{}.{}".format(each["name"], each["version"], "noarch" if each.get("noarch") else "x86_64")
-        for each in packages
-    ]
+    artifacts = []
+    for each in packages:
+        version = each["version"] if ":" in each["version"] else f"0:{each['version']}"
+        artifacts.append(f"{each['name']}-{version}.{'noarch' if each.get('noarch') else 'x86_64'}")
     data = {
         "name": "nvidia-driver", "stream": name, "version": 20251107000000, "context": "00000000",
         "arch": "x86_64", "summary": "stand-in", "description": "stand-in",

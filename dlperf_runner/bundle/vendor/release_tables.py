@@ -254,7 +254,10 @@ def _repository(
 ) -> VendorRepository:
     name = entry["repository"]
     repositories = _yaml("playbooks/vars/vendor_repositories.yml")["vendor_repositories"]
-    one = _filled(repositories[name], {}, system)
+    one = repositories[name]
+    if system.startswith("rhel"):
+        one = {**one, **one["rhel"]}
+    one = _filled(one, {}, system)
     # A mirror that signs anew has another key file, too.
     sha256 = "" if name in keys else one["key"].get("sha256", "")
     packages = tuple(entry["packages"].items())
