@@ -7,6 +7,7 @@ __metaclass__ = type
 import os
 import time
 
+from ansible.module_utils.deb_family import is_member
 from ansible.module_utils.deb_undo import Undo, read_bytes, write_whole
 from ansible.module_utils.openpgp_key import armored
 from ansible.module_utils.package_family import Family
@@ -17,6 +18,7 @@ from ansible.module_utils.rpm_family import (
     explanation,
     foreign_locks,
     installed,
+    is_aborted,
     lock_lines,
     locked,
     removals,
@@ -24,7 +26,6 @@ from ansible.module_utils.rpm_family import (
     stream_text,
     without_epoch,
 )
-from ansible.module_utils.deb_family import is_member
 
 ENVIRONMENT = {"LC_ALL": "C"}
 # obsoletes: NVIDIA renames packages between branches, and an old name would give the new branch.
@@ -212,8 +213,3 @@ class DnfFamily(Family):
 
 def is_key(name):
     return name.startswith("gpg-pubkey-")
-
-
-def is_aborted(said):
-    """Whether dnf --assumeno found a transaction; it exits with 1 then, too."""
-    return "Operation aborted" in said

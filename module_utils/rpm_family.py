@@ -168,3 +168,8 @@ def transaction(output):
 def removals(output):
     """Names of the packages that dnf's transaction removes."""
     return sorted(set(name for heading, names in transaction(output).items() if heading.startswith("Removing") for name in names))
+
+
+def is_aborted(said):
+    """Whether dnf --assumeno found a transaction; it exits with 1 then, too."""
+    return "Operation aborted" in said

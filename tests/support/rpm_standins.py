@@ -1,4 +1,5 @@
-"""Stand-ins of the vendors' rpm packages: names, versions, streams and dependencies are theirs, the content is not."""
+"""Stand-ins of the vendors' rpm packages: names, versions, streams and dependencies are theirs, the
+content is not."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ MIRROR = "/srv/vendors"
 CUDA = "developer.download.nvidia.com/compute/cuda/repos"
 # What the roles ask the distribution for, and dkms of EPEL.
 DISTRIBUTION = (
-    "ca-certificates dkms infiniband-diags kernel-devel libgomp libibverbs-utils libquadmath numactl-libs openssh-clients"
-    " openssh-server python3 rdma-core rsync sudo"
+    "ca-certificates dkms infiniband-diags kernel-devel libgomp libibverbs-utils libquadmath"
+    " numactl-libs openssh-clients openssh-server python3 rdma-core rsync sudo"
 )
 
 
@@ -35,10 +36,18 @@ def fabric(names: Iterable[str], version: str, obsoletes: str = "") -> list[Pack
 def driver(version: str, kmod: str, dist: str) -> list[Package]:
     exact = f"3:{version}-1.{dist}"
     parts = ("nvidia-driver-cuda-libs", "libnvidia-ml", "nvidia-persistenced", "nvidia-modprobe")
-    requires = ", ".join([*(f"{name} >= 3:{version}" for name in parts), f"nvidia-kmod = 3:{version}"])
+    requires = ", ".join(
+        [*(f"{name} >= 3:{version}" for name in parts), f"nvidia-kmod = 3:{version}"]
+    )
     return [
         one("nvidia-driver-cuda", exact, requires),
-        one(kmod, exact, "dkms, nvidia-kmod-common = 3:" + version, provides=f"nvidia-kmod = 3:{version}", noarch=True),
+        one(
+            kmod,
+            exact,
+            "dkms, nvidia-kmod-common = 3:" + version,
+            provides=f"nvidia-kmod = 3:{version}",
+            noarch=True,
+        ),
         one("nvidia-kmod-common", exact, noarch=True),
         *(one(name, exact) for name in parts),
     ]
@@ -52,7 +61,10 @@ def driver_535(version: str, dist: str) -> list[Package]:
 def driver_580(version: str, dist: str) -> list[Package]:
     """Its fabric manager has another name than before, and takes the place of the former one."""
     names = ("nvidia-fabricmanager", "libnvidia-nscq")
-    return [*driver(version, "kmod-nvidia-open-dkms", dist), *fabric(names, version, "nvidia-fabric-manager")]
+    return [
+        *driver(version, "kmod-nvidia-open-dkms", dist),
+        *fabric(names, version, "nvidia-fabric-manager"),
+    ]
 
 
 def cuda(series: str, version: str, compiler: str, blas: str) -> list[Package]:
@@ -85,7 +97,11 @@ def cudnn_9(version: str) -> list[Package]:
     return [
         one("libcudnn9-cuda-12", version, files={"/usr/lib64/libcudnn.so.9": version}),
         one("libcudnn9-headers-cuda-12", version),
-        one("libcudnn9-devel-cuda-12", version, f"libcudnn9-cuda-12 = {version}, libcudnn9-headers-cuda-12"),
+        one(
+            "libcudnn9-devel-cuda-12",
+            version,
+            f"libcudnn9-cuda-12 = {version}, libcudnn9-headers-cuda-12",
+        ),
     ]
 
 
@@ -108,7 +124,7 @@ def toolkit(version: str) -> list[Package]:
 
 
 def stream(name: str, packages: list[Package]) -> str:
-    """A stream of NVIDIA's module. dnf hides its packages while another stream is enabled, or none."""
+    """A stream of NVIDIA's module. dnf hides its packages unless this stream is enabled."""
     artifacts = []
     for each in packages:
         version = each["version"] if ":" in each["version"] else f"0:{each['version']}"
@@ -123,7 +139,8 @@ def stream(name: str, packages: list[Package]) -> str:
 
 
 def repositories(release: str) -> dict[str, dict[str, Any]]:
-    """The vendors' repositories of RHEL 8 or 9 as rpm_repository.py makes them: all generations, each with newer versions."""
+    """The vendors' repositories of RHEL 8 or 9, for rpm_repository.py: all generations, and newer
+    versions of each."""
     dist = f"el{release}"
     branches = {
         "535-dkms": [*driver_535("535.183.01", dist), *driver_535("535.309.01", dist)],
