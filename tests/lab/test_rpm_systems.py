@@ -25,7 +25,7 @@ from gpu_cluster import Cluster
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
-from rpm_standins import MIRROR, repositories
+from rpm_standins import CUDA, MIRROR, repositories
 
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
@@ -227,6 +227,12 @@ def upgrades(cluster: Cluster, node: str, *options: str) -> str:
     return cluster.lab.ssh(node, command).stdout
 
 
+def module(cluster: Cluster, node: str, name: str, **arguments: object) -> str:
+    """What an execution of a module says, in one line."""
+    argv = ["ansible", node, "-i", "inventory/lab", "-b", "-m", name, "-a", json.dumps(arguments)]
+    return " ".join(cluster.lab.command(*argv).stdout.split())
+
+
 @of_each_pair
 def test_check_mode_changes_nothing(
     fresh: dict[str, list[str]], checked: Played, pair: Pair
@@ -270,19 +276,12 @@ def test_a_node_whose_lock_is_gone_fails_the_verification(
 ) -> None:
     """The proof asks dnf, not the records of the module that wrote the locks."""
     assert again
-    kept = cluster.lab.said(pair.node, f"cat {LOCKS}")
-    cluster.lab.said(pair.node, f"sed -i /^docker-ce/d {LOCKS}")
+    proof = partial(module, cluster, pair.node, "family_proof", name="container_engine")
     packages = {"docker-ce": of_stack(pair)["docker-ce"]}
-    argv = ["ansible", pair.node, "-i", "inventory/lab", "-i", str(cluster.inventory), "-b"]
-    given = json.dumps({"name": "container_engine", "packages": packages})
-    done = cluster.lab.command(*argv, "-m", "family_proof", "-a", given)
-    assert "dnf would install another version of docker-ce" in done.stdout
-    path = cluster.scratch / "locks"
-    path.write_text(kept + "\n")
-    restore = cluster.lab.ssh_argv(pair.node, f"cat > {LOCKS}")
-    subprocess.run(restore, input=path.read_text(), text=True, check=True)
-    done = cluster.lab.command(*argv, "-m", "family_proof", "-a", given)
-    assert '"changed": false' in done.stdout and done.returncode == 0
+    cluster.lab.said(pair.node, f"cp -p {LOCKS} /root/locks; sed -i /^docker-ce/d {LOCKS}")
+    assert "dnf would install another version of docker-ce" in proof(packages=packages)
+    cluster.lab.said(pair.node, f"mv /root/locks {LOCKS}")
+    assert "SUCCESS" in proof(packages=packages)
 
 
 @of_each_pair
@@ -291,3 +290,26 @@ def test_decommissioning_leaves_packages_and_files_as_they_were(
 ) -> None:
     assert decommissioned.changed(pair.node) > 0
     assert decommissioned.states[pair.node] == fresh[pair.node]
+
+
+def test_packages_that_another_key_signed_are_refused(
+    cluster: Cluster, decommissioned: Played
+) -> None:
+    node = PAIRS[0].node
+    before = decommissioned.states[node]
+    keys = json.loads(cluster.inventory.read_text())["nodes"]["hosts"][node]["dlperf_vendor_keys"]
+    release = PAIRS[0].system.removeprefix("rhel")
+    key = f"{MIRROR}/{CUDA}/rhel{release}/x86_64/D42D0685.pub"
+    repository = {"name": "other", "uri": "file:/srv/foreign", "key": key}
+    family = partial(module, cluster, node, "package_family", name="foreign")
+    packages = {"foreign": f"1-1.el{release}"}
+
+    wrong = family(packages=packages, repository=repository | {"fingerprints": ["A" * 40]})
+    assert f"expected fingerprint {'A' * 40}, found {keys['nvidia-cuda'][0]}" in wrong
+    assert state(cluster.lab, node) == before
+    right = repository | {"fingerprints": keys["nvidia-cuda"]}
+    said = family(packages=packages, repository=right)
+    assert "its packages are not signed with the repository's configured key" in said
+    assert "foreign-1" not in cluster.lab.said(node, "rpm -qa")
+    assert "CHANGED" in family(state="absent")
+    assert state(cluster.lab, node) == before

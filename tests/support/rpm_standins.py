@@ -182,6 +182,10 @@ def repositories(release: str) -> dict[str, dict[str, Any]]:
             "packages": [*toolkit("1.18.2-1"), *toolkit("1.98.2-1")],
             "key": "nvidia-container", "key_path": f"{container}/gpgkey", "signed": "index",
         },
+        "/srv/foreign": {
+            "packages": [one("foreign", f"1-1.{dist}")],
+            "key": "foreign", "key_path": "/srv/foreign.asc", "signed": "packages",
+        },
         "/srv/distribution": {
             "packages": [one(name, f"1-1.{dist}") for name in DISTRIBUTION.split()],
             "key": "distribution", "key_path": "/srv/distribution.asc", "signed": "packages",
