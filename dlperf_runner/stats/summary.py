@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, TYPES, Row, case_of, make_table, rows_of
-from ..core.identity import CASE, GROUP, CaseKey, plain
+from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
+from ..core.lists import grouped
 from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
 
 if TYPE_CHECKING:
@@ -150,7 +152,7 @@ def _speedup(
             interval = _speedup_interval(samples, row, base)
     speedups = (speedup, interval.low, interval.high)
     values = (
-        of_base and f"{of_base['nodes']}n{of_base['gpus_per_node']}g",
+        of_base and topology_text(of_base),
         of_base and of_base["world_size"],
         *map(plain, speedups),
         *(plain(value * scale) for value in speedups),
@@ -166,9 +168,8 @@ def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -
 
 def _bases(found: Sequence[Record]) -> list[int | None]:
     """The index of the base case, for each case."""
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for row, case in enumerate(found):
-        groups.setdefault(tuple(case[name] for name in BASELINE), []).append(row)
+    baseline = itemgetter(*BASELINE)
+    groups = grouped(range(len(found)), lambda row: baseline(found[row]))
     sizes = [(case["world_size"], case["nodes"]) for case in found]
     bases: list[int | None] = [None] * len(found)
     for members in groups.values():
