@@ -64,7 +64,7 @@ MEANINGS = (
         "see dnf's message; remove the conflicting packages, or release their locks (dnf versionlock delete)",
     ),
     (
-        r"(?:Failed to obtain|can't create) (?:the )?transaction lock|another copy is running|Waiting for process",
+        r"already locked by \d+|The application with PID \d+ is|(?:Failed to obtain|can't create) (?:the )?transaction lock",
         "another dnf or rpm is running on the node",
         "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait",
     ),

@@ -18,7 +18,13 @@ from standins import ansible_standin, interpreter
 PROJECT = Path(__file__).parents[2]
 ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
 
-from ansible.module_utils import node_packages, openpgp_key, rpm_family, selinux_labels  # noqa: E402
+from ansible.module_utils import (  # noqa: E402
+    dnf_family,
+    node_packages,
+    openpgp_key,
+    rpm_family,
+    selinux_labels,
+)
 
 RPM = """\
 dkms\t1-1.el9\tnoarch
@@ -106,12 +112,38 @@ def test_a_transaction_is_read_even_where_its_lines_are_wrapped() -> None:
             "dlperf_vendor_mirror",
         ),
         ("Curl error (6): Could not resolve host: mirror", "cannot reach", "dlperf_vendor_mirror"),
+        (
+            "metadata already locked by 19\n  The application with PID 19 is: dnf-automatic\n",
+            "The application with PID 19 is: dnf-automatic; metadata already locked by 19",
+            "dlperf_lock_timeout",
+        ),
     ],
 )
 def test_what_dnf_says_is_explained(said: str, meaning: str, remedy: str) -> None:
     explained, advice = rpm_family.explanation(said)
     assert meaning in explained and remedy in advice
     assert rpm_family.explanation("Complete!") is None
+
+
+class Node:
+    """A module whose commands end with these statuses, one after the other."""
+
+    def __init__(self, lock_timeout: int, *statuses: int) -> None:
+        self.params = {"lock_timeout": lock_timeout}
+        self.statuses = list(statuses)
+
+    def run_command(self, argv: list[str], **_options: object) -> tuple[int, str, str]:
+        assert "--setopt=exit_on_lock=True" in argv
+        return self.statuses.pop(0), "", ""
+
+
+def test_a_dnf_that_another_one_blocks_is_started_again_until_the_time_is_over() -> None:
+    assert dnf_family.run_dnf(node := Node(60, 200, 0), ["makecache"])[0] == 0
+    assert node.statuses == []
+    assert dnf_family.run_dnf(node := Node(0, 200, 0), ["makecache"])[0] == 200
+    assert node.statuses == [0]
+    # Another failure is not repeated.
+    assert dnf_family.run_dnf(node := Node(60, 1, 0), ["makecache"])[0] == 1
 
 
 def test_locks_of_a_family_are_replaced_where_they_are_and_others_stay() -> None:
