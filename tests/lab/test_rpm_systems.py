@@ -227,9 +227,9 @@ def upgrades(cluster: Cluster, node: str, *options: str) -> str:
     return cluster.lab.ssh(node, command).stdout
 
 
-def module(cluster: Cluster, node: str, name: str, **arguments: object) -> str:
+def said_by(module: str, cluster: Cluster, node: str, **arguments: object) -> str:
     """What an execution of a module says, in one line."""
-    argv = ["ansible", node, "-i", "inventory/lab", "-b", "-m", name, "-a", json.dumps(arguments)]
+    argv = ["ansible", node, "-i", "inventory/lab", "-b", "-m", module, "-a", json.dumps(arguments)]
     return " ".join(cluster.lab.command(*argv).stdout.split())
 
 
@@ -276,7 +276,7 @@ def test_a_node_whose_lock_is_gone_fails_the_verification(
 ) -> None:
     """The proof asks dnf, not the records of the module that wrote the locks."""
     assert again
-    proof = partial(module, cluster, pair.node, "family_proof", name="container_engine")
+    proof = partial(said_by, "family_proof", cluster, pair.node, name="container_engine")
     packages = {"docker-ce": of_stack(pair)["docker-ce"]}
     cluster.lab.said(pair.node, f"cp -p {LOCKS} /root/locks; sed -i /^docker-ce/d {LOCKS}")
     assert "dnf would install another version of docker-ce" in proof(packages=packages)
@@ -301,7 +301,7 @@ def test_packages_that_another_key_signed_are_refused(
     release = PAIRS[0].system.removeprefix("rhel")
     key = f"{MIRROR}/{CUDA}/rhel{release}/x86_64/D42D0685.pub"
     repository = {"name": "other", "uri": "file:/srv/foreign", "key": key}
-    family = partial(module, cluster, node, "package_family", name="foreign")
+    family = partial(said_by, "package_family", cluster, node, name="foreign")
     packages = {"foreign": f"1-1.el{release}"}
 
     wrong = family(packages=packages, repository=repository | {"fingerprints": ["A" * 40]})

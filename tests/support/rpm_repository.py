@@ -64,6 +64,12 @@ def tags(package):
     return [*lines, "AutoReqProv: no", *(["BuildArch: noarch"] if package.get("noarch") else [])]
 
 
+def own_folders(path):
+    """The toolkit's packages own their folder, which rpm removes with them."""
+    parents = map(str, Path(path).parents)
+    return [f"%dir {parent}" for parent in parents if parent.startswith("/usr/local/cuda-")]
+
+
 def spec(packages):
     """One spec for all: every package is a subpackage with a version of its own."""
     described, install, listed = [], ["%install"], []
@@ -78,7 +84,7 @@ def spec(packages):
             source.write_text(text)
             mode = "0755" if "/bin/" in path else "0644"
             install.append(f"install -D -m {mode} {source} %{{buildroot}}{path}")
-            listed.append(path)
+            listed += [path, *own_folders(path)]
     return HEAD + "\n".join([*described, *install, *listed, ""])
 
 
