@@ -5,20 +5,21 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: deb_packages
-short_description: Install Debian packages that dpkg does not list yet
+short_description: Install the distribution's packages that the node does not have yet
 description:
   - Differs from C(ansible.builtin.apt) in three ways that a bare cluster needs. It needs no python-apt on the node,
     so check mode works on a fresh node. If everything is installed, it runs one C(dpkg-query) instead of loading
     an apt cache. It refreshes the package lists only before an installation.
-  - It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(apt_family) can remove it.
+  - On the RHEL family it installs the packages with dnf, by the names that module_utils/node_packages.py gives.
+  - It records what it installs in C(/var/lib/dlperf/undo/packages.json), so that C(package_family) can remove it.
 options:
   names:
-    description: Packages as C(name) or C(name=version).
+    description: Packages as C(name) or C(name=version), by Debian's names.
     type: list
     elements: str
     required: true
   lock_timeout:
-    description: How many seconds to wait for another apt or dpkg.
+    description: How many seconds to wait for another package manager.
     type: int
     default: 300
 attributes:
@@ -43,22 +44,17 @@ versions:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import QUERY_FORMAT, explanation, installed
 from ansible.module_utils.deb_undo import Undo
+from ansible.module_utils.dnf_family import install_others
 from ansible.module_utils.dpkg_locks import run_when_free
+from ansible.module_utils.node_packages import has_rpm, own_name, versions
+from ansible.module_utils.rpm_family import explanation as rpm_explanation
 
 UNDO = "/var/lib/dlperf/undo"
 
+
 def installed_versions(module, names):
-    """Installed versions by name (dpkg-query exits with 1 if it does not know a package)."""
-    argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
-    code, output, errors = module.run_command(argv, environ_update={"LC_ALL": "C"})
-    if code not in (0, 1):
-        module.fail_json(msg="dpkg-query failed: " + errors, rc=code)
-    versions = {}
-    for line in output.splitlines():
-        name, version, status = line.split("\t")
-        if status.endswith(" ok installed"):
-            versions[name] = version
-    return versions
+    """Installed versions by name; dpkg-query exits with 1 if it does not know a package."""
+    return versions(lambda argv: module.run_command(argv, environ_update={"LC_ALL": "C"})[1], names)
 
 
 def everything(module):
@@ -82,6 +78,46 @@ def begin(module):
         repository=None,
     )
     return undo
+
+
+def install_by_dnf(module, names):
+    own = [own_name(name).replace("=", "-") for name in names]
+    code, output, errors = install_others(module, UNDO, own)
+    if code != 0:
+        said = (output + "\n" + errors).strip()
+        meaning, remedy = rpm_explanation(said) or (said[-1500:], "fix this and run again")
+        problem = "installing %s: %s. %s." % (", ".join(own), meaning, remedy[:1].upper() + remedy[1:])
+        module.fail_json(msg=problem, rc=code, stdout=output, stderr=errors)
+
+
+def install_by_apt(module, names, is_downgrade):
+    environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    apt = [
+        "apt-get", "-q", "-y",
+        "-o", "Dpkg::Options::=--force-confdef",
+        "-o", "Dpkg::Options::=--force-confold",
+    ]  # fmt: skip
+    downgrade = ["--allow-downgrades"] if is_downgrade else []
+    said = ""
+    undo = begin(module)
+    for argv in (
+        # Finish packages that an interrupted run left half installed.
+        ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
+        apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
+        apt + ["install", "--no-install-recommends"] + downgrade + names,
+    ):
+        code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], environment)
+        said = (said + errors)[-3000:]
+        if code != 0:
+            undo.settle(snapshot(module))
+            _meaning, remedy = explanation(errors) or ("", "")
+            module.fail_json(
+                msg="installing %s: %s failed: %s\n%s"
+                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
+                rc=code,
+                stdout=output,
+            )
+    undo.finish(snapshot(module))
 
 
 def listing(versions):
@@ -116,38 +152,15 @@ def main():
             diff={"before": listing(before), "after": listing(after)},
         )
 
-    environment = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    apt = [
-        "apt-get", "-q", "-y",
-        "-o", "Dpkg::Options::=--force-confdef",
-        "-o", "Dpkg::Options::=--force-confold",
-    ]  # fmt: skip
     names = [name if wanted[name] is None else name + "=" + wanted[name] for name in missing]
-    downgrade = ["--allow-downgrades"] if any("=" in name for name in names) else []
-    said = ""
-    undo = begin(module)
-    for argv in (
-        # Finish packages that an interrupted run left half installed.
-        ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"],
-        apt + ["update"],  # an unreachable source is only a warning, unless packages are then missing
-        apt + ["install", "--no-install-recommends"] + downgrade + names,
-    ):
-        code, output, errors = run_when_free(module, argv, module.params["lock_timeout"], environment)
-        said = (said + errors)[-3000:]
-        if code != 0:
-            undo.settle(snapshot(module))
-            _meaning, remedy = explanation(errors) or ("", "")
-            module.fail_json(
-                msg="installing %s: %s failed: %s\n%s"
-                % (", ".join(names), " ".join(argv), (said or output[-3000:]).strip(), remedy[:1].upper() + remedy[1:]),
-                rc=code,
-                stdout=output,
-            )
-    undo.finish(snapshot(module))
+    if has_rpm():
+        install_by_dnf(module, names)
+    else:
+        install_by_apt(module, names, any("=" in name for name in names))
     after = installed_versions(module, sorted(wanted))
     absent = [name for name in missing if name not in after]
     if absent:
-        module.fail_json(msg="apt-get succeeded, but these packages are not installed: " + ", ".join(absent))
+        module.fail_json(msg="the installation succeeded, but these packages are not installed: " + ", ".join(absent))
     module.exit_json(
         changed=True, versions=after, diff={"before": listing(before), "after": listing(after)}
     )

@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: driver_info
 short_description: Gather the state of NVIDIA's driver on a node, and conflicting software
 description:
-  - Reads C(/proc), C(/sys) and dpkg's list. Changes nothing and needs no driver.
+  - Reads C(/proc), C(/sys) and the list of installed packages. Changes nothing and needs no driver.
 options:
   root: {description: The node's root directory; tests set another one., type: path, default: /}
   build:
@@ -55,9 +55,10 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_packages import all_names
 from ansible.module_utils.node_probes import bounded, modules, program, text
 
-DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|nvidia-open.*|cuda-drivers.*)$")
+DRIVER_PACKAGE = re.compile(r"^(nvidia-driver(-(\d|cuda).*)?|nvidia-\d+|nvidia-kernel-(open-)?dkms|kmod-nvidia-.*|nvidia-open.*|cuda-drivers.*)$")
 SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 REBOOTED = "var/lib/dlperf/nvidia-driver.rebooted"
 
@@ -98,9 +99,7 @@ def main():
         supports_check_mode=True,
     )
     root, kernel = module.params["root"], platform.release()
-    listing = output_of("dpkg-query", "-W", "-f", r"${Package}\t${Status}\n") or ""
-    lines = (line.split("\t") for line in listing.splitlines())
-    packages = [name for name, status in lines if status.endswith(" installed") and DRIVER_PACKAGE.match(name)]
+    packages = [name for name in all_names(lambda argv: output_of(*argv) or "") if DRIVER_PACKAGE.match(name)]
     module.exit_json(
         changed=False,
         running=nvidia_kernel.running(root),
@@ -110,7 +109,7 @@ def main():
         has_systemd=os.path.isdir(os.path.join(root, "run/systemd/system")),
         nouveau="nouveau" in modules(root),
         has_runfile_driver=os.path.exists(os.path.join(root, "usr/bin/nvidia-uninstall")),
-        driver_packages=sorted(packages),
+        driver_packages=packages,
         nvswitches=nvidia_kernel.devices(root, nvidia_kernel.NVSWITCH) or [],
         is_ours=nvidia_kernel.is_ours(root, "nvidia_driver"),
         gpu_processes=nvidia_kernel.processes(root),

@@ -7,8 +7,9 @@ DOCUMENTATION = r"""
 module: family_proof
 short_description: Verify that a family of packages has its versions and will keep them
 description:
-  - Checks versions and holds in dpkg, candidates and priorities in apt's policy, and the packages' files. Does not rely on the records of
-    the module C(apt_family).
+  - On Debian and Ubuntu, checks versions and holds in dpkg, candidates and priorities in apt's policy, and the packages' files.
+  - On the RHEL family, checks versions in rpm, the upgrades that dnf would install, and the packages' files.
+  - Does not rely on the records of the module C(package_family).
 options:
   name: {description: "Name of the family, for messages.", type: str, required: true}
   packages: {description: "Packages, with their exact versions.", type: dict, required: true}
@@ -37,6 +38,9 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deb_family import QUERY_FORMAT, base, installed
+from ansible.module_utils.node_packages import has_rpm
+from ansible.module_utils.rpm_family import QUERY, transaction, without_epoch
+from ansible.module_utils.rpm_family import installed as rpm_installed
 
 
 def policies(output):
@@ -63,6 +67,45 @@ def policies(output):
     return by_name
 
 
+def problems_of_apt(module, packages):
+    """(versions of the installed ones, what is wrong with them)."""
+    environment = {"LC_ALL": "C"}
+    query = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + sorted(packages)
+    there = dict((base(n), state) for n, state in installed(module.run_command(query, environ_update=environment)[1]).items())
+    problems = []
+    policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
+    for name, version in sorted(packages.items()):
+        present, held = there.get(name, ("nothing", False))
+        if present == version and not held:
+            problems.append("%s is not on hold" % name)
+        candidate, priorities = policy.get(name, (None, {}))
+        if candidate != version or priorities.get(version, 0) < 1001:
+            problems.append(
+                "apt would install %s %s, and version %s has priority %s instead of at least 1001"
+                % (name, candidate, version, priorities.get(version, "none"))
+            )
+    return dict((name, version) for name, (version, _held) in there.items()), problems
+
+
+def problems_of_dnf(module, packages):
+    """The same. dnf offers no version that the locks hide."""
+    environment = {"LC_ALL": "C"}
+    found = rpm_installed(module.run_command(QUERY, environ_update=environment)[1])
+    there = dict((name, without_epoch(found[name])) for name in packages if name in found)
+    if not there:
+        return there, []
+    # repoquery would ignore the locks. Without an index in the cache, dnf has to fetch it.
+    for option in (["-C"], []):
+        query = ["dnf"] + option + ["--assumeno", "upgrade"] + sorted(there)
+        code, output, errors = module.run_command(query, environ_update=environment)
+        said = output + errors
+        if code == 0 or "Operation aborted" in said:
+            found = transaction(output)
+            news = [name for heading in ("Upgrading", "Installing") for name in found.get(heading, [])]
+            return there, ["dnf would install another version of %s" % ", ".join(sorted(news))] if news else []
+    return there, ["dnf --assumeno upgrade failed: %s" % said.strip()[-500:]]
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -73,25 +116,12 @@ def main():
         supports_check_mode=True,
     )
     packages = module.params["packages"]
-    environment = {"LC_ALL": "C"}
-    query = ["dpkg-query", "-W", "-f", QUERY_FORMAT] + sorted(packages)
-    there = dict((base(n), state) for n, state in installed(module.run_command(query, environ_update=environment)[1]).items())
+    there, problems = (problems_of_dnf if has_rpm() else problems_of_apt)(module, packages)
     if module.check_mode and set(there) != set(packages):
         module.exit_json(changed=False)
-    problems = []
-    policy = policies(module.run_command(["apt-cache", "policy"] + sorted(packages), environ_update=environment)[1])
     for name, version in sorted(packages.items()):
-        present, held = there.get(name, ("nothing", False))
-        if present != version:
-            problems.append("%s should have version %s, found %s" % (name, version, present))
-        elif not held:
-            problems.append("%s is not on hold" % name)
-        candidate, priorities = policy.get(name, (None, {}))
-        if candidate != version or priorities.get(version, 0) < 1001:
-            problems.append(
-                "apt would install %s %s, and version %s has priority %s instead of at least 1001"
-                % (name, candidate, version, priorities.get(version, "none"))
-            )
+        if there.get(name) != version:
+            problems.insert(0, "%s should have version %s, found %s" % (name, version, there.get(name, "nothing")))
     for pattern in module.params["files"]:
         if not glob.glob(pattern):
             problems.append("%s is missing" % pattern)

@@ -36,7 +36,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ansible_facts:
   description: >-
-    C(distribution), C(distribution_version) and C(distribution_release), named as by C(setup), and C(dlperf_node).
+    C(architecture), C(distribution), C(distribution_version) and C(distribution_release), named as by C(setup), and C(dlperf_node).
   returned: always
   type: dict
   contains:
@@ -65,9 +65,12 @@ ansible_facts:
 import glob
 import io
 import os
+import platform
 import pwd
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_packages import versions
+from ansible.module_utils.node_probes import program
 from ansible.module_utils.python_distributions import distributions, python_version, url_of
 from ansible.module_utils.stamps import standing
 from ansible.module_utils.trusted_path import root_distrusts
@@ -83,14 +86,9 @@ def os_release(path="/etc/os-release"):
         return dict((key, value.strip("\"'")) for key, _equals, value in pairs)
 
 
-def packages_of(module, names):
-    """Version of each installed package; empty on a node without dpkg."""
-    if not names or not os.access("/usr/bin/dpkg-query", os.X_OK):
-        return {}
-    argv = ["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names
-    _code, output, _errors = module.run_command(argv, environ_update={"LC_ALL": "C"})
-    lines = (line.split("\t") for line in output.splitlines())
-    return dict((line[0], line[1]) for line in lines if line[2].endswith(" ok installed"))
+def output_of(module, argv):
+    """Standard output; empty on a node without the program."""
+    return module.run_command(argv, environ_update={"LC_ALL": "C"})[1] if program(argv[0], ("/usr/bin",)) else ""
 
 
 def user_of(name):
@@ -151,7 +149,7 @@ def main():
         "interpreters": sorted(
             path for path in others if os.path.realpath(path) != os.path.realpath(interpreter)
         ),
-        "packages": packages_of(module, module.params["packages"]),
+        "packages": versions(lambda argv: output_of(module, argv), module.params["packages"]),
         "user": user_of(module.params["user"]) if module.params["user"] else {},
         "limits": dict(
             (name, reachable(name, str(wanted)))
@@ -166,6 +164,7 @@ def main():
     module.exit_json(
         changed=False,
         ansible_facts={
+            "architecture": platform.machine(),
             "distribution": release.get("NAME", "").split(" ")[0] or None,
             "distribution_version": release.get("VERSION_ID"),
             # Early releases of Ubuntu 16.04 have only the latter.

@@ -79,10 +79,12 @@ except ImportError:
 
 
 def os_release(content):
-    """(debian12, its title) from os-release(5)."""
+    """(debian12, its title) from os-release(5); rhel9 for Rocky Linux 9.4."""
     pairs = (line.partition("=") for line in (content or "").splitlines() if "=" in line)
     values = dict((key.strip(), value.strip().strip("\"'")) for key, _equals, value in pairs)
     name, version = values.get("ID"), values.get("VERSION_ID", "")
+    if name in ("rhel", "rocky", "almalinux"):
+        name, version = "rhel", version.partition(".")[0]
     return (name + version if name else None), values.get("PRETTY_NAME")
 
 

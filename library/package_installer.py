@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: package_installer
 short_description: Run a vendor's package installer and record what it changed
 description:
-  - Records the installed packages first, so that C(apt_family) with the same O(name) and C(state=absent) can remove what the installer installed
+  - Records the installed packages first, so that C(package_family) with the same O(name) and C(state=absent) can remove what the installer installed
     and reinstall what it removed.
   - Runs the installer at every call. The caller must know whether this is needed.
 options:

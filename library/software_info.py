@@ -36,6 +36,7 @@ import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_packages import versions
 from ansible.module_utils.node_probes import bounded, program
 
 SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
@@ -57,9 +58,8 @@ def first(pattern, output):
 
 def packages(names):
     """{name: version} of the installed ones; 28.2.2 for 5:28.2.2-1~ubuntu.22.04~jammy."""
-    lines = bounded(["dpkg-query", "-W", "-f", r"${Package}\t${Version}\t${Status}\n"] + names, TIMEOUT_S)["output"].splitlines()
-    installed = (line.split("\t") for line in lines if line.endswith(" ok installed"))
-    return dict((fields[0], re.sub(r"^\d+:|[-+~].*$", "", fields[1])) for fields in installed)
+    found = versions(lambda argv: bounded(argv, TIMEOUT_S)["output"], names)
+    return dict((name, re.sub(r"^\d+:|[-+~].*$", "", version)) for name, version in found.items())
 
 
 def engines(root):

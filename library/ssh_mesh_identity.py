@@ -47,6 +47,7 @@ import pwd
 import re
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.selinux_labels import RELABEL
 
 KEY = re.compile(r"^(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*$")
 MAX_BYTES = 1 << 16
@@ -109,6 +110,8 @@ def main():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", module.params["comment"], "-f", private)
     elif changed:
         run("tee", public, data=run("ssh-keygen", "-y", "-f", private).strip())
+    if changed:
+        run("sh", "-c", RELABEL, "sh", folder)
     key = " ".join(run("head", "-c", str(MAX_BYTES), public).split()[:2])
     if not KEY.match(key):
         module.fail_json(msg="%s is not a valid public key. Repair or remove it." % public)

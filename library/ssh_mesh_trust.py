@@ -62,6 +62,7 @@ import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.selinux_labels import RELABEL
 
 BEGIN = u"# BEGIN dlperf_runner ssh_mesh"
 END = u"# END dlperf_runner ssh_mesh"
@@ -103,6 +104,7 @@ class TextFile(object):
 
     def write(self, text):
         self.call(WRITE, text.encode("utf-8"))
+        self.call('set -- "$(dirname "$1")"; ' + RELABEL)
 
 
 def split(text):

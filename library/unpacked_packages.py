@@ -21,7 +21,7 @@ options:
     required: true
     suboptions:
       packages: {description: Packages with their exact versions., type: dict, required: true}
-      repository: {description: "The repository, as in the module apt_family.", type: dict, required: true}
+      repository: {description: "The repository, as in the module package_family.", type: dict, required: true}
 attributes:
   check_mode: {support: full}
 author: [dlperf_runner]

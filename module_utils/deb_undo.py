@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 
 from ansible.module_utils.deb_family import merged
 
@@ -77,7 +78,7 @@ class Undo(object):
     def begin(self, definition, snapshot, holds, autos, repository):
         if not self.record:
             self.record = {"before": {"holds": holds(), "autos": autos()}, "files": {}, "directories": []}
-        if not self.record.get("unfinished"):
+        if self.record.get("unfinished") is None:
             self.record["unfinished"] = snapshot()
         # The old definition is kept until the change is finished, because it tells what is obsolete.
         self.record["next"] = definition
@@ -86,13 +87,13 @@ class Undo(object):
 
     def settled(self, now):
         """The record, including the current change so far."""
-        if not self.record.get("unfinished"):
+        if self.record.get("unfinished") is None:
             return self.record
         return dict(merged(self.record, self.record["unfinished"], now), unfinished=None)
 
     def settle(self, now):
         """After a failure, record the changes so far and keep the change marked as unfinished."""
-        if self.record.get("unfinished"):
+        if self.record.get("unfinished") is not None:
             self.record = dict(self.settled(now), unfinished=now)
             self.save()
 
@@ -165,7 +166,11 @@ class Undo(object):
         self.save()
 
     def drop_lists(self, path):
-        """Remove apt's lists of a source that is removed."""
+        """Remove apt's lists of a source that is removed, or dnf's cache of a repository."""
+        if path.endswith(".repo"):
+            name = os.path.basename(path)[: -len(".repo")]
+            for cached in glob.glob("/var/cache/dnf/%s[-.]*" % name):  # a folder and files such as .solv
+                shutil.rmtree(cached) if os.path.isdir(cached) else os.unlink(cached)
         if not path.endswith(".sources"):
             return
         match = re.search(r"(?m)^URIs: (\S+)", (read_bytes(path) or b"").decode("utf-8"))

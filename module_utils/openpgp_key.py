@@ -49,6 +49,14 @@ def dearmored(data):
     return binary
 
 
+def armored(binary):
+    """A key file for programs that read no binary one."""
+    body = base64.b64encode(binary)
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    total = base64.b64encode(struct.pack(">I", crc24(binary))[1:])
+    return b"\n".join([ARMOR, b""] + lines + [b"=" + total, ARMOR_END, b""])
+
+
 def packets(data):
     """(tag, body) of each packet; ValueError for incomplete or other data."""
     data, at = bytearray(data), 0

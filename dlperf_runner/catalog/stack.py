@@ -103,6 +103,8 @@ class Stack(Entry):
     title: str
     accelerator: Literal["cpu", "gpu"]
     suites: tuple[str, ...] = ()
+    # Further systems, of which no mirror can be made. RHEL's are also those of its rebuilds.
+    systems: tuple[Literal["rhel8", "rhel9"], ...] = ()
     apt_packages: dict[str, tuple[str, ...]] = {}
     gpu: Gpu | None = None
     driver: Driver | None = None

@@ -168,10 +168,13 @@ def _environment(environment: Environment) -> str:
 
 def _stacks(catalog: Catalog) -> Iterator[Block]:
     for stack in catalog.stacks.values():
-        details = [("accelerator", stack.accelerator), ("suites", ", ".join(stack.suites) or "any")]
+        details = [
+            ("accelerator", stack.accelerator),
+            ("suites", ", ".join([*stack.suites, *stack.systems]) or "any"),
+        ]
         versions = stack.model_dump(
             exclude_none=True,
-            exclude={"name", "title", "accelerator", "suites", "apt_packages"},
+            exclude={"name", "title", "accelerator", "suites", "systems", "apt_packages"},
         )
         for name, values in versions.items():
             texts = (

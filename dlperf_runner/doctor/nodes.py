@@ -143,7 +143,7 @@ def _fits(controller: Controller, version: str) -> bool:
 
 def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     name = node.name
-    wanted = [SYSTEMS[suite] for suite in stack.suites if suite in SYSTEMS]
+    wanted = [*(SYSTEMS[suite] for suite in stack.suites if suite in SYSTEMS), *stack.systems]
     if wanted:
         hint = (
             f"stack {stack.name} does not support it: choose another (dlperf_stack), or reinstall"

@@ -8,13 +8,15 @@ from typing import Any
 
 import yaml
 
+# RHEL and its rebuilds, by their ID in os-release; CentOS Stream is ahead of them.
+REBUILDS = ("rhel", "rocky", "almalinux")
 CATALOG = Path(__file__).parents[2] / "dlperf_runner/catalog"
 
 
 def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> dict[str, str]:
     """The Python that runs the modules, from the output of find_python.sh.
 
-    `unsupported` is the name of a system whose packages are not Debian's, such as CentOS 7.5.
+    `unsupported` is the name of a system whose packages the roles do not know, as CentOS 7.5.
     `path` and `version` are empty if there is none; then `package` is the one to install, and empty
     if none of the system's fits or it would not be the `given` interpreter. `refusal` says in one
     line what is wrong and what to do.
@@ -42,9 +44,12 @@ def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> d
 
 
 def unsupported(found: str) -> str:
-    """The name of the system if its packages are not Debian's; empty if they are, or if unknown."""
+    """The name of the system if its packages are neither Debian's nor those of RHEL 8 or 9; empty
+    if they are, or if unknown."""
     told = dict(line.split(":", 1) for line in found.splitlines() if re.match(r"\w+:", line))
     if "family" not in told or {"debian", "ubuntu"} & set(told["family"].split()):
+        return ""
+    if re.search(rf"(?m)^system ({'|'.join(REBUILDS)})[89](\.|$)", found):
         return ""
     return re.sub(r" (?:Linux )?release ", " ", told["release"].strip())
 

@@ -15,6 +15,7 @@ KEYS = {
     "title": "",
     "accelerator": "",
     "suites": "",
+    "systems": "",
     "apt_packages": "",
     "gpu": "models",
     "driver": "version method",

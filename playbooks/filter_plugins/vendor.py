@@ -13,7 +13,15 @@ import yaml
 REPOSITORIES = Path(__file__).parents[1] / "vars/vendor_repositories.yml"
 # How many last lines of a failed command's output to show.
 LINES = 12
-TITLES = {"ubuntu": "Ubuntu", "debian": "Debian"}
+TITLES = {"ubuntu": "Ubuntu", "debian": "Debian", "rhel": "RHEL"}
+# Rebuilds of RHEL use its vendors' repositories. Red: the first word of its NAME.
+REBUILDS = ("rocky", "almalinux", "redhat", "red", "rhel")
+
+
+def system_of(facts: Mapping[str, Any]) -> str:
+    """The node's system as release tables name it: ubuntu18.04, and rhel9 for Rocky Linux 9.4."""
+    name, version = str(facts["distribution"]).lower(), str(facts["distribution_version"])
+    return f"rhel{version.partition('.')[0]}" if name in REBUILDS else name + version
 
 
 def title(system: str) -> str:
@@ -63,12 +71,14 @@ def release(
 
 
 def names_of(system: str) -> dict[str, str]:
-    """Forms of a node's system in URLs: ubuntu1804, ubuntu18.04, ubuntu."""
+    """Forms of a node's system in URLs and versions: ubuntu1804, ubuntu18.04, ubuntu; el9."""
     name = re.match(r"[a-z]*", system)
     return {
         "system": system.replace(".", ""),
         "distribution": system,
         "os": name.group() if name else "",
+        "release": re.sub("^[a-z]*", "", system),
+        "dist": system.replace("rhel", "el"),
     }
 
 
@@ -197,17 +207,21 @@ def repositories() -> dict[str, Any]:
 def repository(
     name: str, system: str, mirror: str | None, keys: Mapping[str, list[str]]
 ) -> dict[str, Any]:
-    """A repository in the form that the module apt_family takes.
+    """A repository in the form that the module package_family takes.
 
     `keys`: key fingerprints of the repositories that a site's mirror signs with its own key.
     """
-    entry = substituted(repositories()[name], names_of(system))
+    entry = repositories()[name]
+    if system.startswith("rhel"):
+        entry = {**entry, **entry["rhel"]}
+    entry = substituted(entry, names_of(system))
     key = entry["key"]
     described = {
         "name": name,
         "uri": address(entry["url"], mirror),
         "suite": entry.get("suite", "/"),
         "components": entry.get("components", []),
+        "signed": entry.get("signed", "packages"),
         "key": address(key["url"], mirror),
         "fingerprints": keys.get(name, key["fingerprints"]),
     }
@@ -247,5 +261,6 @@ class FilterModule:
             "vendor_repository": repository,
             "vendor_source": source,
             "vendor_source_refusal": source_refusal,
+            "vendor_system": system_of,
             "vendor_too_old": too_old,
         }

@@ -62,6 +62,11 @@ def found_on(root: Path, files: dict[str, str], *pythons: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
 
 
+def rhel(name: str, version: str, release: str) -> dict[str, str]:
+    said = f'ID="{name}"\nID_LIKE="rhel centos fedora"\nVERSION_ID="{version}"\n'
+    return {"os-release": said, "redhat-release": release + "\n"}
+
+
 @pytest.mark.parametrize(
     ("files", "name"),
     [
@@ -74,10 +79,15 @@ def found_on(root: Path, files: dict[str, str], *pythons: str) -> str:
         ({"os-release": 'ID=sles\nPRETTY_NAME="SLES 15"\n'}, "SLES 15"),
         ({"os-release": "ID=linuxmint\nID_LIKE='ubuntu debian'\n"}, ""),
         ({"os-release": "ID=debian\nVERSION_ID=12\n"}, ""),
+        (rhel("rocky", "9.4", "Rocky Linux release 9.4 (Blue Onyx)"), ""),
+        (rhel("almalinux", "8.10", "AlmaLinux release 8.10 (Cerulean Leopard)"), ""),
+        (rhel("rhel", "9.5", "Red Hat Enterprise Linux release 9.5 (Plow)"), ""),
+        (rhel("rocky", "10.0", "Rocky Linux release 10.0 (Red Quartz)"), "Rocky 10.0 (Red Quartz)"),
+        (rhel("centos", "9", "CentOS Stream release 9"), "CentOS Stream 9"),
     ],
 )
 @pytest.mark.parametrize("core", ["2.16.19", "2.19.4"])
-def test_a_system_without_packages_of_debian_is_told_by_its_name(
+def test_a_system_whose_packages_are_unknown_is_told_by_its_name(
     tmp_path: Path, files: dict[str, str], name: str, core: str
 ) -> None:
     old = tmp_path / "python2.6"
@@ -86,6 +96,18 @@ def test_a_system_without_packages_of_debian_is_told_by_its_name(
     found = found_on(tmp_path, files, str(old), "no-such-python")
     assert found.startswith(f"{old} 2.6.6\nsystem ")
     assert bootstrap.choice(found, core)["unsupported"] == name
+
+
+def test_rhel_8_needs_an_older_ansible(tmp_path: Path) -> None:
+    old = tmp_path / "platform-python"
+    old.write_text("#!/bin/sh\necho 3.6.8\n")
+    old.chmod(0o755)
+    found = found_on(tmp_path, rhel("rocky", "8.10", "Rocky Linux release 8.10"), str(old))
+    assert bootstrap.choice(found, "2.16.19")["path"] == str(old)
+    newest = bootstrap.choice(found, "2.19.4")
+    assert not newest["path"] and not newest["package"]
+    assert "it has Python 3.6.8 (rocky8.10); ansible-core 2.19.4 needs" in newest["refusal"]
+    assert "Manage it with ansible-core 2.17" in newest["refusal"] or "2.16" in newest["refusal"]
 
 
 def test_provisioning_refuses_centos_by_its_name_before_anything_changes(tmp_path: Path) -> None:

@@ -94,6 +94,22 @@ def test_a_node_keeps_what_it_has_only_if_it_has_it(tmp_path: Path) -> None:
     assert "infiniband_archive_sha256" not in said
 
 
+def test_a_node_with_an_arm_processor_is_told_at_once_what_its_stack_lacks(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "inventory/example-h100", mine := tmp_path / "mine")
+    (mine / "hosts.yml").write_text("nodes: {hosts: {NODE1: {ansible_host: 127.0.0.1}}}\n")
+    systems = {f"{role}_system": "rhel9" for role in (*ROLES, "node_base")}
+    given = {"gpu_node_processor": "aarch64", "dlperf_mirror": "/srv/mirror"}
+    said = " ".join(refused(mine, **systems, **given).split())
+    assert (
+        "NODE1 is aarch64, and the release tables have packages for x86_64 only. Missing for stack"
+        " h100-cuda12.9: the driver 580.105.08, CUDA 12.9.1, cuDNN 9.10.2.21, NCCL 2.29.7, the"
+        " container engine 28.2.2, NVIDIA's container toolkit 1.18.2."
+    ) in said
+    # The bundle has no rpm packages.
+    assert "dlperf_mirror has packages of Debian and Ubuntu, and NODE1 is rhel9." in said
+    assert "does not support" not in said
+
+
 def test_the_example_names_all_that_the_nodes_lack() -> None:
     text = (ROOT / "inventory/example/group_vars/nodes.yml").read_text()
     for name in PEER_MEMORY | VARIABLES:

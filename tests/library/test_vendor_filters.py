@@ -36,7 +36,14 @@ def releases(role: str, name: str = "releases") -> dict[str, Any]:
             "2.29.7",
             "ubuntu20.04",
             "NCCL 2.29.7 does not support Ubuntu 20.04 (built for CUDA 12.9), only Debian 12,"
-            " Ubuntu 22.04 or Ubuntu 24.04; for Ubuntu 20.04, use NCCL 2.15.5 (nccl.version)",
+            " Ubuntu 22.04, Ubuntu 24.04, RHEL 8 or RHEL 9; for Ubuntu 20.04, use NCCL 2.15.5"
+            " (nccl.version)",
+        ),
+        (
+            "2.7.3",
+            "rhel9",
+            "NCCL 2.7.3 does not support RHEL 9 (built for CUDA 10.2), only Ubuntu 16.04 or Ubuntu"
+            " 18.04; for RHEL 9, use NCCL 2.15.5 (nccl.version)",
         ),
         (
             "2.7.3",
@@ -51,6 +58,39 @@ def test_a_refusal_says_the_reason_and_the_nearest_that_works(
     version: str, system: str, said: str
 ) -> None:
     assert rules.refusal(releases("nccl"), version, system, "NCCL", "nccl.version") == said
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "system"),
+    [
+        ("Ubuntu", "18.04", "ubuntu18.04"),
+        ("Debian", "12", "debian12"),
+        ("Rocky", "9.4", "rhel9"),
+        ("AlmaLinux", "8.10", "rhel8"),
+        ("RedHat", "9.5", "rhel9"),
+        ("Red", "9.5", "rhel9"),  # of NAME="Red Hat Enterprise Linux"
+        ("CentOS", "9", "centos9"),
+    ],
+)
+def test_rebuilds_of_rhel_are_rhel(distribution: str, version: str, system: str) -> None:
+    facts = {"distribution": distribution, "distribution_version": version}
+    assert rules.system_of(facts) == system
+
+
+def test_rpm_packages_have_repositories_and_versions_of_their_own() -> None:
+    entry = rules.release(releases("nvidia_driver"), "580.105.08", "rhel9", "the driver", "x")
+    assert entry["packages"]["nvidia-driver-cuda"] == "580.105.08-1.el9"
+    assert entry["stream"] == "nvidia-driver:580-open"
+    cuda = rules.repository("nvidia-cuda", "rhel9", "/srv/mirror", {})
+    assert cuda["key"].endswith("/repos/rhel9/x86_64/D42D0685.pub")
+    assert (cuda["signed"], cuda["fingerprints"]) == (
+        "packages",
+        ["610C7B14E068A878070DA4E99CD0A493D42D0685"],
+    )
+    assert rules.repository("nvidia-container", "rhel9", None, {})["signed"] == "index"
+    docker = rules.repository("docker", "rhel8", None, {})
+    assert docker["uri"] == "https://download.docker.com/linux/rhel/8/x86_64/stable/"
+    assert docker["components"] == []
 
 
 @pytest.mark.parametrize("version", ["450.80.02", "470.83.01"])

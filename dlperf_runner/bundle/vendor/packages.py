@@ -153,8 +153,8 @@ def of_stack(
 
 
 def preferences(families: Iterable[VendorRepository]) -> str:
-    """apt_preferences(5) that keep apt to the families' versions, as the module apt_family writes
-    them on nodes. A package with an exact version gets no other, even if a glob matches it."""
+    """apt_preferences(5) that keep apt to the families' versions, as the module package_family
+    writes them on nodes. A package with an exact version gets no other, even if a glob matches."""
     pins: list[tuple[str, str, int]] = []
     for one in families:
         globs = [glob for names, _ in one.pins for glob in names]

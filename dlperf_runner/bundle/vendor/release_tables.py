@@ -257,7 +257,10 @@ def _repository(
 ) -> VendorRepository:
     name = entry["repository"]
     repositories = _yaml("playbooks/vars/vendor_repositories.yml")["vendor_repositories"]
-    one = _filled(repositories[name], {}, system)
+    one = repositories[name]
+    if system.startswith("rhel"):
+        one = {**one, **one["rhel"]}
+    one = _filled(one, {}, system)
     # A mirror that signs anew has another key file, too.
     sha256 = "" if name in keys else one["key"].get("sha256", "")
     packages = tuple(entry["packages"].items())
@@ -307,6 +310,7 @@ def _filled(value: dict[str, Any], texts: Mapping[str, str], system: str) -> dic
     """`value` with the texts, and the system's names, in place of {system} and other names."""
     os = re.match("[a-z]*", system)[0]  # type: ignore[index]
     names = {"system": system.replace(".", ""), "distribution": system, "os": os}
+    names |= {"release": system.removeprefix(os), "dist": system.replace("rhel", "el")}
     document = json.dumps(value)
     for name, text in {**texts, **names}.items():
         document = document.replace("{" + name + "}", text)

@@ -56,8 +56,8 @@ def build_failure(node: Mapping[str, Any], version: str, dkms: Mapping[str, Any]
     headers = (
         f"look into /var/lib/dkms/nvidia/{version}/build/make.log"
         if node["has_headers"]
-        else f"the headers of this kernel are missing: install linux-headers-{kernel}, or boot a"
-        " kernel whose headers the node's sources have"
+        else f"the headers of this kernel are missing: install linux-headers-{kernel} (on RHEL"
+        f" kernel-devel-{kernel}), or boot a kernel whose headers the node's sources have"
     )
     return (
         f"the kernel {kernel} has no module of driver {version}, found"

@@ -1,0 +1,215 @@
+"""A family of packages on the RHEL family: dnf's repositories, streams of modules, transactions and version locks."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import os
+import time
+
+from ansible.module_utils.deb_family import is_member
+from ansible.module_utils.deb_undo import Undo, read_bytes, write_whole
+from ansible.module_utils.openpgp_key import armored
+from ansible.module_utils.package_family import Family
+from ansible.module_utils.rpm_family import (
+    LOCK_PLUGIN,
+    LOCKS,
+    QUERY,
+    explanation,
+    foreign_locks,
+    installed,
+    is_aborted,
+    lock_lines,
+    locked,
+    removals,
+    repository_text,
+    stream_text,
+    without_epoch,
+)
+
+ENVIRONMENT = {"LC_ALL": "C"}
+# obsoletes: NVIDIA renames packages between branches, and an old name would give the new branch.
+DNF = [
+    "dnf", "-y", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False",
+    "--setopt=obsoletes=False", "--setopt=exit_on_lock=True",
+]  # fmt: skip
+LOCKED = 200  # dnf's exit status if another dnf runs
+
+
+def run_dnf(module, arguments):
+    """(exit status, output, errors) of a dnf that was started when no other one ran, or of the last attempt."""
+    end = time.time() + module.params["lock_timeout"]
+    while True:
+        code, output, errors = module.run_command(DNF + arguments, environ_update=ENVIRONMENT)
+        is_locked = code == LOCKED or (code != 0 and "transaction lock" in output + errors)
+        if not is_locked or time.time() >= end:
+            return code, output, errors
+        time.sleep(1)
+
+
+def snapshot(module):
+    """{name: version} of all packages on the node."""
+    code, output, errors = module.run_command(QUERY, environ_update=ENVIRONMENT)
+    if code != 0:
+        module.fail_json(msg="rpm -qa failed: " + errors, rc=code)
+    return installed(output)
+
+
+def install_others(module, folder, names):
+    """Install packages that no family owns, and record them so that `packages` can be removed; dnf's result."""
+    undo = Undo(folder, "packages")
+    undo.begin({}, lambda: snapshot(module), list, list, repository=None)
+    result = run_dnf(module, ["install"] + names)
+    if result[0] != 0:
+        undo.settle(snapshot(module))
+    else:
+        undo.finish(snapshot(module))
+    return result
+
+
+class DnfFamily(Family):
+    manager, unhold = "dnf", "dnf versionlock delete"
+
+    # Query the node
+
+    def run(self, arguments, doing):
+        code, output, errors = run_dnf(self.module, arguments)
+        if code != 0:
+            self.undo.settle(self.snapshot())
+            self.explain(doing, code, output, errors)
+        return output
+
+    def explain(self, doing, code, output, errors):
+        said = (output + "\n" + errors).strip()
+        meaning, remedy = explanation(said) or ("dnf failed with status %d: %s" % (code, said[-1500:]), "fix this and run again")
+        self.fail("%s: %s" % (doing, meaning), remedy, rc=code, stdout=output, stderr=errors)
+
+    def snapshot(self):
+        return snapshot(self.module)
+
+    def state(self):
+        """The members, {name: (version without epoch, locked)}; rpm leaves none of them unfinished."""
+        is_locked = self.locks() == self.wanted_locks()
+        there = self.snapshot().items()
+        return dict((n, (without_epoch(version), is_locked)) for n, version in there if is_member(n, self.members)), False
+
+    def locks(self):
+        return (read_bytes(LOCKS) or b"").decode("utf-8")
+
+    def wanted_locks(self):
+        return locked(self.locks(), self.name, lock_lines(self.packages, self.pins))
+
+    def keyring(self):
+        return "/etc/pki/rpm-gpg/dlperf-" + self.repository["name"]
+
+    def fetched_keyring(self):
+        binary = Family.fetched_keyring(self)
+        return None if binary is None else armored(binary)  # rpm reads no binary key
+
+    def files(self):
+        """{path: content} of the family's files in /etc, except the key and the locks, which have other owners' lines."""
+        contents = {}
+        if self.repository:
+            path = "/etc/yum.repos.d/dlperf-%s.repo" % self.repository["name"]
+            contents[path] = repository_text(self.repository, self.keyring()).encode("utf-8")
+        stream = self.module.params["stream"]
+        if stream:
+            contents["/etc/dnf/modules.d/%s.module" % stream.partition(":")[0]] = stream_text(stream).encode("utf-8")
+        return contents
+
+    def foreign_holds(self, _there, wrong):
+        return foreign_locks(self.locks(), dict((name, version) for name, version in wrong.items()))
+
+    def strangers(self, removes, allowed):
+        return sorted(name for name in removes if not is_member(name, allowed))
+
+    # Present
+
+    def lock(self):
+        """dnf reports by itself that another one runs."""
+
+    def place(self, files, stale, binary):
+        """Write the family's files and locks; undo this if dnf cannot read the repository."""
+        if not os.path.exists(LOCKS):
+            code, output, errors = install_others(self.module, self.module.params["undo"], [LOCK_PLUGIN])
+            if code != 0:
+                self.explain("installing " + LOCK_PLUGIN, code, output, errors)
+        for path in list(files) + ([self.keyring()] if binary is not None else []):
+            self.undo.directory(os.path.dirname(path))
+        was = self.place_files(files, stale, binary)
+        if self.repository:
+            one = ["--disablerepo=*", "--enablerepo=dlperf-" + self.repository["name"], "--refresh", "makecache"]
+            code, output, errors = run_dnf(self.module, one)
+            if code != 0:
+                self.give_files_back(was)
+                self.explain("repository " + self.repository["uri"], code, output, errors)
+
+    def install(self, wrong, drop):
+        self.write_locks(self.wanted_locks())  # first, because they choose the versions of dependencies, too
+        if drop:
+            self.refuse_removals(self.would_remove(drop), drop)
+            self.run(["remove"] + drop, "removing " + ", ".join(drop))
+        names = ["%s-%s" % (name, version or self.pinned(name)) for name, version in sorted(wrong.items())]
+        if not names:
+            return
+        argv = (["--allowerasing"] if self.module.params["replaces"] else []) + ["install"] + names
+        code, output, errors = run_dnf(self.module, ["--assumeno"] + argv)
+        if not is_aborted(output + errors) and code != 0:
+            # Dependencies come from the node's other repositories, whose indexes may be old.
+            code, output, errors = run_dnf(self.module, ["--refresh", "--assumeno"] + argv)
+            if not is_aborted(output + errors) and code != 0:
+                self.undo.settle(self.snapshot())
+                self.explain("choosing the packages", code, output, errors)
+        self.refuse_removals(removals(output), drop)
+        self.run(argv, "installing " + ", ".join(names))
+
+    def pinned(self, name):
+        return next(pin["version"] for pin in self.pins if is_member(name, pin["packages"]))
+
+    def hold(self):
+        self.write_locks(self.wanted_locks())
+
+    def write_locks(self, text):
+        if self.locks() != text:
+            write_whole(LOCKS, text.encode("utf-8"), 0o644)
+
+    def holds(self):
+        return []  # locks are lines of a list, of which absent takes only the family's
+
+    def autos(self):
+        return []
+
+    # Absent
+
+    def release(self, _record):
+        if os.path.exists(LOCKS):
+            self.write_locks(locked(self.locks(), self.name, []))
+
+    def would_remove(self, names):
+        packages = [name for name in names if not is_key(name)]
+        if not packages:
+            return set(names)
+        code, output, errors = run_dnf(self.module, ["--assumeno", "remove"] + packages)
+        if code != 0 and not is_aborted(output + errors):
+            self.undo.settle(self.snapshot())
+            self.explain("simulating the removal", code, output, errors)
+        parallel = dict((name.rpartition("-")[0].rpartition("-")[0], name) for name in packages)
+        return set(parallel.get(name, name) for name in removals(output))
+
+    def remove(self, names):
+        packages = [name for name in names if not is_key(name)]
+        if packages:
+            self.run(["remove"] + packages, "removing " + ", ".join(packages))
+        for key in filter(is_key, names):
+            self.module.run_command(["rpm", "-e", key], check_rc=True, environ_update=ENVIRONMENT)
+
+    def restore(self, _record, back):
+        """Reinstall the previous versions and packages at once, or one by one if that fails; return the failed ones."""
+        names = ["%s-%s" % item for item in sorted(back.items())]
+        if not names or run_dnf(self.module, ["install"] + names)[0] == 0:
+            return []
+        return [name for name in names if run_dnf(self.module, ["install", name])[0] != 0]
+
+
+def is_key(name):
+    return name.startswith("gpg-pubkey-")

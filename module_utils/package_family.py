@@ -1,0 +1,161 @@
+"""What installing and removing a family of packages is on every system; apt_family and dnf_family say how.
+
+The subclasses query and change the node. `record` is what Undo keeps: the state before the first change.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+from ansible.module_utils.deb_family import base, listings, obsolete, wrong_versions
+from ansible.module_utils.deb_undo import Undo, read_bytes
+from ansible.module_utils.openpgp_key import key_problem
+from ansible.module_utils.repository_key import fetched_key
+
+
+class Family(object):
+    manager = ""  # of the packages, for messages
+    unhold = ""  # what releases a hold
+
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["name"]
+        self.packages = module.params["packages"]
+        self.pins = module.params["pins"]
+        self.repository = module.params["repository"]
+        self.undo = Undo(module.params["undo"], self.name)
+        self.members = list(self.packages) + [p for pin in self.pins for p in pin["packages"]]
+
+    def fail(self, problem, remedy, **more):
+        self.module.fail_json(msg="%s: %s. %s." % (self.name, problem, remedy[:1].upper() + remedy[1:]), **more)
+
+    def keyring_is_right(self):
+        return key_problem(read_bytes(self.keyring()) or b"", self.repository["fingerprints"]) is None
+
+    def keyring_path(self):
+        return self.keyring() if self.repository else None
+
+    def fetched_keyring(self):
+        """Content of a keyring that has to be written; None if the node has the right one."""
+        if not self.repository or self.keyring_is_right():
+            return None
+        return fetched_key(self.module, self.repository, self.fail)
+
+    def present(self):
+        there, is_interrupted = self.state()
+        files = self.files()
+        record = self.undo.record
+        wrong = wrong_versions(there, self.packages, self.pins)
+        unheld = sorted(name for name, (_version, hold) in there.items() if not hold)
+        drop = obsolete(record, self.packages, self.pins)
+        stale = [path for path in record.get("files") or {} if path not in files and path != self.keyring_path()]
+        diff = self.undo.diff(files, stale)
+        if self.repository and not self.keyring_is_right():
+            diff.append({"before_header": self.keyring(), "after_header": self.keyring(), "before": "",
+                         "after": "".join(f + "\n" for f in self.repository["fingerprints"])})
+        if wrong or unheld or drop:
+            diff.append(self.package_diff(there, wrong, drop))
+        changed = bool(diff or is_interrupted or record.get("unfinished"))
+        if not changed or self.module.check_mode:
+            self.module.exit_json(changed=changed, diff=diff, versions=versions(there), removed=drop)
+        self.refuse_foreign_holds(there, wrong)
+        self.lock()
+        binary = self.fetched_keyring()
+        definition = {"packages": self.packages, "pins": self.pins}
+        name = self.repository["name"] if self.repository else None
+        self.undo.begin(definition, self.snapshot, self.holds, self.autos, repository=name)
+        self.place(files, stale, binary)
+        if wrong or drop or is_interrupted:
+            self.install(wrong, drop)
+        self.hold()
+        self.undo.finish(self.snapshot())
+        there, _is_interrupted = self.state()
+        left = wrong_versions(there, self.packages, self.pins)
+        if left:
+            self.fail("%s succeeded, but these packages have wrong versions: %s" % (self.manager, ", ".join(sorted(left))),
+                      "see what its sources have")
+        self.module.exit_json(changed=True, diff=diff, versions=versions(there), removed=drop)
+
+    def package_diff(self, there, wrong, drop):
+        before, after = listings(there, wrong, drop)
+        header = "packages of %s" % self.name
+        return {"before_header": header, "after_header": header, "before": before, "after": after}
+
+    def refuse_foreign_holds(self, there, wrong):
+        foreign = self.foreign_holds(there, wrong)
+        if foreign:
+            self.fail("another version of %s is held on the node" % ", ".join(foreign),
+                      "release the hold (%s %s), or choose a stack with that version" % (self.unhold, " ".join(foreign)))
+
+    def place_files(self, files, stale, binary):
+        """Write the family's files; returns their earlier contents, for `give_files_back`."""
+        wanted = dict(files, **({self.keyring(): binary} if binary is not None else {}))
+        was = dict((path, read_bytes(path)) for path in wanted)
+        for path in stale:
+            self.undo.give_back(path)
+        # Sorted paths write the keyring before the source that uses it: /etc/apt/keyrings, preferences.d, sources.list.d;
+        # /etc/pki/rpm-gpg, /etc/yum.repos.d.
+        for path, content in sorted(wanted.items()):
+            self.undo.write(path, content)
+        return was
+
+    def give_files_back(self, was):
+        """An unreadable source would break every later command of the package manager."""
+        for path in was:
+            self.undo.take_back(path, was[path])
+        self.undo.settle(self.snapshot())
+
+    def refuse_removals(self, removes, drop):
+        allowed = self.members + self.module.params["replaces"] + [base(name) for name in drop]
+        strange = self.strangers(removes, allowed)
+        if strange:
+            self.undo.settle(self.snapshot())
+            self.fail("installing it would remove %s, which does not belong to it" % ", ".join(strange),
+                      "if you do not need this, remove it by hand and run again")
+
+    def absent(self):
+        record = self.undo.record
+        if not record:
+            self.module.exit_json(changed=False, versions={}, removed=[], kept=[], diff=[])
+        now = self.snapshot()
+        record = self.undo.settled(now)
+        ours = sorted(name for name in record.get("installed") or {} if name in now)
+        old = dict(record.get("changed") or {}, **(record.get("removed") or {}))
+        back = dict((name, version) for name, version in old.items() if now.get(name) != version)
+        before = "".join("%s %s\n" % (name, now.get(name, "absent")) for name in sorted(set(ours) | set(back)))
+        after = "".join("%s %s\n" % item for item in sorted(back.items()))
+        diff = {"before_header": self.name, "after_header": self.name, "before": before, "after": after}
+        if self.module.check_mode:
+            self.module.exit_json(changed=True, versions={}, removed=ours, kept=[], diff=diff)
+        self.lock()
+        self.undo.begin(record.get("definition"), self.snapshot, self.holds, self.autos, repository=record.get("repository"))
+        self.release(record)
+        ours, kept = self.removable(ours, list((record.get("definition") or {}).get("packages") or {}))
+        self.undo.give_back_preferences()
+        if ours:
+            self.remove(ours)
+        lost = self.restore(record, back)
+        self.undo.give_back_all()
+        self.undo.forget()
+        for name in lost:
+            self.module.warn("%s: cannot restore %s, because none of the node's sources has it" % (self.name, name))
+        self.module.exit_json(changed=True, versions={}, removed=ours, kept=kept, diff=diff)
+
+    def removable(self, ours, named):
+        """The packages to remove and those to keep; fail if other packages need a named member."""
+        bases = set(base(name) for name in ours)  # apt prints names without :amd64
+        if not ours or self.would_remove(ours) <= bases:
+            return ours, []
+        kept = []
+        for name in ours:
+            others = sorted(self.would_remove([name]) - bases)
+            if others and base(name) in named:
+                self.undo.settle(self.snapshot())
+                self.fail("%s needs %s and was not installed by this role" % (", ".join(others), name), "remove it first, then run again")
+            if others:
+                kept.append(name)
+        return [name for name in ours if name not in kept], kept
+
+
+def versions(there):
+    return dict((base(name), version) for name, (version, _hold) in there.items())

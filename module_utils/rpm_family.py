@@ -1,0 +1,175 @@
+"""Families of packages on the RHEL family: dnf's files, rpm's state, locks and messages (pure functions)."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import fnmatch
+import re
+
+HEADER = "# Made by dlperf_runner\n"
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
+# Lines for `installed`
+QUERY = ["rpm", "-qa", "--qf", r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"]
+# rpm keeps several versions of these, so a version is part of their names here.
+PARALLEL = re.compile(r"(kernel(-core|-devel|-devel-matched|-modules|-modules-core|-modules-extra)?|gpg-pubkey)$")
+FOREIGN = ("i386", "i686")
+
+# (pattern in dnf's output, explanation, remedy). The first match counts.
+MEANINGS = (
+    (
+        r"No space left on device|more space needed on",
+        "the node's disk is full",
+        "free disk space (df -h; dnf clean packages) and run again",
+    ),
+    (
+        r"GPG check FAILED|not correct for this package|Public key for \S+ is not installed|is not signed|BAD, key ID|signature .*NOT OK",
+        "its packages are not signed with the repository's configured key",
+        "compare the key's fingerprint with the vendor's; a mirror must keep the vendor's signatures",
+    ),
+    (
+        r"checksum doesn't match|Checksum error|Downloading successful, but checksum",
+        "a download was incomplete or does not match the repository's index",
+        "run again; if the error persists, copy the repository again and check proxies in between",
+    ),
+    (
+        r"Status code: 404|Cannot download repomd\.xml|Cannot find a valid baseurl|Couldn't open file",
+        "the repository or one of its files does not exist",
+        "check the URL, or the mirror in dlperf_vendor_mirror",
+    ),
+    (
+        r"Could(?:n't| not) (?:resolve|connect)|Connection refused|timed out|Network is unreachable|No route to host",
+        "the node cannot reach the repository",
+        "set dlperf_vendor_mirror to a mirror that the node can reach",
+    ),
+    (
+        r"nothing provides (\S+)",
+        "the packages need others that none of the node's repositories has",
+        "enable the distribution's repositories (BaseOS, AppStream, CRB or PowerTools) and EPEL, which has dkms",
+    ),
+    (
+        r"filtered out by modular filtering",
+        "another stream of the package's module is enabled",
+        "see dnf module list",
+    ),
+    (
+        r"Unable to find a match|No match for argument",
+        "none of the node's repositories has the package in this version",
+        "choose a version that they have (dnf --showduplicates list NAME), or add this one to the mirror",
+    ),
+    (
+        r"conflicting requests|conflicts with|cannot install the best candidate|cannot install both",
+        "the packages conflict with installed packages",
+        "see dnf's message; remove the conflicting packages, or release their locks (dnf versionlock delete)",
+    ),
+    (
+        r"already locked by \d+|The application with PID \d+ is|(?:Failed to obtain|can't create) (?:the )?transaction lock",
+        "another dnf or rpm is running on the node",
+        "wait for it or stop it, then run again; dlperf_lock_timeout sets how long to wait",
+    ),
+)
+
+
+def explanation(output):
+    """(explanation with the matching lines, remedy) for dnf's output; None if unknown."""
+    for pattern, meaning, remedy in MEANINGS:
+        if re.search(pattern, output):
+            lines = [line.strip() for line in output.splitlines() if re.search(pattern, line)]
+            return "%s (%s)" % (meaning, "; ".join(sorted(set(lines))[:3])), remedy
+    return None
+
+
+def without_epoch(version):
+    """580.105.08-1.el9 for 3:580.105.08-1.el9, as release tables and the names of packages' files have it."""
+    return re.sub(r"^\d+:", "", version)
+
+
+def installed(output):
+    """{name: version} of installed packages, from rpm's lines in QUERY."""
+    versions = {}
+    for line in output.splitlines():
+        name, version, architecture = line.split("\t")
+        if PARALLEL.match(name):
+            name = "%s-%s" % (name, version)
+        elif architecture in FOREIGN:
+            name += "." + architecture
+        versions[name] = version
+    return versions
+
+
+def repository_text(repository, keyring):
+    """The repository for /etc/yum.repos.d; the key verifies each package, or the index that has their checksums."""
+    uri = re.sub(r"^file:/+", "file:///", repository["uri"])
+    is_index = repository["signed"] == "index"
+    fields = (
+        ("name", repository["name"] + ", for dlperf_runner"), ("baseurl", uri), ("enabled", 1), ("gpgkey", "file://" + keyring),
+        ("gpgcheck", int(not is_index)), ("repo_gpgcheck", int(is_index)),
+    )  # fmt: skip
+    return HEADER + "[dlperf-%s]\n" % repository["name"] + "".join("%s=%s\n" % field for field in fields)
+
+
+def stream_text(stream):
+    """dnf's state of a module, such as nvidia-driver:580-open, of which one stream is enabled."""
+    name, _colon, stream = stream.partition(":")
+    return "[%s]\nname=%s\nstream=%s\nprofiles=\nstate=enabled\n" % (name, name, stream)
+
+
+def lock_lines(packages, pins):
+    """Patterns of the plugin versionlock: it hides all other versions of packages whose names they match."""
+    lines = ["%s-%s" % item for item in sorted(packages.items())]
+    return lines + ["%s-%s" % (name, pin["version"]) for pin in pins for name in pin["packages"]]
+
+
+def locked(text, family, lines):
+    """The list of locks with the family's lines, or without any if there are none. Other lines stay where they are."""
+    begin, end = "# BEGIN dlperf_runner %s\n" % family, "# END dlperf_runner %s\n" % family
+    block = begin + "".join(line + "\n" for line in lines) + end if lines else ""
+    before, found, rest = text.partition(begin)
+    if found:
+        return before + block + rest.partition(end)[2]
+    return before + ("\n" if block and before and not before.endswith("\n") else "") + block
+
+
+def foreign_locks(text, wanted):
+    """Others' locks in the list that do not allow the wanted versions. `wanted`: {name: version, or None for any}."""
+    others = re.sub(r"(?ms)^# BEGIN dlperf_runner (\S+)\n.*?^# END dlperf_runner \1\n", "", text)
+    found = []
+    for line in others.splitlines():
+        # !nvidia-driver-3:535.104.12-1.el9.*
+        match = re.match(r"!?([^#\s]+?)-(?:\d+:)?(\d[^-]*-[^-]+)$", line.strip())
+        if match and match.group(1) in wanted:
+            version = wanted[match.group(1)]
+            is_excluded = line.startswith("!")
+            if version and fnmatch.fnmatchcase(version + ".x86_64", match.group(2) + "*") is is_excluded:
+                found.append(line.strip())
+    return found
+
+
+def transaction(output):
+    """{heading: names} of the transaction that dnf prints: Installing, Upgrading, Downgrading, Removing and so on.
+
+    Installing:
+     libnccl       x86_64   2.29.7-1+cuda12.9   dlperf-nvidia-cuda   120 M
+     kmod-nvidia-open-dkms
+                   noarch   3:580.105.08-1.el9  dlperf-nvidia-cuda   9 M
+    """
+    parts, heading = {}, None
+    for line in output.splitlines():
+        if re.match(r"[A-Z][a-z]+[ a-z]*:$", line):
+            heading = line[:-1]
+        elif not line.startswith(" "):
+            heading = None
+        elif heading and re.match(r" [A-Za-z0-9]", line):
+            parts.setdefault(heading, []).append(line.split()[0])
+    return parts
+
+
+def removals(output):
+    """Names of the packages that dnf's transaction removes."""
+    return sorted(set(name for heading, names in transaction(output).items() if heading.startswith("Removing") for name in names))
+
+
+def is_aborted(said):
+    """Whether dnf --assumeno found a transaction; it exits with 1 then, too."""
+    return "Operation aborted" in said

@@ -1,0 +1,315 @@
+"""Stacks with GPUs on nodes of the RHEL family: check mode, converge, again, verify, newer versions
+not taken, another stack, and off again. Never run on a real Rocky Linux, AlmaLinux or RHEL.
+
+What is a stand-in: the packages and their repositories (vendors' names, versions, streams and
+dependencies; rpm_standins.py), their keys, and the system: every node is a Debian 12 with Debian's
+dnf 4 and rpm, which says in /etc/os-release that it is Rocky Linux or AlmaLinux. No GPU, no systemd
+and no SELinux are there. Real are the roles, dnf, rpm, keys, signatures, streams of modules, locks,
+files, idempotence and undo. One node for each pair; the tests stand in the order of the plays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import ansible.module_utils
+import pytest
+from gpu_cluster import Cluster
+from gpu_standins import Vendors
+from lab_under_test import PROJECT, Lab
+from node_state import FILES
+from rpm_standins import CUDA, MIRROR, repositories
+
+from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
+from dlperf_runner.catalog.reader import load_catalog
+
+ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
+from ansible.module_utils.rpm_family import transaction  # noqa: E402
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
+
+BASE = PROJECT / ".cache/lab/bookworm-rpm.tar"
+MAKE_BASE = """
+import sys; sys.path.insert(0, "roles/lab/files")
+import lab_machine, pathlib
+lab_machine.PACKAGES += ",dnf,rpm,createrepo-c,dnf-plugins-core,gnupg"
+lab_machine.make_base("bookworm", pathlib.Path(sys.argv[1]), None)
+"""
+LOCKS = "/etc/dnf/plugins/versionlock.list"
+# Debian's own settings of dnf and rpm are taken away, and the distribution's repository is added.
+CLAIM = r"""
+set -e
+cat > /etc/os-release <<'EOF'
+NAME="{title}"
+ID="{name}"
+ID_LIKE="rhel centos fedora"
+VERSION_ID="{release}.4"
+PLATFORM_ID="platform:el{release}"
+EOF
+mkdir -p /etc/yum.repos.d /etc/rpm /etc/pki/rpm-gpg
+mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
+echo '%_dbpath /var/lib/rpm' > /etc/rpm/macros
+echo {release} > /etc/dnf/vars/releasever
+for plugin in local copr debuginfo-install; do
+  printf '[main]\nenabled=0\n' > /etc/dnf/plugins/$plugin.conf
+done
+cat > /etc/dnf/dnf.conf <<'EOF'
+[main]
+gpgcheck=1
+installonly_limit=3
+clean_requirements_on_remove=True
+best=True
+EOF
+cat > /etc/yum.repos.d/distribution.repo <<'EOF'
+[distribution]
+name=distribution
+baseurl=file:///srv/distribution
+gpgkey=file:///srv/distribution.asc
+EOF
+dnf -q -y install sudo rsync
+rm -f /usr/bin/dpkg-query /usr/bin/apt-get /usr/bin/apt-cache /usr/bin/apt-mark /usr/bin/apt-config
+cat > /usr/bin/systemctl <<'EOF'
+#!/bin/sh
+echo "$*" >> /var/log/standin-systemctl.log
+[ "$1" != show ] || printf 'LoadState=loaded\nActiveState=active\n'
+EOF
+chmod 755 /usr/bin/systemctl
+"""
+STATE = rf"""
+rpm -qa | sort
+python3 - <<'EOF'
+{FILES}
+EOF
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    stack: str
+    system: str
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.stack}-{self.system}"
+
+
+PAIRS = [
+    Pair(*names, f"node{number}")
+    for number, names in enumerate(
+        [
+            (stack.name, system)
+            for stack in load_catalog().stacks.values()
+            for system in stack.systems
+        ],
+        1,
+    )
+]
+of_each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
+
+
+@dataclass(frozen=True)
+class Played:
+    output: str
+    states: dict[str, list[str]]
+
+    def changed(self, node: str) -> int:
+        recap = self.output.rpartition("PLAY RECAP")[2]
+        found = re.search(rf"\b{node} : ok=\d+ changed=(\d+) unreachable=0 failed=0 ", recap)
+        assert found, self.output[-6000:]
+        return int(found[1])
+
+
+def state(lab: Lab, node: str) -> list[str]:
+    return [line.rstrip() for line in lab.said(node, STATE).splitlines()]
+
+
+def prepare(lab: Lab, pair: Pair) -> dict[str, list[str]]:
+    """Make the repositories and the node's system; the fingerprints by the repository's name."""
+
+    def sent(command: str, content: str) -> str:
+        argv = lab.ssh_argv(pair.node, command)
+        done = subprocess.run(argv, input=content, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    release = pair.system.removeprefix("rhel")
+    is_alma = pair.stack.startswith("b200")
+    name, title = ("almalinux", "AlmaLinux") if is_alma else ("rocky", "Rocky Linux")
+    sent("cat > /root/make.py", (PROJECT / "tests/support/rpm_repository.py").read_text())
+    made = sent("python3 /root/make.py", json.dumps(repositories(release)))
+    sent("bash -s", CLAIM.format(name=name, title=title, release=release))
+    return {key: [fingerprint] for key, fingerprint in json.loads(made).items()}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    scratch = tmp_path_factory.mktemp("rpm")
+    subprocess.run([sys.executable, "-c", MAKE_BASE, BASE], cwd=PROJECT, check=True)
+    lab = Lab(scratch / "lab")
+    made = ["--nodes", len(PAIRS), "--suite", "bookworm", "--base", BASE, "--mirror-dir", scratch]
+    lab.control("up", *made)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            keys = dict(zip(PAIRS, pool.map(partial(prepare, lab), PAIRS), strict=True))
+        variables = {
+            "dlperf_mirror": "",
+            "dlperf_vendor_mirror": MIRROR,
+            "dlperf_frameworks": [],
+            "dlperf_fabric_manager": True,
+            "dlperf_lock_timeout": 2,
+        }
+        cluster = Cluster(lab, Vendors(scratch, variables, {}), scratch, variables)
+        hosts = {
+            pair.node: {"dlperf_stack": pair.stack, "dlperf_vendor_keys": keys[pair]}
+            for pair in PAIRS
+        }
+        cluster.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
+        yield cluster
+    finally:
+        lab.down()
+
+
+def played(cluster: Cluster, book: str, *options: str) -> Played:
+    _status, output = cluster.play(book, *options)
+    return Played(output, {pair.node: state(cluster.lab, pair.node) for pair in PAIRS})
+
+
+@pytest.fixture(scope="module")
+def fresh(cluster: Cluster) -> dict[str, list[str]]:
+    return {pair.node: state(cluster.lab, pair.node) for pair in PAIRS}
+
+
+@pytest.fixture(scope="module")
+def checked(cluster: Cluster, fresh: dict[str, list[str]]) -> Played:
+    assert fresh
+    return played(cluster, "provision.yml", "--tags", "gpu", "--check", "--diff")
+
+
+@pytest.fixture(scope="module")
+def converged(cluster: Cluster, checked: Played) -> Played:
+    assert checked
+    return played(cluster, "provision.yml", "--tags", "gpu")
+
+
+@pytest.fixture(scope="module")
+def again(cluster: Cluster, converged: Played) -> Played:
+    assert converged
+    return played(cluster, "provision.yml", "--tags", "gpu", "--diff")
+
+
+@pytest.fixture(scope="module")
+def decommissioned(cluster: Cluster, again: Played) -> Played:
+    assert again
+    return played(cluster, "playbooks/decommission.yml")
+
+
+def of_stack(pair: Pair) -> dict[str, str]:
+    """Each package that the stack's roles name, at its version."""
+    things = wanted(load_catalog().stack(pair.stack), pair.system)
+    found = [one for one in things if isinstance(one, VendorRepository)]
+    return {name: version for one in found for name, version in one.packages}
+
+
+def packages_of(lines: list[str]) -> set[str]:
+    """libnccl-2.29.7-1+cuda12.9.x86_64"""
+    return {line for line in lines if re.search(r"\.(x86_64|noarch)$", line) and " " not in line}
+
+
+def upgrades(cluster: Cluster, node: str, *options: str) -> str:
+    command = " ".join(["LC_ALL=C dnf --assumeno", *options, "upgrade"])
+    return cluster.lab.ssh(node, command).stdout
+
+
+def said_by(module: str, cluster: Cluster, node: str, **arguments: object) -> str:
+    """What an execution of a module says, in one line."""
+    argv = ["ansible", node, "-i", "inventory/lab", "-b", "-m", module, "-a", json.dumps(arguments)]
+    return " ".join(cluster.lab.command(*argv).stdout.split())
+
+
+@of_each_pair
+def test_check_mode_changes_nothing(
+    fresh: dict[str, list[str]], checked: Played, pair: Pair
+) -> None:
+    assert checked.changed(pair.node) > 0
+    assert "+gpgcheck=1" in checked.output
+    for name, version in of_stack(pair).items():
+        assert f"+{name} {version} held" in checked.output
+    assert checked.states[pair.node] == fresh[pair.node]
+
+
+@of_each_pair
+def test_it_converges_at_the_exact_versions(converged: Played, pair: Pair) -> None:
+    assert converged.changed(pair.node) > 0
+    names = {f"{name}-{version}" for name, version in of_stack(pair).items()}
+    here = {line.rpartition(".")[0] for line in packages_of(converged.states[pair.node])}
+    assert len(names) > 5
+    assert names <= here
+
+
+@of_each_pair
+def test_the_second_run_changes_nothing(converged: Played, again: Played, pair: Pair) -> None:
+    assert again.changed(pair.node) == 0
+    assert again.states[pair.node] == converged.states[pair.node]
+
+
+@of_each_pair
+def test_no_upgrade_takes_a_newer_version_because_of_the_locks(
+    cluster: Cluster, again: Played, pair: Pair
+) -> None:
+    assert again
+    assert "Nothing to do." in upgrades(cluster, pair.node)
+    unlocked = upgrades(cluster, pair.node, "--disableplugin=versionlock")
+    newer = set(transaction(unlocked)["Upgrading"])
+    assert set(of_stack(pair)) <= newer
+
+
+@of_each_pair
+def test_a_node_whose_lock_is_gone_fails_the_verification(
+    cluster: Cluster, again: Played, pair: Pair
+) -> None:
+    """The proof asks dnf, not the records of the module that wrote the locks."""
+    assert again
+    proof = partial(said_by, "family_proof", cluster, pair.node, name="container_engine")
+    packages = {"docker-ce": of_stack(pair)["docker-ce"]}
+    cluster.lab.said(pair.node, f"cp -p {LOCKS} /root/locks; sed -i /^docker-ce/d {LOCKS}")
+    assert "dnf would install another version of docker-ce" in proof(packages=packages)
+    cluster.lab.said(pair.node, f"mv /root/locks {LOCKS}")
+    assert "SUCCESS" in proof(packages=packages)
+
+
+@of_each_pair
+def test_decommissioning_leaves_packages_and_files_as_they_were(
+    fresh: dict[str, list[str]], decommissioned: Played, pair: Pair
+) -> None:
+    assert decommissioned.changed(pair.node) > 0
+    assert decommissioned.states[pair.node] == fresh[pair.node]
+
+
+def test_packages_that_another_key_signed_are_refused(
+    cluster: Cluster, decommissioned: Played
+) -> None:
+    node = PAIRS[0].node
+    before = decommissioned.states[node]
+    keys = json.loads(cluster.inventory.read_text())["nodes"]["hosts"][node]["dlperf_vendor_keys"]
+    release = PAIRS[0].system.removeprefix("rhel")
+    key = f"{MIRROR}/{CUDA}/rhel{release}/x86_64/D42D0685.pub"
+    repository = {"name": "other", "uri": "file:/srv/foreign", "key": key}
+    family = partial(said_by, "package_family", cluster, node, name="foreign")
+    packages = {"foreign": f"1-1.el{release}"}
+
+    wrong = family(packages=packages, repository=repository | {"fingerprints": ["A" * 40]})
+    assert f"expected fingerprint {'A' * 40}, found {keys['nvidia-cuda'][0]}" in wrong
+    assert state(cluster.lab, node) == before
+    right = repository | {"fingerprints": keys["nvidia-cuda"]}
+    said = family(packages=packages, repository=right)
+    assert "its packages are not signed with the repository's configured key" in said
+    assert "foreign-1" not in cluster.lab.said(node, "rpm -qa")
+    assert "CHANGED" in family(state="absent")
+    assert state(cluster.lab, node) == before
