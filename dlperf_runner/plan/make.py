@@ -40,7 +40,7 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
         (workload, matrix_name, case)
         for workload in workloads
         for matrix_name in [chosen_matrix(choice, workload, nodes)]
-        for case in cases_of(choice, workload, matrix_name)
+        for case in cases_of(choice, workload, matrix_name, nodes)
     ]
     if not planned:
         raise no_case(choice, workloads)

@@ -10,7 +10,7 @@ from ..stats.groups import by_group
 from .numbers import rate_decimals, speedup
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import per_device, rate_unit
+from .units import is_bandwidth, per_device, rate_unit
 
 PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
 COLUMNS = (
@@ -24,6 +24,7 @@ COLUMNS = (
     Column("n", True),
     Column(MEMORY, True, stacks=True),
 )
+_SCALING = ("speedup", "efficiency")
 # Columns that a table has only if one of its cases has them.
 _OPTIONAL: dict[str, Callable[[dict[str, Any]], object]] = {
     PER_DEVICE: per_device,
@@ -54,11 +55,15 @@ def groups(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Grid]]:
 def _grid(rows: list[dict[str, Any]]) -> Grid:
     medians = [row["samples_per_second_median"] for row in rows]
     rate = f".{rate_decimals(rows[0]['workload'], medians)}f"
+    left_out = _SCALING if is_bandwidth(rows[0]["workload"]) else ()
     kept = [
         n
         for n, column in enumerate(COLUMNS)
-        if (value := _OPTIONAL.get(column.label)) is None
-        or any(value(row) is not None for row in rows)
+        if column.label not in left_out
+        and (
+            (value := _OPTIONAL.get(column.label)) is None
+            or any(value(row) is not None for row in rows)
+        )
     ]
     made = (_cells(row, rate) for row in rows)
     unit = rate_unit(rows[0]["workload"])

@@ -7,12 +7,17 @@ from typing import Any
 
 from ..catalog.reader import unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row
-from ..core.units import SAMPLES, named, per_second
+from ..core.units import BANDWIDTH, TOKENS, named, per_second
 
 
 def rate_unit(workload: str | None) -> str:
     """The unit of a workload's rates."""
     return per_second(unit_of(workload))
+
+
+def is_bandwidth(workload: str | None) -> bool:
+    """Whether the rates of a workload do not grow with the number of devices."""
+    return unit_of(workload) == BANDWIDTH
 
 
 def common_unit(workloads: Iterable[str | None]) -> str | None:
@@ -25,13 +30,13 @@ def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
     """A case with its rates under the names of its unit, tokens also per device."""
     unit = unit_of(case["workload"])
     record = {named(name, unit): value for name, value in case.items()}
-    return record if unit == SAMPLES else record | {_column(unit): per_device(case)}
+    return record | {_column(unit): per_device(case)} if unit == TOKENS else record
 
 
 def per_device(case: Mapping[str, Any]) -> float | None:
-    """The tokens/s/device of a case; None for samples, whose reports have no such number."""
+    """The tokens/s/device of a case; None for other units, whose reports have no such number."""
     median: float | None = case[f"{SAMPLES_PER_SECOND}_median"]
-    if median is None or unit_of(case["workload"]) == SAMPLES:
+    if median is None or unit_of(case["workload"]) != TOKENS:
         return None
     return median / int(case["world_size"])
 
@@ -39,7 +44,7 @@ def per_device(case: Mapping[str, Any]) -> float | None:
 def named_row(row: Row) -> Row:
     """A row of the tidy frame, as `named_record` names it."""
     unit = unit_of(row.workload)
-    return row if unit == SAMPLES else row._replace(metric=named(row.metric, unit))
+    return row._replace(metric=named(row.metric, unit))
 
 
 def named_cases(
