@@ -19,6 +19,17 @@ def doctor(
             "--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"
         ),
     ] = None,
+    dcgm: Annotated[
+        int | None,
+        option(
+            "--dcgm",
+            "Also run DCGM's diagnostics on the GPUs: 1 takes seconds, 2 minutes, 3 up to an hour."
+            " Nothing else may use the GPUs.",
+            "LEVEL",
+            min=1,
+            max=3,
+        ),
+    ] = None,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
@@ -36,7 +47,9 @@ def doctor(
 
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
-    findings = examine(inventory or (), limit, facts)
+    if facts and dcgm is not None:
+        raise UserError("--dcgm runs a test; it cannot be combined with --facts")
+    findings = examine(inventory or (), limit, facts, dcgm)
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}
