@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, option, print_json, screen
+from .options import AsJson, Inventories, Limit, option, print_json, print_note, screen
 
 
 def doctor(
@@ -30,6 +30,14 @@ def doctor(
             max=3,
         ),
     ] = None,
+    bandwidth: Annotated[
+        bool,
+        option(
+            "--bandwidth",
+            "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low or"
+            " nothing is expected, that of each node and of pairs, too.",
+        ),
+    ] = False,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
@@ -47,9 +55,10 @@ def doctor(
 
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
-    if facts and dcgm is not None:
-        raise UserError("--dcgm runs a test; it cannot be combined with --facts")
-    findings = examine(inventory or (), limit, facts, dcgm)
+    if facts and (dcgm is not None or bandwidth):
+        raise UserError("--dcgm and --bandwidth run tests; they cannot be combined with --facts")
+    say = print_note if bandwidth else None
+    findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,19 @@ from ..core.errors import UserError
 from ..doctor.findings import Finding
 from ..doctor.nodes import diagnose
 from ..plan.inventory import read_inventory
+from .bandwidth import find_slow
 
 
 def examine(
-    inventories: Sequence[str], limit: str, facts: Path | None = None, dcgm: int | None = None
+    inventories: Sequence[str],
+    limit: str,
+    facts: Path | None = None,
+    dcgm: int | None = None,
+    bandwidth: Callable[[str], None] | None = None,
 ) -> list[Finding]:
     """The findings for the nodes of the inventory, from saved facts or, by default, new ones.
-    `dcgm`: the level of DCGM's diagnostics to run on nodes with GPUs."""
+    `dcgm`: the level of DCGM's diagnostics to run on nodes with GPUs. `bandwidth`: also measure it;
+    this gets lines about the progress."""
     nodes = read_inventory(inventories, limit or None)
     catalog = load_catalog()
     stacks = {node.name: catalog.stack_of(node) for node in nodes}
@@ -27,7 +33,7 @@ def examine(
         raise UserError("no node has GPUs", where="--dcgm", expected="a GPU stack (dlperf_stack)")
     document = read_facts(facts) if facts else gather(inventories, limit, dcgm)
     try:
-        return diagnose(nodes, stacks, document)
+        found = diagnose(nodes, stacks, document)
     except (KeyError, TypeError, AttributeError) as error:
         if facts is None:
             raise
@@ -37,6 +43,7 @@ def examine(
             found=repr(error),
             hint="gather new facts: run the command without --facts",
         ) from None
+    return found + (find_slow(nodes, inventories, bandwidth) if bandwidth else [])
 
 
 def gather(inventories: Sequence[str], limit: str, dcgm: int | None = None) -> dict[str, Any]:

@@ -138,6 +138,10 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
     if found.is_wrong:
         problem = "the results of the collective operation are wrong"
         raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
+    busbw = found.rows[-1].busbw
+    if not busbw:
+        problem = "the bus bandwidth of the largest size is 0"
+        raise LineError(1, problem, expected="at least two ranks", found=str(found.ranks))
     steps = found.iterations or 1
     header = Header(
         1,
@@ -148,7 +152,7 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
         network=found.collective,
         parameters=(("message_bytes", str(found.largest)),) if found.largest else (),
     )
-    return [header], Columns([steps], [found.rows[-1].busbw], [None], [None])
+    return [header], Columns([steps], [busbw], [None], [None])
 
 
 FORMAT = Format(

@@ -57,7 +57,8 @@ def main() -> int:
             rates.append(rate * bus_factor(options.operation, ranks))
             errors = message.wrong(in_place)
             wrong += errors
-            halves.append(f"  {seconds * 1e6:7.2f}  {rate:6.2f}  {rates[-1]:6.2f}  {errors:6d}")
+            numbers = (fitted(seconds * 1e6, 7, 2), fitted(rate, 6, 4), fitted(rates[-1], 6, 4))
+            halves.append("".join(f"  {text}" for text in numbers) + f"  {errors:6d}")
         operator = "none" if options.operation == "all_gather" else "sum"
         tell(
             f"{message.size:12d}  {message.count:12d}  {'float':>8}  {operator:>6}  {-1:6d}"
@@ -83,6 +84,12 @@ def algbw(size: int, seconds: float) -> float:
 def bus_factor(operation: str, ranks: int) -> float:
     """From algbw to busbw, which is that of the slowest link, whatever the number of ranks."""
     return (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
+
+
+def fitted(value: float, width: int, decimals: int) -> str:
+    """The number in a column, with as many decimals as fit."""
+    texts = (f"{value:{width}.{places}f}" for places in range(decimals, -1, -1))
+    return next((text for text in texts if len(text) <= width), f"{value:{width}.0f}")
 
 
 class Message:

@@ -174,6 +174,7 @@ def test_command_refuses_what_cannot_be_tested(tmp_path: Path) -> None:
         (["--dcgm", "1"], "no node has GPUs"),
         (["--dcgm", "4"], "'--dcgm'"),
         (["--dcgm", "1", "--facts", "x.json"], "cannot be combined with --facts"),
+        (["--bandwidth", "--facts", "x.json"], "cannot be combined with --facts"),
     ):
         result = CliRunner().invoke(app, ["doctor", "-i", str(inventory), *options])
         assert (result.exit_code, expected in " ".join(result.output.split())) == (2, True)

@@ -69,7 +69,7 @@ def test_cpus_use_mpi_and_gpus_nccl_tests() -> None:
     ]
     assert argv[argv.index("/opt/dlperf/envs/nccl/bin/python") :][1:] == [
         *("-u", "mpi_collectives.py", "--operation", "all_reduce", "--max-bytes", "16777216"),
-        *("--iterations", "20", "--warmup-iterations", "5"),
+        *("--iterations", "5", "--warmup-iterations", "1"),
     ]
     choice = parse_choice({"workload": "nccl-allreduce", "nodes": "2", "matrix": "published"})
     runs = make_plan(choice, load_catalog(), on("h100-cuda12.9", 8))
@@ -254,7 +254,7 @@ def test_program_prints_what_nccl_tests_prints(
     factor = (2 if operation == "all_reduce" else 1) * (ranks - 1) / ranks
     assert last.algbw == pytest.approx(whole / last.time_us / 1e3, abs=0.01)
     assert last.busbw == pytest.approx(last.algbw * factor, abs=0.01)
-    (header,), _ = as_run([text.replace(b"  0.0", b"  0.1")])
+    (header,), _ = as_run([text])
     assert (header.world_size, header.precision, header.total_steps) == (ranks, "fp32", 3)
 
 
