@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from ..catalog.stack import LeastBusBandwidth
-from .findings import Finding, judged
+from .findings import Finding, Status, judged
 
 # Without a limit in the stack, a group is slow below this share of the better half of its equals.
+# That is a warning, because nobody said what they should reach.
 FAIR = 0.8
 CHECK = "bus bandwidth"
 _OWN = (
-    "look at this node's GPUs and NVLink (nvidia-smi topo -m, nvidia-smi nvlink --status), its"
-    " clocks, its fabric manager and its other processes"
+    "look at this node's other processes and clocks, its fabric manager, and its NVLink"
+    " (nvidia-smi topo -m, nvidia-smi nvlink --status)"
 )
 _NETWORK = (
     "look at this node's network: ports and their rates (ibstat), cables, the switch port,"
@@ -51,12 +53,8 @@ def bandwidth_findings(
     nothing about the network."""
     yield _of_whole(whole, _limit_of(len(whole.nodes), least), stack)
     limit = _limit(alone, least.one_node if least else None)
-    slow_alone = set()
-    for group in alone:
-        (name,) = group.nodes
-        finding = _finding(name, CHECK, group, limit, "alone", _OWN)
-        slow_alone |= {name} if finding.status == "failed" else set()
-        yield finding
+    yield from (_finding(g.nodes[0], CHECK, g, limit, "alone", _OWN) for g in alone)
+    slow_alone = {group.nodes[0] for group in alone if _is_slow(group, limit)}
     fair = [pair for pair in pairs if not slow_alone & set(pair.nodes)]
     yield from _of_pairs(fair, _limit(fair, least.several_nodes if least else None))
 
@@ -67,15 +65,22 @@ def _limit_of(nodes: int, least: LeastBusBandwidth | None) -> float | None:
     return least.one_node if nodes == 1 else least.several_nodes
 
 
-def _limit(groups: Sequence[GroupBandwidth], least: float | None) -> float | None:
-    """The limit of the stack, else a share of the better half of the groups; None if there is
-    nothing to compare with."""
+class Limit(NamedTuple):
+    """The least bandwidth in GB/s, None if there is nothing to compare with; and what it means not
+    to reach it."""
+
+    gbps: float | None
+    otherwise: Status
+
+
+def _limit(groups: Sequence[GroupBandwidth], least: float | None) -> Limit:
+    """The limit of the stack, else a share of the better half of the groups."""
     if least is not None:
-        return least
+        return Limit(least, "failed")
     values = sorted((group.busbw for group in groups if group.busbw is not None), reverse=True)
     if len(groups) < 2 or not values:
-        return None
-    return FAIR * median(values[: (len(values) + 1) // 2])
+        return Limit(None, "warning")
+    return Limit(FAIR * median(values[: (len(values) + 1) // 2]), "warning")
 
 
 def _of_whole(whole: GroupBandwidth, limit: float | None, stack: str) -> Finding:
@@ -91,17 +96,18 @@ def _of_whole(whole: GroupBandwidth, limit: float | None, stack: str) -> Finding
 
 
 def _finding(
-    name: str, check: str, group: GroupBandwidth, limit: float | None, how: str, hint: str
+    name: str, check: str, group: GroupBandwidth, limit: Limit, how: str, hint: str
 ) -> Finding:
     if group.busbw is None:
         return Finding(name, check, "failed", "a measurement", group.problem, hint)
     found = f"{group.busbw:.4g} GB/s {how}"
-    if limit is None:
+    if limit.gbps is None:
         return Finding(name, check, "ok", "any", found)
-    return judged(name, check, group.busbw >= limit, f"{limit:.4g} GB/s or more", found, hint)
+    expected = f"{limit.gbps:.4g} GB/s or more"
+    return judged(name, check, not _is_slow(group, limit), expected, found, hint, limit.otherwise)
 
 
-def _of_pairs(pairs: Sequence[GroupBandwidth], limit: float | None) -> Iterator[Finding]:
+def _of_pairs(pairs: Sequence[GroupBandwidth], limit: Limit) -> Iterator[Finding]:
     slow = [pair for pair in pairs if _is_slow(pair, limit)]
     names = dict.fromkeys(name for pair in pairs for name in pair.nodes)
     blamed = {name for name in names if _all_slow(name, pairs, slow)}
@@ -111,8 +117,13 @@ def _of_pairs(pairs: Sequence[GroupBandwidth], limit: float | None) -> Iterator[
         own = [pair for pair in slow if name in pair.nodes]
         if name in blamed:
             told = ", ".join(_told(pair, name) for pair in own)
-            expected = f"{limit:.4g} GB/s or more with each" if limit else "a measurement"
-            yield Finding(name, f"{CHECK} of its network", "failed", expected, told, _NETWORK)
+            is_measured = limit.gbps is not None
+            expected = (
+                f"{limit.gbps:.4g} GB/s or more with each" if is_measured else "a measurement"
+            )
+            failed = any(pair.busbw is None for pair in own)
+            status: Status = "failed" if failed else limit.otherwise
+            yield Finding(name, f"{CHECK} of its network", status, expected, told, _NETWORK)
     for pair in pairs:
         if not blamed & set(pair.nodes):
             check = f"{CHECK} of {' and '.join(pair.nodes)}"
@@ -124,8 +135,8 @@ def _all_slow(name: str, pairs: Sequence[GroupBandwidth], slow: Sequence[GroupBa
     return len(own) > 1 and all(pair in slow for pair in own)
 
 
-def _is_slow(pair: GroupBandwidth, limit: float | None) -> bool:
-    return pair.busbw is None or (limit is not None and pair.busbw < limit)
+def _is_slow(group: GroupBandwidth, limit: Limit) -> bool:
+    return group.busbw is None or (limit.gbps is not None and group.busbw < limit.gbps)
 
 
 def _told(pair: GroupBandwidth, name: str) -> str:

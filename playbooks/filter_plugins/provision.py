@@ -85,7 +85,7 @@ def for_node(
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     program = choice["mpirun"]
     tensor = ("name", "path", "import_name", "tensor", "eager")
-    framework = (*tensor, "requirements", "operator_wheels", "libraries", "variables")
+    framework = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
     framework = (*framework, "apt_packages")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
@@ -112,7 +112,8 @@ def for_node(
         "framework_interpreter": chosen.interpreter,
         "horovod_environments": only(
             environments,
-            *("name", "path", "distribution", "tensor", "eager", "requirements", "horovod"),
+            *("name", "path", "distribution", "tensor", "eager", "device"),
+            *("requirements", "horovod"),
             "variables",
         ),
         "horovod_interpreter": chosen.interpreter,
@@ -161,6 +162,10 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     ]
     wheels, digests = choice["operator_wheels"], choice["container_images"]
     chosen = environments(choice["frameworks"], choice["stack"], root, wheels, images=digests)
+    # NumPy stands for a framework without tensors.
+    for item in chosen:
+        on_gpu = stack["accelerator"] == "gpu" and not item["tensor"].startswith("numpy.")
+        item["device"] = "gpu" if on_gpu else ""
     packages += [name for item in chosen for name in item["apt_packages"]]
     return _Chosen(
         stack=stack,

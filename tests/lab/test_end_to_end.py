@@ -275,6 +275,18 @@ def test_collectives_over_mpi_on_one_node_and_two(provisioned: Lab, tmp_path: Pa
     assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
 
 
+def test_the_doctor_measures_all_nodes_together_and_each_alone(
+    provisioned: Lab, results_kept: None
+) -> None:
+    status, text = dlperf(provisioned, "doctor", "--bandwidth", "--json")
+    assert status == 0, text
+    findings = json.loads(text[text.index("{") :])["findings"]
+    found = {each["node"]: each for each in findings if each["check"] == "bus bandwidth"}
+    assert list(found) == ["", "node1", "node2"]
+    assert found[""]["found"].endswith(" GB/s over 2 nodes")
+    assert all(float(each["found"].split()[0]) > 0 for each in found.values())
+
+
 def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "tensorflow"
     choice = ["-e", "model=resnet50", "-e", "framework=tensorflow"]
