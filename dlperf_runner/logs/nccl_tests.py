@@ -84,7 +84,7 @@ class NcclTests:
 def read(pieces: Iterable[bytes]) -> NcclTests:
     """The content of a log, which comes in pieces of any length. Raises LineError if the table is
     not whole."""
-    found, last = NcclTests(), 0
+    found, last = NcclTests(), 1
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
         last = block.line(len(block.data))

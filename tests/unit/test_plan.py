@@ -329,13 +329,11 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " llama, llama-1b, llama-70b, llama-8b, llama-lab, resnet50, resnet50v1.5,"
-            " resnet50v1b)",
+            " llama, llama-1b, llama-70b, llama-8b, llama-lab, ",
         ),
         (
             {"framework": "torch"},
-            "--framework: unknown framework 'torch'"
-            " (expected one of mxnet, oneflow, paddle, pytorch, tensorflow)",
+            "--framework: unknown framework 'torch' (expected one of mxnet, ",
         ),
         ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
         (
@@ -400,7 +398,8 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
         replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
     ]
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
-    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"}
+    built = set() if stack == "b200-cuda13" else {"nccl-allreduce"}
+    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"} | built
     reasons = left_out(shipped, nodes)
     runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
     assert planned | set(reasons) == runnable
