@@ -37,7 +37,7 @@ _SIZES = re.compile(
     rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
     rb"(?: warmup iters: \d+ iters: (\d{1,9}) )?"
 )
-_RANK = re.compile(rb"^# +Rank +(\d{1,9}) ", re.MULTILINE)
+_RANK = re.compile(rb"^# +Rank +(\d{1,9}) .*? on +(\S+) device ", re.MULTILINE)
 _PROGRAM = re.compile(rb"# Collective test starting: (?:\S*/)?([a-z_]+)_perf")
 _AVERAGE = re.compile(rb"# Avg bus bandwidth +: (\d+(?:\.\d+)?(?:e[+-]\d+)?) *(?=[\r\n]|\Z)")
 _FAILED = re.compile(rb"# Out of bounds values : \d+ FAILED")
@@ -75,6 +75,7 @@ class NcclTests:
     largest: int | None = None
     iterations: int | None = None
     ranks: int = 0
+    hosts: tuple[str, ...] = ()
     collective: str | None = None
     datatype: str | None = None
     average_busbw: float | None = None
@@ -88,7 +89,10 @@ def read(pieces: Iterable[bytes]) -> NcclTests:
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
         last = block.line(len(block.data))
-        found.ranks += len(set(_RANK.findall(block.data)))
+        devices = _RANK.findall(block.data)
+        found.ranks += len(dict(devices))
+        hosts = (host.decode("utf-8", "replace") for _, host in devices)
+        found.hosts = tuple(dict.fromkeys((*found.hosts, *hosts)))
         if program := _PROGRAM.search(block.data):
             found.collective = program[1].decode()
         if row := _ROW.search(block.data):
@@ -146,6 +150,7 @@ def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
     header = Header(
         1,
         world_size=found.ranks or None,
+        nodes=len(found.hosts) or None,
         precision=_PRECISIONS.get(found.datatype or "", found.datatype),
         total_steps=found.iterations,
         log_every=steps,

@@ -4,6 +4,8 @@ says of it."""
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from standins import call, program
 from typer.testing import CliRunner
 
 from dlperf_runner.cli.main import app
+from dlperf_runner.commands.doctor import examine
 from dlperf_runner.doctor.dcgm import dcgm_findings
 from dlperf_runner.doctor.findings import Finding
 
@@ -164,6 +167,28 @@ def test_a_dcgmi_that_hangs_or_is_missing(tmp_path: Path) -> None:
     facts = call("dcgm_info", tmp_path, [folder, Path("/bin")], level=3, timeout=1)
     (found,) = dcgm_findings("node7", facts)
     assert (found.status, found.found) == ("failed", "dcgmi diag did not finish within 1 s")
+
+
+def test_doctor_runs_it_on_nodes_with_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By preflight.yml, with this machine as a node of the stack."""
+    result = {"status": "Fail", "warnings": [error("Row remappings are pending", 6)]}
+    (tmp_path / "output").write_text(json.dumps(version_4({1: result}, {"status": "Pass"})))
+    folder = program(tmp_path / "bin", "dcgmi", f"cat {tmp_path}/output\nexit 226")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    node = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "dlperf_stack": "h100-cuda12.9",
+        "dlperf_accelerator": "NVIDIA H100 80GB HBM3",
+        "dlperf_devices_per_node": 8,
+    }
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"nodes": {"hosts": {"node7": None}, "vars": node}}))
+    found = {f.check: f for f in examine([str(inventory)], "", dcgm=2)}
+    assert (found["dcgm memory"].node, found["dcgm memory"].status) == ("node7", "failed")
+    assert found["dcgm memory"].found == "GPU 1: Row remappings are pending"
+    assert not [check for check in found if check.startswith("dcgm level")]
 
 
 def test_command_refuses_what_cannot_be_tested(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ def nccl_tests(
     wrong: str = "0",
     end: str = "0 OK",
     iterations: int = 20,
+    nodes: int = 1,
 ) -> list[str]:
     """All-reduce at `gbps` of algorithm bandwidth: sizes of 1 MiB or more, each four times the one
     before."""
@@ -32,8 +33,9 @@ def nccl_tests(
         "#",
         "# Using devices",
         *(
-            f"#  Rank {rank:2d} Group  0 Pid  12345 on      node1 device {rank:2d} [0x1b] H100"
+            f"#  Rank {rank:2d} Group  0 Pid  12345 on      node{node} device {rank:2d} [0x1b] H100"
             for rank in range(ranks)
+            for node in [rank * nodes // ranks + 1]
         ),
         "#                                                              out-of-place",
         "#       size         count      type   redop    root     time   algbw   busbw #wrong",

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from make_logs import write
 from nccl_logs import bandwidth_run, nccl_tests
 from typer.testing import CliRunner
 
@@ -49,7 +50,7 @@ def campaign(tmp_path: Path) -> Path:
     place = tmp_path / "results" / "one"
     for repeat in (1, 2, 3):
         one = nccl_tests(270 + repeat, ranks=8, largest=16 * GIB)
-        two = nccl_tests(258 + repeat, ranks=16, largest=16 * GIB)
+        two = nccl_tests(258 + repeat, ranks=16, largest=16 * GIB, nodes=2)
         bandwidth_run(place, "1n8g", repeat, one)
         bandwidth_run(place, "2n8g", repeat, two)
     return place
@@ -109,6 +110,16 @@ def test_beside_published_bandwidth(campaign: Path) -> None:
     assert two["publication"].startswith("aws-nccl-tests")
     assert two["factors"] is None
     assert two["unknown"] == "precision"
+
+
+def test_logs_of_others_need_only_the_name_of_the_operation(tmp_path: Path) -> None:
+    """The log states the devices, the hosts and the largest message."""
+    write(tmp_path / "nccl" / "p5.log", nccl_tests(270, ranks=16, largest=16 * GIB, nodes=2))
+    options = ("--output-dir", tmp_path / "out")
+    out = call("summarize", tmp_path / "nccl", "--model", "nccl-all-reduce", *options)
+    assert "message_bytes=17179869184" in out
+    assert "| 2 | 16 | 506.01 | 1 |" in out
+    call("summarize", tmp_path / "nccl", "--model", "nccl-all-gather", *options, status=2)
 
 
 def test_report_has_no_scaling_of_a_bandwidth(campaign: Path, tmp_path: Path) -> None:

@@ -145,7 +145,10 @@ def executed(speed: Speed, asked: list[tuple[str, ...]]) -> Any:
                 record["outcome"] = {"status": "done"}
                 size = run["parameters"]["message_bytes"]
                 alg = gbps * ranks / 2 / (ranks - 1)
-                write(place / run["log_name"], nccl_tests(alg, ranks=ranks, largest=size))
+                write(
+                    place / run["log_name"],
+                    nccl_tests(alg, ranks=ranks, largest=size, nodes=len(hosts)),
+                )
             (place / "run.json").write_text(json.dumps(record))
         return []
 
