@@ -40,18 +40,20 @@ def read_entry(path: Path, model: type[_E]) -> _E:
     return _read_entry(path, model)[0]
 
 
-def validated(data: dict[str, Any], model: type[_E], where: str) -> _E:
-    """Validate values that stand in no file of their own."""
+def validated(
+    data: dict[str, Any], model: type[_E], where: str, name: str = "", hint: str | None = None
+) -> _E:
+    """Validate values that stand in no YAML file of their own. `name` and `hint`: of the error."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        problem, keys, expected, found, more = _first_mistake(error)
+        problem, keys, expected, found, more = first_mistake(error)
         raise UserError(
-            problem,
+            name or problem,
             where=": ".join(filter(None, (where, ".".join(map(str, keys))))),
             expected=expected,
             found=found,
-            hint=f"{more} more" if more else None,
+            hint=hint or (f"{more} more" if more else None),
         ) from None
 
 
@@ -115,7 +117,7 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
 
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
     """The first mistake as a UserError. The hint states the number of further mistakes."""
-    problem, keys, expected, found, more = _first_mistake(error)
+    problem, keys, expected, found, more = first_mistake(error)
     dotted = ".".join(str(key) for key in keys)
     return UserError(
         problem,
@@ -126,7 +128,7 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
     )
 
 
-def _first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], str, str, int]:
+def first_mistake(error: ValidationError) -> tuple[str, tuple[str | int, ...], str, str, int]:
     """Problem, keys, expected and found value of the first mistake, and the number of others."""
     errors = error.errors(include_url=False)
     first = errors[0]

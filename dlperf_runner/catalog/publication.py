@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from ..core.units import SAMPLES, Unit
+from .entry import first_mistake
 from .reproduction import Reproduction
 from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
 
@@ -132,13 +134,52 @@ class PublishedTable(Entry):
         return self
 
 
+class TableGrid(Entry):
+    """Many tables as rows of one grid. Each column is a key of a table or one of its conditions;
+    null: the table does not have it. `same`: what all tables have.
+    """
+
+    same: dict[str, Any] = {}
+    columns: Annotated[tuple[str, ...], Field(min_length=1)]
+    tables: Annotated[tuple[tuple[Any, ...], ...], Field(min_length=1)]
+
+    def expanded(self) -> tuple[PublishedTable, ...]:
+        return tuple(map(self._table, range(len(self.tables))))
+
+    @model_validator(mode="after")
+    def _is_made_of_tables(self) -> TableGrid:
+        for number, row in enumerate(self.tables):
+            if len(row) != len(self.columns):
+                expected = f"{len(self.columns)} values, one for each column"
+                raise wrong("the row has another length", expected, len(row), "tables", number)
+            try:
+                self._table(number)
+            except ValidationError as error:
+                problem, keys, expected, found, _ = first_mistake(error)
+                place = f"{'.'.join(map(str, keys))}: {problem}"
+                raise PydanticCustomError(
+                    "dlperf",
+                    place,
+                    {"expected": expected, "found": found, "keys": ("tables", number)},
+                ) from None
+        return self
+
+    def _table(self, number: int) -> PublishedTable:
+        row = zip(self.columns, self.tables[number], strict=True)
+        given = {**self.same, **{name: value for name, value in row if value is not None}}
+        own = {name: value for name, value in given.items() if name in PublishedTable.model_fields}
+        conditions = {name: value for name, value in given.items() if name not in own}
+        return PublishedTable.model_validate({**own, "conditions": conditions})
+
+
 class PublishedReport(Entry):
     """A publication.
 
     `unit`: what its numbers count in a second; with `per_device`, they are of one device.
     `workload`: the workload that its numbers belong to, if any.
     `workload_models`: the workload's model for each model that has another name there.
-    `rows_of`: its name in published.csv. `logs`: addresses of its logs.
+    `tables` and `grid`: its numbers. `rows_of`: its name in published.csv. `logs`: addresses of
+    its logs.
     """
 
     name: Name
@@ -155,13 +196,18 @@ class PublishedReport(Entry):
     conditions: Conditions
     cases: dict[TopologyText, Conditions] = {}
     tables: tuple[PublishedTable, ...] = ()
+    grid: TableGrid | None = None
     logs: tuple[str, ...] = ()
     reproduction: Reproduction | None = None
 
+    @property
+    def all_tables(self) -> tuple[PublishedTable, ...]:
+        return self.tables + (self.grid.expanded() if self.grid else ())
+
     @model_validator(mode="after")
     def _something_is_published(self) -> PublishedReport:
-        if not self.tables and self.rows_of is None:
-            raise wrong("the report has no numbers", "tables or rows_of", None, "tables")
+        if not (self.tables or self.grid or self.rows_of):
+            raise wrong("the report has no numbers", "tables, grid or rows_of", None, "tables")
         return self
 
 

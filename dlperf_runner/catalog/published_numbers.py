@@ -109,12 +109,12 @@ def as_record(number: PublishedNumber) -> dict[str, Any]:
 
 
 def _numbers(report: PublishedReport, root: Path) -> list[PublishedNumber]:
-    found = [
+    numbers = [
         _number(report, table, topology, value)
-        for table in report.tables
+        for table in report.all_tables
         for topology, value in table.rows.items()
     ]
-    return [*_numbers_of_csv(report, root), *found] if report.rows_of else found
+    return [*_numbers_of_csv(report, root), *numbers] if report.rows_of else numbers
 
 
 def _number(
@@ -187,7 +187,7 @@ def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber
     for line in _lines(root / "published_runs.csv", report):
         key = _key(line, Topology.parse(line["topology"]))
         runs.setdefault(key, []).append(float(line["samples_per_second"]))
-    found = []
+    numbers = []
     for line in _lines(root / "published.csv", report):
         nodes, devices = int(line["nodes"]), int(line["gpus"])
         topology = Topology(nodes, devices // nodes)
@@ -205,13 +205,13 @@ def _numbers_of_csv(report: PublishedReport, root: Path) -> list[PublishedNumber
             gpu_memory_mib=_number_or_none(line["gpu_memory_mib"]),
             reproduced=True,
         )
-        found.append(number)
-    if not found:
+        numbers.append(number)
+    if not numbers:
         raise UserError(
             f"published.csv has no rows for the report {report.rows_of}",
             where=f"{root / report.name}.yml: rows_of",
         )
-    return found
+    return numbers
 
 
 def _key(line: Mapping[str, str], topology: Topology) -> _Key:

@@ -211,7 +211,7 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _sentence(folder: Path, made: Outcome | Vendors) -> str:
-    from ..report.terminal import counted
+    from ..core.lists import counted
 
     text = f"{folder}: {counted(len(made.manifest.files), 'file')}, {len(made.fetched)} fetched"
     removed = getattr(made, "removed", None)

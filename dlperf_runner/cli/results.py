@@ -159,7 +159,7 @@ def _verify(
 ) -> None:
     from ..commands.progress import reading_logs
     from ..commands.verify import verify
-    from ..report.terminal import counted
+    from ..core.lists import counted
 
     result = verify(
         sources,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..campaign.directory import remaining_plan
 from ..compare.spread import Measured, measure, refuse_copies
 from ..core.errors import UserError
-from ..report.terminal import counted
+from ..core.lists import counted
 from ..results.load import load_results
 from ..stats.between_campaigns import LEAST_CAMPAIGNS
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 from ..catalog.framework import Environment
-from ..catalog.published_numbers import PublishedNumber, as_record, load_published
+from ..catalog.published_numbers import as_record, load_published
 from ..catalog.reader import Catalog
 from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
 from ..core.errors import UserError
+from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
-from ..report.terminal import counted, wrapped
+from ..report.terminal import wrapped
 
 # A named value below an entry, such as ("log", "plsc").
 Detail = tuple[str, str]
@@ -131,11 +133,9 @@ def _matrices(catalog: Catalog) -> Iterator[Block]:
 
 def _batches(matrix: Matrix) -> Iterator[str]:
     """`r100 fp32 b64 b96`: the batch sizes of each network and precision."""
-    sizes: dict[str, list[str]] = {}
-    for entry in matrix.batches:
-        name = f"{entry.variant} {entry.precision}".strip()
-        sizes.setdefault(name, []).append(f"b{entry.batch_size_per_device}")
-    return (f"{name} {' '.join(values)}" for name, values in sizes.items())
+    networks = grouped(matrix.batches, lambda entry: f"{entry.variant} {entry.precision}".strip())
+    for name, entries in networks.items():
+        yield " ".join([name, *(f"b{entry.batch_size_per_device}" for entry in entries)])
 
 
 def _frameworks(catalog: Catalog) -> Iterator[Block]:
@@ -189,10 +189,7 @@ def _workload(name: str, catalog: Catalog) -> str:
 
 
 def _published(catalog: Catalog) -> Iterator[Block]:
-    reports: dict[str, list[PublishedNumber]] = {}
-    for number in load_published():
-        reports.setdefault(number.report, []).append(number)
-    for name, numbers in reports.items():
+    for name, numbers in grouped(load_published(), attrgetter("report")).items():
         first = numbers[0]
         tables = dict.fromkeys(" ".join(filter(None, (n.model, n.precision))) for n in numbers)
         batches = sorted({n.batch_size_per_device or 0 for n in numbers})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -217,15 +215,10 @@ def _data(document: Document, language: str, conditions: Sequence[str]) -> dict[
 def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
     """All cases with all computed values. A text that a spreadsheet would read as a formula gets a
     leading apostrophe; numbers are unchanged."""
-    from ..report.data import unlike_a_formula
+    from ..report.data import csv
 
     names = list(dict.fromkeys(name for case in cases for name in case))
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(names)
-    for case in cases:
-        writer.writerow(unlike_a_formula(case.get(name)) for name in names)
-    return buffer.getvalue()
+    return csv(names, ([case.get(name) for name in names] for case in cases))
 
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..campaign.directory import add_revision, read_plan, remaining_plan
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CaseKey, case_key, parameters_text
+from ..core.lists import counted
 from ..core.percent import fraction
 from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
@@ -134,11 +135,7 @@ def _add_revision(
             "wanted_repeats": repeats,
         }
     path = add_revision(directory, runs, reasons)
-    number, cases = len(runs), len(wanted)
-    return (
-        f"{path.name}: {number} more run{'s' if number > 1 else ''} of"
-        f" {cases} case{'s' if cases > 1 else ''}"
-    )
+    return f"{path.name}: {counted(len(runs), 'more run')} of {counted(len(wanted), 'case')}"
 
 
 def _too_wide(values: Mapping[str, Sequence[float]], choice: Choice) -> Iterator[str]:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
 from ..core.frame import COLUMNS, Row
-from ..core.identity import GROUP, label, value_text
+from ..core.identity import GROUP, label, topology_text, value_text
+from ..core.lists import counted, grouped
 from ..core.printable import printable
 from ..results.load import Progress, Results, catalogued, load_results
 from ..results.run_record import Known
@@ -73,8 +75,6 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    from ..report.terminal import counted
-
     known = list(catalogued()) if known is None else known
     sources = [sources] if isinstance(sources, Path) else sources
     results = load_results(sources, known, statements=statements, progress=progress)
@@ -164,7 +164,7 @@ def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]
     groups = by_group(cases)
     for name, of in groups.items():
         if len({case["estimator"] for case in of}) > 1:
-            texts = [f"{c['nodes']}n{c['gpus_per_node']}g {c['estimator']}" for c in of]
+            texts = [f"{topology_text(case)} {case['estimator']}" for case in of]
             yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
     yield from _repeat_notes(results)
     yield from _not_pooled([of[0] for of in groups.values()])
@@ -209,10 +209,7 @@ def _not_pooled(groups: Iterable[dict[str, Any]]) -> Iterator[str]:
     has one case of each table."""
     from ..stats.groups import title
 
-    apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for case in groups:
-        apart.setdefault(tuple(case[name] for name in _SETTINGS), []).append(case)
-    for several in apart.values():
+    for several in grouped(groups, itemgetter(*_SETTINGS)).values():
         same = {name: several[0][name] if name in _SETTINGS else None for name in GROUP}
         texts = []
         for name in GROUP:

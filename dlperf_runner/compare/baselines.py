@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from ..campaign.directory import RESULTS
+from ..catalog.entry import validated
 from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
@@ -165,12 +166,7 @@ def _read(name: str, directory: Path) -> Baseline:
             found=str(version),
             hint="`compare --save-baseline NAME CAMPAIGN --replace` recreates it",
         )
-    try:
-        return Baseline.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
-        raise UserError("invalid baseline", where=f"{path}: {keys}", found=first["msg"]) from None
+    return validated(document, Baseline, str(path), "invalid baseline")
 
 
 def _known_then(case: BaselineCase) -> BaselineCase:

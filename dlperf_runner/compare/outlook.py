@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.lists import counted
 from ..stats.between_campaigns import difference_half_width
 from ..stats.intervals import LEVEL
 from ..stats.ratios import LEAST_RUNS, log_ratio, of_median, student
@@ -57,5 +58,5 @@ def _sentence(decides: Callable[[int], bool], whose: str) -> str:
     number = more_runs(decides)
     if number is None:
         return f"more than {MOST_MORE} more runs {whose}".rstrip() + " would be needed"
-    runs = f"{number} more run{'s' if number > 1 else ''} {whose}".rstrip()
+    runs = f"{counted(number, 'more run')} {whose}".rstrip()
     return f"about {runs} would decide if the difference and the spread stay as they are"

@@ -20,6 +20,7 @@ from ..core.identity import (
     read_parameters,
     value_text,
 )
+from ..core.lists import grouped
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
 _SAME_IN_A_GATE = (*RELATED, "accelerator")
@@ -73,8 +74,8 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
     identity but for `allowed`, which are names of columns or of parameters."""
     partners: dict[CaseKey, CaseKey] = {}
     for key_of in (tuple, _with_accelerator, _identity, _but_for(allowed)):
-        left = _by_key([key for key in b if key not in partners.values()], key_of)
-        for key, several in _by_key([key for key in a if key not in partners], key_of).items():
+        left = grouped([key for key in b if key not in partners.values()], key_of)
+        for key, several in grouped([key for key in a if key not in partners], key_of).items():
             if len(several) == len(left.get(key, ())) == 1:
                 partners[several[0]] = left[key][0]
     taken = set(partners.values())
@@ -100,7 +101,7 @@ def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
 def distinctions(paired: Sequence[Pair]) -> list[str | None]:
     """What tells each pair from the others of the same identity, which run in other environments;
     None if there are no others."""
-    by_identity = _by_key([pair.a or pair.b or () for pair in paired], _identity)
+    by_identity = grouped([pair.a or pair.b or () for pair in paired], _identity)
     return [
         ", ".join(_told(pair, others)) or None
         for pair in paired
@@ -212,12 +213,3 @@ def _but_for(allowed: Collection[str]) -> Callable[[CaseKey], CaseKey]:
         return (parameters, *(case[name] for name in names))
 
     return kept
-
-
-def _by_key(
-    keys: Sequence[CaseKey], key_of: Callable[[CaseKey], CaseKey]
-) -> dict[CaseKey, list[CaseKey]]:
-    found: dict[CaseKey, list[CaseKey]] = {}
-    for key in keys:
-        found.setdefault(key_of(key), []).append(key)
-    return found

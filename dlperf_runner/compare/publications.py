@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..catalog.published_numbers import PublishedNumber, load_published, load_rule
 from ..core.errors import UserError
 from ..core.identity import label
+from ..core.lists import grouped
 from .conditions import FACTORS, differences, published_conditions, shown
 
 
@@ -39,15 +40,19 @@ def side_by_side(
     and `precision` filter the numbers; an empty filter matches all. Raises UserError if no number
     matches."""
     tolerance = load_rule().tolerance
-    chosen: dict[tuple[str, str, str, int, str, str], list[PublishedNumber]] = {}
     wanted = {"model": model, "framework": framework, "precision": precision}
-    for number in load_published() if numbers is None else numbers:
-        if all(value in ("", getattr(number, name)) for name, value in wanted.items()):
-            topology = number.topology
-            key = (number.framework, number.model, number.precision or "unknown precision")
-            chosen.setdefault((*key, topology.world_size, str(topology), number.unit), []).append(
-                number
-            )
+    fitting = (
+        number
+        for number in (load_published() if numbers is None else numbers)
+        if all(value in ("", getattr(number, name)) for name, value in wanted.items())
+    )
+    chosen = grouped(
+        fitting,
+        lambda number: (
+            *(number.framework, number.model, number.precision or "unknown precision"),
+            *(number.topology.world_size, str(number.topology), number.unit),
+        ),
+    )
     if not chosen:
         asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
         raise UserError(
@@ -55,16 +60,16 @@ def side_by_side(
             hint="`list published` shows all published numbers",
         )
     groups = [
-        _group(*key[:3], key[4], found)
-        for key, found in sorted(chosen.items(), key=lambda item: item[0])
+        _group(*key[:3], key[4], numbers)
+        for key, numbers in sorted(chosen.items(), key=lambda item: item[0])
     ]
     return [group for group in groups if every or group.spread > tolerance]
 
 
 def _group(
-    framework: str, model: str, precision: str, topology: str, found: list[PublishedNumber]
+    framework: str, model: str, precision: str, topology: str, numbers: list[PublishedNumber]
 ) -> SideBySide:
-    ordered = sorted(found, key=lambda number: (number.samples_per_second, number.date))
+    ordered = sorted(numbers, key=lambda number: (number.samples_per_second, number.date))
     low, high = ordered[0].samples_per_second, ordered[-1].samples_per_second
     factors = differing(ordered)
     return SideBySide(
@@ -74,7 +79,7 @@ def _group(
 
 def differing(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
     """The conditions in which at least two numbers of one topology are known to differ."""
-    found = {
+    differing = {
         item.factor
         for n, first in enumerate(numbers)
         for second in numbers[n + 1 :]
@@ -85,7 +90,7 @@ def differing(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
             between=True,
         )
     }
-    return tuple(name for name in FACTORS if name in found)
+    return tuple(name for name in FACTORS if name in differing)
 
 
 def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:

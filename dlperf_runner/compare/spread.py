@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictFloat, StrictInt, StrictStr
 
 from ..campaign.directory import RESULTS
+from ..catalog.entry import validated
 from ..catalog.types import Count, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
@@ -184,14 +185,6 @@ def refuse_copies(campaigns: Iterable[tuple[str, Mapping[str, str]]]) -> None:
 
 
 def _read(path: Path) -> SpreadFile:
-    try:
-        return SpreadFile.model_validate(read_json(path))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        keys = ".".join(map(str, (*first["loc"], *first.get("ctx", {}).get("keys", ()))))
-        raise UserError(
-            "invalid file of the spread between campaigns",
-            where=f"{path}: {keys}",
-            found=first["msg"],
-            hint="delete it and measure again: dlperf aa CAMPAIGN CAMPAIGN CAMPAIGN",
-        ) from None
+    problem = "invalid file of the spread between campaigns"
+    hint = "delete it and measure again: dlperf aa CAMPAIGN CAMPAIGN CAMPAIGN"
+    return validated(read_json(path), SpreadFile, str(path), problem, hint)

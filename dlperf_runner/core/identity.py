@@ -50,6 +50,11 @@ def case_key(case: Mapping[Any, Any]) -> CaseKey:
     return tuple(plain(case[name]) for name in CASE)
 
 
+def topology_text(case: Mapping[Any, Any]) -> str:
+    """The topology of a row of the frame: `2n8g`."""
+    return f"{case['nodes']}n{case['gpus_per_node']}g"
+
+
 def plain(value: Any) -> Any:
     """A value of a data frame as a plain Python object. A missing value is None."""
     if value is None or type(value).__name__ == "NAType":

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# What XML 1.0 cannot hold, not even escaped.
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def printable(text: str) -> str:
     r"""The text with escapes such as \x1b for what a terminal would obey, and for what is no text,

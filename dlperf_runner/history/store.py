@@ -18,7 +18,7 @@ from typing import Any
 
 from ..core.errors import UserError
 from ..core.frame import Row
-from ..core.identity import CASE, INTEGERS
+from ..core.identity import CASE, INTEGERS, topology_text
 
 FILE = "history.sqlite"
 SCHEMA = 2  # PRAGMA user_version
@@ -138,7 +138,7 @@ def case_id(case: Mapping[str, Any]) -> str:
         name += f"_{case['model']}"
     engine = str(case["container"] or "").partition(" ")[0]
     parts = [name, case["precision"], f"b{case['batch_size_per_device']}"]
-    parts.append(f"{case['nodes']}n{case['gpus_per_node']}g")
+    parts.append(topology_text(case))
     parts += dict.fromkeys(filter(None, (case["accelerator"], case["stack"], engine)))
     rest = [case[name] for name in ("parameters", "total_steps", "warmup_steps", "directory")]
     if any(value is not None for value in rest):

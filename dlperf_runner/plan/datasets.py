@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from ..catalog.datasets import Place, datasets
+from ..catalog.entry import validated
 from ..catalog.types import listed
 from ..core.errors import UserError
 from ..core.identity import data_kind, data_of
@@ -35,18 +34,7 @@ def places(value: object, where: str) -> dict[str, dict[str, Any]]:
             raise UserError(
                 f"unknown data set {name!r}", where=where, expected=f"one of {listed(datasets())}"
             )
-        try:
-            place = Place.model_validate(entry)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            context = first.get("ctx", {})
-            keys = ".".join(str(key) for key in (*first["loc"], *context.get("keys", ())))
-            raise UserError(
-                first["msg"] if first["type"] == "dlperf" else "invalid value",
-                where=f"{where}: {name}" + (f".{keys}" if keys else ""),
-                expected=context.get("expected", first["msg"].removeprefix("Input should be ")),
-                found=context.get("found", repr(first["input"])),
-            ) from None
+        place = validated(entry, Place, f"{where}: {name}")
         found[name] = {
             "path": place.path or datasets()[name].synthetic,
             **({"parts": place.parts} if place.parts else {}),

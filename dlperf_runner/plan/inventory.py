@@ -12,9 +12,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from ..catalog.mpirun import mpirun_of
 from ..catalog.overrides import ADOPTED
@@ -27,7 +30,6 @@ from .datasets import places
 GROUP = "nodes"
 
 _REFERENCE = re.compile(r"\{\{\s*(?P<name>[A-Za-z_]\w*)\s*\}\}")
-_VARIABLE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def read_inventory(
@@ -121,121 +123,66 @@ def _unreadable(inventories: Sequence[str], stderr: str) -> UserError:
     return UserError(f"Ansible cannot read the inventory: {problem}", where=where or None)
 
 
-# Checks the value of a variable. Returns the value, or None if it is invalid.
-_Check = Callable[[Any], Any]
+def _of_digits(value: object) -> object:
+    """Group variables in INI inventories, and Jinja, give numbers as strings."""
+    is_number = isinstance(value, str) and value.isascii() and value.isdigit()
+    return int(str(value)) if is_number else value
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value and _printable(value) else None
+def _as_text(value: object) -> object:
+    return str(value) if type(value) in (int, float) else value
 
 
-def _optional_text(value: Any) -> str | None:
-    return value if isinstance(value, str) and _printable(value) else None
-
-
-def _count(value: Any) -> int | None:
-    # Group variables in INI inventories, and Jinja, give numbers as strings.
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    return value if type(value) is int and value >= 1 else None
-
-
-def _texts(value: Any) -> tuple[str, ...] | None:
-    if isinstance(value, list) and all(_optional_text(item) is not None for item in value):
-        return tuple(value)
-    return None
-
-
-def _environment(value: Any) -> dict[str, str] | None:
-    if not isinstance(value, dict):
-        return None
-    for name, text in value.items():
-        if not isinstance(name, str) or not _VARIABLE_NAME.fullmatch(name):
-            return None
-        if isinstance(text, bool) or not isinstance(text, str | int | float):
-            return None
-        if not _printable(str(text)):
-            return None
-    return {name: str(text) for name, text in value.items()}
-
-
-def _absolute_path(value: Any) -> str | None:
-    return value if _text(value) and value.startswith("/") else None
-
-
-def _absolute_paths(value: Any) -> tuple[str, ...] | None:
-    # Container engines separate source and target with a colon.
-    paths = _texts(value)
-    if paths is None or not all(path.startswith("/") and ":" not in path for path in paths):
-        return None
-    return paths
-
-
-def _digests(value: Any) -> dict[str, str] | None:
-    # The digest is validated when it is used, so that the message can name the image.
-    if isinstance(value, dict) and all(_text(k) and _text(v) for k, v in value.items()):
-        return dict(value)
-    return None
-
-
-def _engine(value: Any) -> str | None:
-    return value if value in ("", *ENGINES) else None
-
-
-def _overrides(value: Any) -> dict[str, Any] | None:
+def _without_name(value: dict[str, Any]) -> dict[str, Any]:
     # Keys and values are validated with the stack. Its name says which stack is changed.
-    return value if isinstance(value, dict) and "name" not in value else None
+    if "name" in value:
+        raise ValueError
+    return value
 
 
-def _adopted(value: Any) -> tuple[str, ...] | None:
-    parts = _texts(value)
-    return parts if parts is not None and set(parts) <= set(ADOPTED) else None
-
-
-def _transport(value: Any) -> str | None:
-    return value if value in MPI_TRANSPORTS else None
-
-
-def _interface(value: Any) -> str | None:
-    # A leading dash would be an option of mpirun. A comma would add a second interface.
-    known = isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*|", value)
-    return value if known else None
-
-
-def _address(value: Any) -> str | None:
-    return value if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][\w.:-]*", value) else None
-
-
-def _registry(value: Any) -> str | None:
-    name = r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*"
-    return value if isinstance(value, str) and re.fullmatch(name, value) else None
-
-
-def _printable(text: str) -> bool:
-    return not any(ord(character) < 32 or ord(character) == 127 for character in text)
-
+# The types of variables. No text has control characters.
+_Count = Annotated[int, BeforeValidator(_of_digits), Field(strict=True, ge=1)]
+_Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
+_OptionalText = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Texts = tuple[_OptionalText, ...]
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
+_Environment = dict[_Name, Annotated[_OptionalText, BeforeValidator(_as_text)]]
+_Overrides = Annotated[dict[str, Any], AfterValidator(_without_name)]
+_Adopted = tuple[Annotated[str, Field(pattern=f"^({'|'.join(ADOPTED)})$")], ...]
+_Path = Annotated[str, Field(pattern=r"^/[^\x00-\x1f\x7f]*$")]
+# Container engines separate source and target with a colon.
+_Mounts = tuple[Annotated[str, Field(pattern=r"^/[^:\x00-\x1f\x7f]*$")], ...]
+# A digest is validated when it is used, so that the message can name the image.
+_Digests = dict[_Text, _Text]
+_Engine = Annotated[str, Field(pattern=f"^({'|'.join(ENGINES)})?$")]
+_Transport = Annotated[str, Field(pattern=f"^({'|'.join(MPI_TRANSPORTS)})$")]
+# A leading dash would be an option of mpirun. A comma would add a second interface.
+_Interface = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.:@-]*)?$")]
+_Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.:-]*$")]
+_PLACE = r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*$"
+_Registry = Annotated[str, Field(pattern=_PLACE)]
 
 _REQUIRED = ("dlperf_devices_per_node", "dlperf_accelerator", "dlperf_stack")
-VARIABLES: dict[str, tuple[str, _Check, str]] = {
-    "dlperf_devices_per_node": ("devices_per_node", _count, "an integer of at least 1"),
-    "dlperf_accelerator": ("accelerator", _text, "cpu, or the accelerator's name"),
-    "dlperf_stack": ("stack", _text, "the name of a stack"),
-    "dlperf_stack_overrides": ("stack_overrides", _overrides, "keys of a stack, without its name"),
-    "dlperf_adopt": ("adopted", _adopted, f"a list of {', '.join(ADOPTED)}"),
-    "dlperf_address": ("address", _address, "an address or a host name"),
-    "dlperf_interface": ("interface", _interface, "the name of a network interface"),
-    "dlperf_frameworks": ("frameworks", _texts, "a list of frameworks"),
-    "dlperf_user": ("user", _text, "a user name"),
-    "dlperf_matrix": ("matrix", _text, "the name of a matrix"),
-    "dlperf_env": ("env", _environment, "variable names with strings or numbers"),
-    "dlperf_mpirun": ("mpirun", _absolute_path, "an absolute path"),
-    "dlperf_mpirun_args": ("mpirun_args", _texts, "a list of arguments"),
-    "dlperf_mpi_transport": ("mpi_transport", _transport, f"one of {', '.join(MPI_TRANSPORTS)}"),
-    "dlperf_container_engine": ("container_engine", _engine, f"one of {', '.join(ENGINES)}"),
-    "dlperf_container_images": ("container_images", _digests, "image names with digests"),
-    "dlperf_registry": ("registry", _registry, "a registry, like registry.example:5000/ngc"),
-    "dlperf_container_data": ("container_data", _absolute_paths, "a list of absolute paths"),
-    "dlperf_container_args": ("container_args", _texts, "a list of options for the engine"),
+VARIABLES: dict[str, tuple[str, Any, str]] = {
+    "dlperf_devices_per_node": ("devices_per_node", _Count, "an integer of at least 1"),
+    "dlperf_accelerator": ("accelerator", _Text, "cpu, or the accelerator's name"),
+    "dlperf_stack": ("stack", _Text, "the name of a stack"),
+    "dlperf_stack_overrides": ("stack_overrides", _Overrides, "keys of a stack, without its name"),
+    "dlperf_adopt": ("adopted", _Adopted, f"a list of {', '.join(ADOPTED)}"),
+    "dlperf_address": ("address", _Address, "an address or a host name"),
+    "dlperf_interface": ("interface", _Interface, "the name of a network interface"),
+    "dlperf_frameworks": ("frameworks", _Texts, "a list of frameworks"),
+    "dlperf_user": ("user", _Text, "a user name"),
+    "dlperf_matrix": ("matrix", _Text, "the name of a matrix"),
+    "dlperf_env": ("env", _Environment, "variable names with strings or numbers"),
+    "dlperf_mpirun": ("mpirun", _Path, "an absolute path"),
+    "dlperf_mpirun_args": ("mpirun_args", _Texts, "a list of arguments"),
+    "dlperf_mpi_transport": ("mpi_transport", _Transport, f"one of {', '.join(MPI_TRANSPORTS)}"),
+    "dlperf_container_engine": ("container_engine", _Engine, f"one of {', '.join(ENGINES)}"),
+    "dlperf_container_images": ("container_images", _Digests, "image names with digests"),
+    "dlperf_registry": ("registry", _Registry, "a registry, like registry.example:5000/ngc"),
+    "dlperf_container_data": ("container_data", _Mounts, "a list of absolute paths"),
+    "dlperf_container_args": ("container_args", _Texts, "a list of options for the engine"),
 }
 
 
@@ -252,18 +199,18 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
                 expected=expected,
                 found=f"the variable {similar[0]}" if similar else "none",
             )
-    for variable, (key, check, expected) in VARIABLES.items():
+    for variable, (key, _, expected) in VARIABLES.items():
         if variable not in variables:
             continue
-        value = check(_resolved(name, variable, variables))
-        if value is None:
+        try:
+            values[key] = _type(variable).validate_python(_resolved(name, variable, variables))
+        except ValidationError:
             raise UserError(
                 "invalid value",
                 where=f"host {name}: {variable}",
                 expected=expected,
                 found=repr(variables[variable]),
-            )
-        values[key] = value
+            ) from None
     if "openmpi" in values.get("adopted", ()) and "mpirun" not in values:
         raise UserError(
             "a node that keeps its OpenMPI needs the path of its mpirun",
@@ -274,6 +221,11 @@ def _node(name: str, variables: Mapping[str, Any]) -> Node:
     if (given := variables.get("dlperf_datasets")) is not None:
         values["datasets"] = places(given, f"host {name}: dlperf_datasets")
     return Node(**values)
+
+
+@cache
+def _type(variable: str) -> TypeAdapter[Any]:
+    return TypeAdapter(VARIABLES[variable][1])
 
 
 def _resolved(host: str, variable: str, variables: Mapping[str, Any], depth: int = 0) -> Any:

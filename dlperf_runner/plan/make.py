@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
 from ..catalog.workload import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
+from ..core.lists import counted, grouped
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
 from . import containers, datasets, parameters
@@ -76,8 +78,8 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
         placed[case.id] = tuple(fitting[: topology.nodes])
     if missing:
         needs = (
-            f"{topology} needs {_count(topology.nodes, 'node')}"
-            f" with {_count(topology.gpus_per_node, 'device')}"
+            f"{topology} needs {counted(topology.nodes, 'node')}"
+            f" with {counted(topology.gpus_per_node, 'device')}"
             for topology in dict.fromkeys(missing)
         )
         raise UserError(
@@ -91,21 +93,15 @@ def _place(cases: Sequence[Case], nodes: Sequence[Node]) -> dict[str, tuple[Node
 
 def _describe(nodes: Sequence[Node]) -> str:
     """For each number of devices: `node1..node4 with 2 devices each`."""
-    groups: dict[int, list[str]] = {}
-    for node in nodes:
-        groups.setdefault(node.devices_per_node, []).append(node.name)
     return ", ".join(
-        f"{_span(names)} with {_count(devices, 'device')}" + (" each" if len(names) > 1 else "")
-        for devices, names in groups.items()
+        f"{_span([node.name for node in same])} with {counted(devices, 'device')}"
+        + (" each" if len(same) > 1 else "")
+        for devices, same in grouped(nodes, attrgetter("devices_per_node")).items()
     )
 
 
 def _span(names: list[str]) -> str:
     return ", ".join(names) if len(names) < 4 else f"{len(names)} nodes {names[0]}..{names[-1]}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _refuse_mixed_nodes(hosts: Sequence[Node]) -> None:

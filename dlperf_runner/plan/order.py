@@ -10,16 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
+from operator import attrgetter
 
 from ..core.case import Run
+from ..core.lists import grouped
 
 
 def ordered(runs: Iterable[Run], order: str, seed: int | None) -> tuple[Run, ...]:
     """The runs in one of the orders of choice.ORDERS. The repeats of a case always ascend."""
-    cases: dict[str, list[Run]] = {}
-    for run in runs:
-        cases.setdefault(run.case, []).append(run)
-    groups = list(cases.values())
+    groups = list(grouped(runs, attrgetter("case")).values())
     if order == "grouped":
         return tuple(chain.from_iterable(groups))
     if order == "interleaved":

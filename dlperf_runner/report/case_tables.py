@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
-from ..core.identity import GROUP
+from ..core.identity import GROUP, topology_text
+from ..core.lists import grouped
 from .labels import Labels
 from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, speedup
@@ -107,9 +109,8 @@ def _note(group: Sequence[Case], t: Labels) -> str:
     parts = []
     bases = {case.get("base_case") for case in group if case["speedup"] is not None}
     for case in group:
-        if f"{case['nodes']}n{case['gpus_per_node']}g" in bases:
+        if (place := topology_text(case)) in bases:
             rate = f"{case['samples_per_second_median']:{rate_form(group)}}"
-            place = f"{case['nodes']}n{case['gpus_per_node']}g"
             parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
     scales = not is_bandwidth(group[0]["workload"])
     if scales and all(case["speedup"] is None for case in group):
@@ -148,10 +149,7 @@ class Answer:
 def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> Iterator[Answer]:
     """One per framework and model: its fastest case on the most devices, and what was made of
     `verdicts`, which are rows of compare_published."""
-    together: dict[tuple[str, str], list[Case]] = {}
-    for case in all_cases:
-        together.setdefault((case["framework"], case["model"]), []).append(case)
-    for (framework, model), own in together.items():
+    for (framework, model), own in grouped(all_cases, itemgetter("framework", "model")).items():
         best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
         head = t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))
         if best["speedup"] is not None and best["world_size"] > 1:
@@ -225,16 +223,12 @@ def _worded(column: str, value: object) -> str:
 def side_by_side(all_cases: Sequence[Case], t: Labels) -> Iterator[Table]:
     """Frameworks in columns, as the published summary has them: one table per model and
     precision that was measured of more than one."""
-    together: dict[tuple[str, str, str], list[Case]] = {}
-    for case in all_cases:
-        key = (case["family"], case["precision"], rate_unit(case["workload"]))
-        together.setdefault(key, []).append(case)
+    together = grouped(
+        all_cases, lambda case: (case["family"], case["precision"], rate_unit(case["workload"]))
+    )
     number = 0
     for (family, precision, unit), own in together.items():
-        groups: dict[tuple[Any, ...], list[Case]] = {}
-        for case in own:
-            key = (case["framework"], case["campaign"], *(case[name] for name in GROUP))
-            groups.setdefault(key, []).append(case)
+        groups = grouped(own, itemgetter("framework", "campaign", *GROUP))
         if len({key[0] for key in groups}) < 2:
             continue
         number += 1
@@ -296,9 +290,7 @@ def _said_below(
     about: dict[str, list[str]] = {}
     for cells, row in zip(lines, rows, strict=True):
         if cells[place].value is not None:
-            about.setdefault(cells[place].text, []).append(
-                f"{row['nodes']}n{row['gpus_per_node']}g"
-            )
+            about.setdefault(cells[place].text, []).append(topology_text(row))
     for text, cases in about.items():
         which = "" if len(cases) == len(rows) else f" ({', '.join(cases)})"
         yield f"{which}: {text}"

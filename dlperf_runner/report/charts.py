@@ -6,10 +6,11 @@ The same specification becomes a file (see `pictures`) and, in the page, a chart
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from ..core.printable import NOT_XML
 
 WIDTH = 480
 PLOT_HEIGHT = 250
@@ -41,8 +42,6 @@ _DASHES = (_SOLID, [7, 3], [2, 3], [9, 3, 2, 3])
 _SIZES = {"ideal": 500, "series": 500, "measured": 64, "published": 220}  # pixels, squared
 _WIDTHS = {"ideal": 1, "series": 1.25, "measured": 2}
 _NUMBER = ",.10~g"
-# What XML cannot hold, however it is written.
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 Specification = dict[str, Any]
 
@@ -99,7 +98,7 @@ class Chart:
 
 def plain(text: str) -> str:
     """The text without the characters that no XML can hold."""
-    return _FORBIDDEN.sub("\ufffd", text)
+    return NOT_XML.sub("\ufffd", text)
 
 
 def vega_lite(chart: Chart) -> Specification:

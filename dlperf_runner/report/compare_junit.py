@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..core.identity import topology_text
+from ..core.printable import NOT_XML
 from .numbers import percent, rate_decimals, ratio
-
-# What XML 1.0 has no way to write, not even escaped.
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 Result = Literal["passed", "failure", "error", "skipped"]
 NOT_COMPARED = ("not comparable", "not published", "only in the first", "only in the second")
@@ -59,7 +56,7 @@ def junit_cases(
 
 def _name(case: Mapping[str, Any]) -> str:
     words = (case["precision"], f"b{case['batch_size_per_device']}")
-    name = " ".join((*words, f"{case['nodes']}n{case['gpus_per_node']}g"))
+    name = " ".join((*words, topology_text(case)))
     return ", ".join(filter(None, (name, case.get("distinction"))))
 
 
@@ -139,4 +136,4 @@ def render(suite: str, tests: Sequence[JUnitCase]) -> str:
 
 
 def _clean(text: str) -> str:
-    return _NO_XML.sub("", text)
+    return NOT_XML.sub("", text)

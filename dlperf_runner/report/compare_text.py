@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
-from ..core.identity import GROUP, TOPOLOGY
+from ..core.identity import GROUP, TOPOLOGY, topology_text
+from ..core.lists import counted, grouped
 from ..core.units import SAMPLES, per_second
 from ..stats.groups import by_group, records, title
 from .numbers import exact_decimals, percent, rate_decimals, ratio
 from .spread_text import about_spread
 from .tables import Cell, Column, cell, span
-from .terminal import PIPE, Screen, counted, table, wrapped
+from .terminal import PIPE, Screen, table, wrapped
 from .units import rate_unit
 
 if TYPE_CHECKING:
@@ -139,10 +140,7 @@ def render_publications(groups: Sequence[SideBySide], screen: Screen = PIPE) -> 
 
 
 def _grouped(rows: Sequence[Record], columns: Sequence[str]) -> dict[tuple[Any, ...], list[Record]]:
-    groups: dict[tuple[Any, ...], list[Record]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in columns), []).append(row)
-    return groups
+    return grouped(rows, lambda row: tuple(row[name] for name in columns))
 
 
 def _published_table(
@@ -160,7 +158,7 @@ def _published_table(
     ]
     cells = [
         (
-            _topology(row),
+            topology_text(row),
             *([row["publication"] or "-"] if every else []),
             cell(row["mine"], rate),
             span(row["mine_low"], row["mine_high"], rate, "-"),
@@ -194,7 +192,7 @@ def _campaign_table(rows: Sequence[Record], screen: Screen, limit: float | None)
         rate = f".{rate_decimals(row['workload'], (row['a'], row['b']))}f"
         cells.append(
             (
-                _topology(row),
+                topology_text(row),
                 *([row["distinction"] or "-"] if is_told else []),
                 *(cell(row["a"], rate), cell(row["n_a"]), cell(row["b"], rate), cell(row["n_b"])),
                 cell(row["relative"], percent),
@@ -216,10 +214,6 @@ def _judged(limit: float | None) -> list[Column]:
 def _judgement(row: Record, limit: float | None) -> list[Cell]:
     texts = [row["verdict"], *([row["limit_verdict"] or "-"] if limit is not None else [])]
     return [Cell(text, text, mark=text) for text in texts]
-
-
-def _topology(row: Record) -> str:
-    return f"{row['nodes']}n{row['gpus_per_node']}g"
 
 
 def _as_published(value: float) -> str:
@@ -250,7 +244,7 @@ def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]
     for key, own in _grouped(rows, names).items():
         words = [word for word in key if word]
         if not words or len(own) < len(every[key]):
-            words.append(", ".join(map(_topology, own)))
+            words.append(", ".join(map(topology_text, own)))
         places.append(" ".join(words))
     return "; ".join(places)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..core.files import json_text
 from ..core.frame import Row
-from ..core.identity import GROUP, CaseKey, case_key
+from ..core.identity import GROUP, CaseKey, case_key, topology_text
+from ..core.lists import grouped
 from ..stats.groups import values_of
 from .numbers import decimals, rate_decimals
 from .tables import FORMULA
@@ -94,7 +95,7 @@ def _results(
         values = runs[case_key(row)]
         places = rate_decimals(row["workload"], [row["samples_per_second_median"]])
         rounded = [round(value, places) for value in values]
-        found[f"{row['nodes']}n{row['gpus_per_node']}g"] = {
+        found[topology_text(row)] = {
             "average_speed": round(fmean(rounded), places),
             "batch_size_per_device": row["batch_size_per_device"],
             "median_speed": round(median(rounded), places),
@@ -102,7 +103,7 @@ def _results(
         }
     for row in rows:
         if row["base_world_size"] == 1 and row["speedup"] is not None:
-            own = found[f"{row['nodes']}n{row['gpus_per_node']}g"]
+            own = found[topology_text(row)]
             quotient = own["median_speed"] / found[row["base_case"]]["median_speed"]
             own["speedup"] = round(quotient, decimals([quotient], significant=2))
     return found
@@ -112,10 +113,7 @@ def _names(
     keys: list[tuple[Any, ...]], short_names: Mapping[tuple[str, str], str]
 ) -> dict[tuple[Any, ...], str]:
     """A name for each group of cases, different for each."""
-    by_name: dict[str, list[tuple[Any, ...]]] = {}
-    for key in keys:
-        workload, model = key[:2]
-        by_name.setdefault(short_names.get((workload, model), model), []).append(key)
+    by_name = grouped(keys, lambda key: short_names.get((key[0], key[1]), key[1]))
     names: dict[tuple[Any, ...], str] = {}
     for name, same in by_name.items():
         differing = [n for n in range(len(GROUP)) if len({key[n] for key in same}) > 1]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import GROUP, case_key
+from ..core.identity import GROUP, case_key, topology_text
+from ..core.lists import grouped
 from ..stats.groups import records
 from . import case_tables, figures
 from .charts import Chart
@@ -159,10 +161,7 @@ def make_document(
 
 def _groups(cases: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Cases that stand in one table."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for case in cases:
-        groups.setdefault((case["campaign"], *(case[name] for name in GROUP)), []).append(case)
-    return list(groups.values())
+    return list(grouped(cases, itemgetter("campaign", *GROUP)).values())
 
 
 def make_figures(
@@ -171,11 +170,8 @@ def make_figures(
     """Throughput and speed-up of all that has the same model, precision and batch size; `published`
     are compare_published's points."""
     others = [] if published is None else records(published)
-    together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for case in cases:
-        unit = rate_unit(case["workload"])
-        key = (case["family"], case["precision"], case["batch_size_per_device"], unit)
-        together.setdefault(key, []).append(case)
+    setting = itemgetter("family", "precision", "batch_size_per_device")
+    together = grouped(cases, lambda case: (*setting(case), rate_unit(case["workload"])))
     for number, ((family, precision, batch, unit), same) in enumerate(together.items(), start=1):
         groups = _groups(same)
         names = case_tables.line_names(groups)
@@ -272,14 +268,13 @@ def _not_counted_table(
     columns += [Column(unit, True, "#,##0.00"), Column(t("why"))]
     rows = []
     for campaign, record in lost:
-        topology = f"{record['nodes']}n{record['gpus_per_node']}g"
         name = case_tables.group_title(
             {**record, "campaign": campaign.name if several else None}, t
         )
         value = record["value"]
         rows.append(
             (
-                cell(f"{name}, {topology}"),
+                cell(f"{name}, {topology_text(record)}"),
                 cell(record["repeat"]),
                 cell(value, f",.{rate_decimals(record['workload'], [value])}f"),
                 cell(record["why_invalid"] or t("unknown")),

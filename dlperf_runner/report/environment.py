@@ -65,29 +65,33 @@ def _outcome(run: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _facts(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """The facts of each host, as a text; of one that changed meanwhile, each in its turn."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    by_host: dict[str, dict[str, dict[str, None]]] = {}
     for run in runs:
         hosts = _outcome(run).get("hosts")
         for host, facts in hosts.items() if isinstance(hosts, dict) else ():
             for name, value in facts.items() if isinstance(facts, dict) else ():
                 if value not in (None, "", [], {}):
-                    found.setdefault(str(host), {}).setdefault(str(name), {})[_shown(value)] = None
+                    by_host.setdefault(str(host), {}).setdefault(str(name), {})[_shown(value)] = (
+                        None
+                    )
     return {
         host: {name: " → ".join(values) for name, values in facts.items()}
-        for host, facts in sorted(found.items())
+        for host, facts in sorted(by_host.items())
     }
 
 
 def _versions(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    by_environment: dict[str, dict[str, dict[str, None]]] = {}
     for run in runs:
         versions = _outcome(run).get("versions")
-        environment = found.setdefault(str(run.get("environment") or run.get("framework")), {})
+        environment = by_environment.setdefault(
+            str(run.get("environment") or run.get("framework")), {}
+        )
         for name, value in versions.items() if isinstance(versions, dict) else ():
             environment.setdefault(str(name), {})[_shown(value)] = None
     return {
         environment: {name: " → ".join(values) for name, values in sorted(versions.items())}
-        for environment, versions in sorted(found.items())
+        for environment, versions in sorted(by_environment.items())
         if versions
     }
 
@@ -125,12 +129,12 @@ def run_command(campaign: Mapping[str, Any]) -> str:
 
 def case_commands(runs: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """For each case, the commands of its first run, one per line and host."""
-    found: dict[str, str] = {}
+    by_case: dict[str, str] = {}
     for run in runs:
         commands = run.get("commands")
         if not isinstance(commands, list) or not commands:
             continue
         with suppress(KeyError, TypeError, AttributeError):  # a record of another time
             lines = [f"# {command['host']}\n{shell_line(command)}" for command in commands]
-            found.setdefault(str(run.get("case")), "\n".join(lines))
-    return list(found.items())
+            by_case.setdefault(str(run.get("case")), "\n".join(lines))
+    return list(by_case.items())

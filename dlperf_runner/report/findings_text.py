@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ..core.lists import counted
 from ..doctor.findings import Finding
-from .terminal import counted, wrapped
+from .terminal import wrapped
 
 
 def render(findings: Sequence[Finding], width: int = 100, everything: bool = False) -> str:

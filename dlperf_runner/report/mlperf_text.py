@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 
 from ..core.printable import printable
 from ..results.mlperf_round import MlperfResult
-from .data import unlike_a_formula
+from .data import csv
 from .tables import Cell, Column, cell, without_empty
 from .terminal import PIPE, Screen, table
 
@@ -44,12 +42,8 @@ def render(results: Sequence[MlperfResult], screen: Screen = PIPE) -> str:
 
 def csv_text(results: Sequence[MlperfResult]) -> str:
     """All results with all digits; what is unknown is an empty field."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(item.name for item in fields(MlperfResult))
-    for result in results:
-        writer.writerow(unlike_a_formula(value) for value in asdict(result).values())
-    return buffer.getvalue()
+    names = [item.name for item in fields(MlperfResult)]
+    return csv(names, (asdict(result).values() for result in results))
 
 
 def _devices(result: MlperfResult) -> int | None:

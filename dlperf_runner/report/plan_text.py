@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from ..catalog.reader import own_workloads
 from ..catalog.workload import DataParameter
-from .terminal import counted
+from ..core.lists import counted, grouped
 from .units import is_bandwidth
 
 
@@ -19,9 +20,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    cases: dict[str, list[Mapping[str, Any]]] = {}
-    for run in document["runs"]:
-        cases.setdefault(run["case"], []).append(run)
+    cases: dict[str, list[Mapping[str, Any]]] = grouped(document["runs"], itemgetter("case"))
     for case, runs in cases.items():
         yield f"{case}: {_described(runs)}"
         for commands, same in itertools.groupby(runs, lambda run: run["commands"]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import CASE, GROUP
+from ..core.identity import CASE, GROUP, topology_text
+from ..core.lists import counted
 from ..stats.between_campaigns import between_interval
 from ..stats.groups import by_group, title
 from .tables import Column
-from .terminal import PIPE, Screen, counted, table, wrapped
+from .terminal import PIPE, Screen, table, wrapped
 
 if TYPE_CHECKING:
     from ..compare.spread import Measured
@@ -32,14 +33,14 @@ def render_spreads(measured: Measured, screen: Screen = PIPE) -> str:
         lines += wrapped(text, screen.prose)
     for key, why in measured.without.items():
         case = dict(zip(CASE, key, strict=True))
-        text = f"{title({name: case[name] for name in GROUP})}, {_topology(case)}: {why}"
+        text = f"{title({name: case[name] for name in GROUP})}, {topology_text(case)}: {why}"
         lines += wrapped(text, screen.prose, first="- ", rest="  ")
     return "\n".join(lines) + "\n"
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        _topology(row),
+        topology_text(row),
         str(row["campaigns"]),
         str(row["runs"]),
         f"{row['between']:.2%}",
@@ -82,7 +83,3 @@ def about_spread(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"The spread between campaigns is unknown for {counted(unknown, 'case')}: the same code"
             " may differ by more from day to day than within a campaign. `dlperf aa` measures it."
         )
-
-
-def _topology(case: Mapping[str, Any]) -> str:
-    return f"{case['nodes']}n{case['gpus_per_node']}g"

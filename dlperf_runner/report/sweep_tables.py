@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..core.identity import label, parameters_text
+from ..core.identity import label, parameters_text, topology_text
 from ..stats.sweeps import Case, Place, Sweep, setting, sweeps
 from .case_tables import group_title, rate_form, sheet_form
 from .labels import Labels
@@ -22,7 +22,7 @@ def sweep_tables(cases: Sequence[Case], t: Labels) -> Iterator[Table]:
         columns = [Column(label(axis)) for axis in sweep.axes]
         columns += [
             Column(
-                f"{_topology(place.best)} {rate_unit(place.best['workload'])}",
+                f"{topology_text(place.best)} {rate_unit(place.best['workload'])}",
                 True,
                 sheet_form(place.cases),
             )
@@ -53,7 +53,7 @@ def _rate(row: _Row, place: Place, sweep: Sweep) -> Cell:
 def _best(place: Place, sweep: Sweep, t: Labels) -> str:
     rate = f"{place.best[_MEDIAN]:{rate_form(place.cases)}}"
     unit = rate_unit(place.best["workload"])
-    place_name, best = _topology(place.best), _words(place.best, sweep)
+    place_name, best = topology_text(place.best), _words(place.best, sweep)
     text = t("sweep_best", topology=place_name, setting=best, rate=rate, unit=unit)
     if not place.undecided:
         return text
@@ -66,7 +66,3 @@ def _words(case: Case, sweep: Sweep) -> str:
         f"{label(axis)} {value or '-'}"
         for axis, value in zip(sweep.axes, _row(case, sweep), strict=True)
     )
-
-
-def _topology(case: Case) -> str:
-    return f"{case['nodes']}n{case['gpus_per_node']}g"

@@ -153,11 +153,6 @@ def _block(
     return "".join(f"{line}\n" for line in lines)
 
 
-def counted(number: int, thing: str, things: str | None = None) -> str:
-    """`1 run`, `2 runs`; `things` is an irregular plural."""
-    return f"{number} {thing if number == 1 else things or thing + 's'}"
-
-
 def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """The lines of a text. None is wider than `width`, unless a single word is."""
     return textwrap.wrap(

@@ -53,8 +53,8 @@ def named_cases(
     """The columns and rows of a table of cases. Rates of another unit are missing in a row.
     `columns`: those of a table without cases."""
     records = [named_record(case) for case in cases]
-    found = list(dict.fromkeys(name for record in records for name in record)) or columns
-    return found, [[record.get(name) for name in found] for record in records]
+    names = list(dict.fromkeys(name for record in records for name in record)) or columns
+    return names, [[record.get(name) for name in names] for record in records]
 
 
 def _column(unit: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
 from ..core.identity import CASE
+from ..core.lists import counted, grouped, shortened
 from ..core.printable import printable, printable_lines
 from ..core.processors import processors
 from ..core.units import per_second
@@ -40,7 +42,6 @@ Progress = Callable[[Iterable[Reading | Skipped], int], Iterable[Reading | Skipp
 MANY_BYTES = 512 * 2**20
 MANY_LOGS = 5000
 AT_ONCE = 200  # logs that a process reads before it returns them
-_SHOWN = 5  # the most files that a note names
 
 
 @dataclass
@@ -104,11 +105,11 @@ def load_results(
     known = list(catalogued()) if known is None else known
     sources = [source] if isinstance(source, Path) else list(source)
     statements = checked(statements or Statements(), sources, known_models(known))
-    found = find(sources, statements)
-    results = Results(sources[0], problems=found.problems, skipped=found.skipped)
-    results.missing += found.missing
-    with _readings(found.places, known, with_series, jobs) as readings:
-        read_logs = [*(progress(readings, len(found.places)) if progress else readings)]
+    discovered = find(sources, statements)
+    results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
+    results.missing += discovered.missing
+    with _readings(discovered.places, known, with_series, jobs) as readings:
+        read_logs = [*(progress(readings, len(discovered.places)) if progress else readings)]
     results.skipped += [reading for reading in read_logs if isinstance(reading, Skipped)]
     of_runs = [reading for reading in read_logs if not isinstance(reading, Skipped)]
     apart = told_apart(of_runs, _root(sources))
@@ -129,7 +130,8 @@ def load_results(
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)
     results.notes += [
-        f"{statements.file}: no log has a path like {pattern}" for pattern in found.unused_patterns
+        f"{statements.file}: no log has a path like {pattern}"
+        for pattern in discovered.unused_patterns
     ]
     results.notes = [printable(note) for note in results.notes]
     return results
@@ -146,14 +148,14 @@ def _root(sources: Sequence[Path]) -> Path:
 
 def _about_skipped(results: Results) -> Iterator[str]:
     """A note for each reason, with the first files."""
-    by_reason: dict[str, list[str]] = {}
-    for skipped in results.skipped:
-        is_below = skipped.path.is_relative_to(results.directory)
-        path = skipped.path.relative_to(results.directory) if is_below else skipped.path
-        by_reason.setdefault(skipped.reason, []).append(str(path))
-    for reason, paths in by_reason.items():
-        more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-        yield f"not read ({reason}): {', '.join(paths[:_SHOWN])}{more}"
+    for reason, files in grouped(results.skipped, attrgetter("reason")).items():
+        paths = [
+            str(file.path.relative_to(results.directory))
+            if file.path.is_relative_to(results.directory)
+            else str(file.path)
+            for file in files
+        ]
+        yield f"not read ({reason}): {shortened(paths)}"
 
 
 def _about_validity(results: Results) -> Iterator[str]:
@@ -162,13 +164,10 @@ def _about_validity(results: Results) -> Iterator[str]:
     if planned and all(run.rules is None for run in planned):
         yield "the campaign recorded no validity rules; the rules of the catalogue were applied"
     if results.without_loss:
-        number, counted = results.without_loss, len(results.counted)
-        yield f"loss not checked: {number} of {counted} logs print none"
+        number = len(results.counted)
+        yield f"loss not checked: {results.without_loss} of {number} logs print none"
     if results.not_judged:
-        rules = (
-            f"{rule} ({number} run{'s' if number > 1 else ''})"
-            for rule, number in results.not_judged.items()
-        )
+        rules = (f"{rule} ({counted(n, 'run')})" for rule, n in results.not_judged.items())
         yield f"no data to check {', '.join(rules)}"
 
 
@@ -193,12 +192,12 @@ def catalogued() -> Iterator[Known]:
 
 @contextmanager
 def _readings(
-    found: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
+    places: Sequence[Place], known: Sequence[Known], with_series: bool, jobs: int | None
 ) -> Iterator[Iterator[Reading | Skipped]]:
     """The reading of each place, in order; other processes help if that saves time."""
-    jobs = _jobs(found) if jobs is None else jobs
-    size = max(1, min(AT_ONCE, len(found) // (4 * jobs)))
-    parts = [found[start : start + size] for start in range(0, len(found), size)]
+    jobs = _jobs(places) if jobs is None else jobs
+    size = max(1, min(AT_ONCE, len(places) // (4 * jobs)))
+    parts = [places[start : start + size] for start in range(0, len(places), size)]
     read_part = partial(read_all, known=known, with_series=with_series)
     if jobs == 1 or len(parts) < 2:
         yield chain.from_iterable(map(read_part, parts))
@@ -217,8 +216,8 @@ def _readings(
         pool.shutdown(cancel_futures=True)
 
 
-def _jobs(found: Sequence[Place]) -> int:
-    few = len(found) < MANY_LOGS and sum(place.size() for place in found) < MANY_BYTES
+def _jobs(places: Sequence[Place]) -> int:
+    few = len(places) < MANY_LOGS and sum(place.size() for place in places) < MANY_BYTES
     return 1 if few else processors()
 
 

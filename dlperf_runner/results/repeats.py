@@ -11,15 +11,16 @@ import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 from ..core.errors import UserError
+from ..core.lists import grouped, shortened
 from .log_name import topology_of
 from .run_log import Reading
 from .run_record import FoundRun
 
 Parts = tuple[str, ...]
-_SHOWN = 5  # the most logs that a note names
 
 
 def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
@@ -43,30 +44,24 @@ def told_apart(readings: Iterable[Reading], root: Path) -> list[Reading]:
 
 def about_copies(readings: Iterable[Reading]) -> Iterator[str]:
     """Notes on logs that exist several times."""
-    same: dict[object, list[Reading]] = {}
-    for reading in readings:
-        if reading.log_sha256:
-            same.setdefault(_content(reading), []).append(reading)
+    same = grouped((reading for reading in readings if reading.log_sha256), _content)
     for several in same.values():
         what = _same(*several)
         runs = [reading.run for reading in several if reading.run]
         counted = [str(run.path) for run in runs if run.copy_of is None]
         copies = [str(run.path) for run in runs if run.copy_of is not None]
         if copies:
-            yield f"copies of {counted[0]} ({what}), which is counted once: {_listed(copies)}"
+            yield f"copies of {counted[0]} ({what}), which is counted once: {shortened(copies)}"
         if len(counted) > 1:
-            yield f"the same log is counted for several cases ({what}): {_listed(counted)}"
+            yield f"the same log is counted for several cases ({what}): {shortened(counted)}"
 
 
 def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
     """Notes on repeats of a case whose names differ in words of unknown meaning."""
-    by_case: dict[object, list[FoundRun]] = {}
-    for run in runs:
-        by_case.setdefault(run.case, []).append(run)
-    for several in by_case.values():
+    for several in grouped(runs, attrgetter("case")).values():
         words = sorted({run.other_words for run in several})
         if len(words) > 1:
-            shown = _listed([word or "none" for word in words])
+            shown = shortened([word or "none" for word in words])
             yield f"{several[0]}: pooled, although the names of the logs have other words: {shown}"
 
 
@@ -78,11 +73,6 @@ def _content(reading: Reading) -> object:
 def _same(*readings: Reading) -> str:
     digests = {reading.log_sha256 for reading in readings}
     return "same SHA-256" if len(digests) == 1 else "same rates"
-
-
-def _listed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(paths[:_SHOWN]) + more
 
 
 def _with_copies(readings: Iterable[Reading], root: Path) -> Iterator[Reading]:
@@ -107,11 +97,9 @@ def _counts(reading: Reading) -> bool:
 
 def _claimed(readings: Iterable[Reading]) -> list[list[FoundRun]]:
     """The runs that claim to be the same repeat of the same case."""
-    claims: dict[tuple[object, ...], list[FoundRun]] = {}
-    for reading in readings:
-        if reading.run and _counts(reading):
-            claims.setdefault((reading.run.case, reading.run.repeat), []).append(reading.run)
-    return [several for several in claims.values() if len(several) > 1]
+    claims = (reading.run for reading in readings if reading.run and _counts(reading))
+    same = grouped(claims, attrgetter("case", "repeat"))
+    return [several for several in same.values() if len(several) > 1]
 
 
 def _splits(claimed: Iterable[Sequence[FoundRun]], root: Path) -> set[Parts]:
@@ -156,7 +144,7 @@ def _refused(reading: Reading, run: FoundRun, paths: Sequence[str]) -> Reading:
         "several different logs are the same repeat of the same case",
         where=str(run.path),
         expected=f"one log of {run} r{run.repeat}",
-        found=_listed(paths),
+        found=shortened(paths),
         hint="number the repeats in the file names, or move the logs into separate directories",
     )
     return replace(reading, measured=None, problem=problem)

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from .. import logs
@@ -15,6 +16,7 @@ from ..catalog.reader import unit_of
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
+from ..core.lists import grouped
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
@@ -173,9 +175,8 @@ def _digested(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
 def _steadiness(series: Sequence[RunSeries]) -> Iterator[tuple[Measurement, ...]]:
     """The measurements of the steadiness of each run. Runs with the same steps are judged at once,
     which is much faster."""
-    together: dict[tuple[object, ...], list[int]] = {}
-    for index, one in enumerate(series):
-        together.setdefault((one.steps, one.warmup_steps, one.total_steps), []).append(index)
+    window = attrgetter("steps", "warmup_steps", "total_steps")
+    together = grouped(range(len(series)), lambda index: window(series[index]))
     found: dict[int, tuple[Measurement, ...]] = {}
     for indices in together.values():
         one = series[indices[0]]

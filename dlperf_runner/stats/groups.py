@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
 from ..core.identity import GROUP, CaseKey, label, plain, value_text
+from ..core.lists import grouped
 from ..core.units import BANDWIDTH
 
 if TYPE_CHECKING:
@@ -40,9 +42,7 @@ def values_of(rows: Iterable[Row]) -> dict[CaseKey, list[float]]:
 
 def by_group(cases: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The cases of each table, by its title."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for case in cases:
-        groups.setdefault(tuple(case[name] for name in GROUP), []).append(case)
+    groups = grouped(cases, itemgetter(*GROUP))
     return dict(zip(titles(list(groups)), groups.values(), strict=True))
 
 

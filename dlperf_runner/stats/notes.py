@@ -10,7 +10,8 @@ from typing import Any
 
 from ..catalog.reader import unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row, case_of
-from ..core.identity import CaseKey, case_key
+from ..core.identity import CaseKey, case_key, topology_text
+from ..core.lists import shortened
 from ..core.units import BANDWIDTH
 from ..measure.estimators import MEAN_OF_LINES, WARMUP_LINES
 from ..measure.steady_state import BATCHES
@@ -23,7 +24,6 @@ DISAGREEMENT = 0.01
 NOTEWORTHY = 0.01
 # Estimators of the same quantity; the program's final value is excluded, it includes the warm-up.
 _COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
-_SHOWN = 5  # the most cases or runs that a sentence names
 
 Record = dict[str, Any]
 
@@ -76,23 +76,23 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
             f" {cases[0]['base_world_size']} devices"
         )
     few = [case for case in cases if case["base_case"] and case["repeats"] < FEW]
-    several = [case for case in few if case["repeats"] > 1 and _topology(case) != base]
+    several = [case for case in few if case["repeats"] > 1 and topology_text(case) != base]
     if several:
         yield (
-            f"the speed-up intervals of {_listed(several)} come from fewer than {FEW} runs and"
-            " cover less than 95 %"
+            f"the speed-up intervals of {shortened([*map(topology_text, several)])} come from"
+            f" fewer than {FEW} runs and cover less than 95 %"
         )
 
 
 def _about_outliers(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
     far = [
-        f"{_topology(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
+        f"{topology_text(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
         for case, runs in mine
         for run, flagged in zip(runs, _flagged(runs), strict=True)
         if flagged and _distance(run, case) > NOTEWORTHY
     ]
     if far:
-        yield f"outliers among the repeats, included in the statistics: {_shortened(far)}"
+        yield f"outliers among the repeats, included in the statistics: {shortened(far)}"
 
 
 def _flagged(runs: Sequence[Record]) -> list[bool]:
@@ -109,7 +109,7 @@ def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
     drifting: list[str] = []
     for case, runs in mine:
         for run in runs:
-            name = f"{_topology(case)} r{run['repeat']}"
+            name = f"{topology_text(case)} r{run['repeat']}"
             if run.get("window_began_early"):
                 since = run.get("steady_from_step")
                 steady = "" if since is None else f", steady from step {since:.0f} on"
@@ -119,10 +119,10 @@ def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
     if early:
         yield (
             "the measured window began too early: its first tenth differs from its second half in"
-            f" {_shortened(early)}"
+            f" {shortened(early)}"
         )
     if drifting:
-        yield f"the rate drifts within the measured window: {_shortened(drifting)}"
+        yield f"the rate drifts within the measured window: {shortened(drifting)}"
 
 
 def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
@@ -140,20 +140,20 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
         yield (
             f"the estimators disagree by more than {100 * DISAGREEMENT:.0f} % in {len(found)} of"
             f" {number} runs; the largest difference is {100 * apart:.1f} %, in"
-            f" {_topology(case)} r{run['repeat']}: {shown}"
+            f" {topology_text(case)} r{run['repeat']}: {shown}"
         )
 
 
 def _about_warmup_lines(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
     found = [
-        f"{_topology(case)} {most:g}"
+        f"{topology_text(case)} {most:g}"
         for case, runs in mine
         if (most := max(run.get(WARMUP_LINES) or 0 for run in runs))
     ]
     if found:
         yield (
             f"{MEAN_OF_LINES}, the published estimator, counts lines that begin in the warm-up;"
-            f" lines per run: {_shortened(found)}"
+            f" lines per run: {shortened(found)}"
         )
 
 
@@ -179,16 +179,3 @@ def _about_short_windows(runs: Sequence[Record]) -> Iterator[str]:
             f"whether the rate was steady was not judged in {short} of {len(runs)} runs: fewer than"
             f" {BATCHES} rates are in the measured window"
         )
-
-
-def _topology(case: Record) -> str:
-    return f"{case['nodes']}n{case['gpus_per_node']}g"
-
-
-def _listed(cases: Sequence[Record]) -> str:
-    return _shortened([_topology(case) for case in cases])
-
-
-def _shortened(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

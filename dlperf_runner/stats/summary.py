@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import unit_of
 from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, TYPES, Row, case_of, make_table, rows_of
-from ..core.identity import CASE, GROUP, CaseKey, plain
+from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
+from ..core.lists import grouped
 from ..core.units import BANDWIDTH
 from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
 
@@ -152,7 +154,7 @@ def _speedup(
             interval = _speedup_interval(samples, row, base)
     speedups = (speedup, interval.low, interval.high)
     values = (
-        of_base and f"{of_base['nodes']}n{of_base['gpus_per_node']}g",
+        of_base and topology_text(of_base),
         of_base and of_base["world_size"],
         *map(plain, speedups),
         *(plain(value * scale) for value in speedups),
@@ -168,10 +170,9 @@ def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -
 
 def _bases(found: Sequence[Record]) -> list[int | None]:
     """The index of the base case, for each case."""
-    groups: dict[tuple[object, ...], list[int]] = {}
-    for row, case in enumerate(found):
-        if unit_of(case["workload"]) != BANDWIDTH:
-            groups.setdefault(tuple(case[name] for name in BASELINE), []).append(row)
+    baseline = itemgetter(*BASELINE)
+    scaling = [n for n, case in enumerate(found) if unit_of(case["workload"]) != BANDWIDTH]
+    groups = grouped(scaling, lambda row: baseline(found[row]))
     sizes = [(case["world_size"], case["nodes"]) for case in found]
     bases: list[int | None] = [None] * len(found)
     for members in groups.values():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from ..core.identity import CASE, TOPOLOGY, read_parameters
+from ..core.lists import grouped
 
 Case = Mapping[str, Any]
 CHOSEN = ("precision", "batch_size_per_device")  # settings beside the parameters
@@ -41,10 +43,7 @@ def setting(case: Case, axis: str) -> str | None:
 def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
     """The sweeps of a table of `summarize`: groups of cases that differ in a parameter."""
     same = ("campaign", *(n for n in CASE if n not in (*CHOSEN, *TOPOLOGY, "parameters")))
-    groups: dict[tuple[Any, ...], list[Case]] = {}
-    for case in cases:
-        groups.setdefault(tuple(case.get(name) for name in same), []).append(case)
-    for group in groups.values():
+    for group in grouped(cases, lambda case: tuple(case.get(name) for name in same)).values():
         names = dict.fromkeys(name for c in group for name in read_parameters(c["parameters"]))
         varied = [n for n in names if len({setting(case, n) for case in group}) > 1]
         if varied:
@@ -55,9 +54,7 @@ def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
 
 
 def _places(group: Iterable[Case]) -> Iterator[Place]:
-    by_topology: dict[tuple[int, int], list[Case]] = {}
-    for case in group:
-        by_topology.setdefault((case["world_size"], case["nodes"]), []).append(case)
+    by_topology = grouped(group, itemgetter("world_size", "nodes"))
     for _, cases in sorted(by_topology.items()):
         best = max(cases, key=lambda case: case[f"{_RATE}_median"])
         undecided = [case for case in cases if case is not best and not _below(case, best)]

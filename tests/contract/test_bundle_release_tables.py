@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import ansible.module_utils
 import pytest
+import vendor as filters
+from ansible.module_utils import deb_family, openpgp_key
 from standin_repository import flat_repository
 
 from dlperf_runner.bundle.debian.openpgp import keyring
@@ -15,11 +15,6 @@ from dlperf_runner.bundle.vendor.packages import preferences
 from dlperf_runner.bundle.vendor.release_tables import ReleaseTable, VendorRepository
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.suites import SYSTEMS
-
-ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / "module_utils"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
-import vendor as filters  # noqa: E402
-from ansible.module_utils import deb_family, openpgp_key  # noqa: E402
 
 STACKS = [stack for stack in load_catalog().stacks.values() if stack.accelerator == "gpu"]
 TABLES = {(table.role, table.name): table for s in STACKS for table in release_tables.tables(s)}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from executed_modules import playbook
 
 ROOT = Path(__file__).parents[2]
 NODES = [f"node{number}" for number in range(1, 7)]
@@ -23,14 +21,7 @@ BREAKS = {
 
 
 def play(*arguments: str | Path) -> str:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), *arguments],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = playbook(*arguments)
     assert done.returncode in (0, 2), done.stdout + done.stderr
     return done.stdout
 

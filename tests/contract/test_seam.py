@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import call
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner.campaign.directory import create_campaign
 from dlperf_runner.catalog.reader import load_catalog
@@ -66,8 +66,7 @@ def test_the_printed_plan_and_run_json_are_what_the_role_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
-    printed = CliRunner().invoke(app, ["plan", "--json", "--model", "resnet50v1b"])
-    runs = json.loads(printed.stdout)["runs"]
+    runs = call("plan", "--json", "--model", "resnet50v1b").document["runs"]
     assert runs
     for run in runs:
         check_types(run, RUN)

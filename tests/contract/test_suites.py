@@ -91,7 +91,12 @@ paths = ["roles/first/*", "shared.yml"]
 minutes = 20
 paths = ["roles/second/*", "shared.yml"]
 """
-MAKEFILE = "test test-first test-second:\n\t@echo 1 passed by $@; {command}\n"
+MAKEFILE = """\
+test test-first test-second: test-system .venv/.dev
+	@echo 1 passed by $@; {command}
+test-system .venv/.dev:
+	@test -e made || {{ touch made; sleep {setup}; }}
+"""
 DAY = 24 * 3600
 NEW = 1_700_000_000
 
@@ -110,7 +115,7 @@ def repository(tmp_path: Path) -> Path:
     root = tmp_path / "repository"
     (root / ".ci").mkdir(parents=True)
     shutil.copy(SCRIPT, root / ".ci")
-    (root / "Makefile").write_text(MAKEFILE.format(command="true"))
+    (root / "Makefile").write_text(MAKEFILE.format(command="true", setup=0))
     (root / ".ci/suites.toml").write_text(DATA.format(expected=1))
     git("init", "--quiet", cwd=root)
     commit(root, when=NEW - DAY)
@@ -190,28 +195,43 @@ def test_a_history_without_older_commits_runs_none(repository: Path, tmp_path: P
 
 def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1"))
-    # `make test` takes the second that is expected: 10 and 20 minutes are needed.
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=3))
+    # `make test` takes the second that is expected; the setup before it does not count.
     (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 60))
     lines = gate(repository, minutes_ago=60)
     assert ran(lines) == ["test", "test-first"]
     assert lines[-2] == "  make test-first: ok after 0 min"
-    assert re.search(r"second: NOT REACHED, takes about 2\d min and 15 min are left", lines[-1])
+    assert re.search(
+        r"second: NOT REACHED, takes about 2\d min here \(20 min on an .* 15 min are left",
+        lines[-1],
+    )
 
 
 def test_a_slower_machine_is_expected_to_be_slower(repository: Path) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1"))
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=3))
     (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 600))
     lines = gate(repository)
     assert ran(lines) == ["test"]
-    assert re.search(r"test-first: NOT REACHED, takes about 1\d\d min and 75 min", lines[-2])
+    assert re.search(
+        r"test-first: NOT REACHED, takes about 1\d\d min here \(10 min on an .* 75 min", lines[-2]
+    )
+
+
+def test_a_setup_that_fails_ends_the_run(repository: Path) -> None:
+    commit(repository, "shared.yml")
+    (repository / "Makefile").write_text(MAKEFILE.format(command="true", setup="none"))
+    lines = gate(repository, status=1)
+    assert ran(lines) == []
+    assert lines[-2:] == [
+        f"  make test-{name}: NOT REACHED, the setup failed" for name in ("first", "second")
+    ]
 
 
 @pytest.mark.parametrize("failing", ["test", "test-first"])
 def test_the_first_failure_ends_the_run(repository: Path, failing: str) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command=f"test $@ != {failing}"))
+    (repository / "Makefile").write_text(MAKEFILE.format(command=f"test $@ != {failing}", setup=0))
     lines = gate(repository, status=1)
     assert ran(lines)[-1] == failing
     assert lines[-1] == f"  make test-second: NOT REACHED, make {failing} failed"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from filters import load
 from provisioning_choices import choice, node
-from standins import call, interpreter, program, tree
+from standins import call, needed, program, tree
 
 adoption = load("playbooks/filter_plugins/adoption.py")
 stack = load("playbooks/filter_plugins/stack.py")
@@ -59,9 +59,7 @@ def test_what_a_node_has_is_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])
 def test_old_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     root = running(tmp_path / "root", "535.161.07")
     told = [call("software_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
     assert told[0] == told[1]

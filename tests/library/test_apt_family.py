@@ -1,34 +1,23 @@
-"""The pure parts of the module apt_family, and the small modules beside it."""
+"""The module apt_family: keys, records, what dpkg says, and files that come and go."""
 
 from __future__ import annotations
 
 import base64
 import fnmatch
-import hashlib
 import json
-import runpy
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import ansible.module_utils
 import pytest
+from ansible.module_utils import deb_family, deb_undo, openpgp_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import ansible_standin, interpreter
-
-PROJECT = Path(__file__).parents[2]
-ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
-
-from ansible.module_utils import deb_family, deb_undo, openpgp_key  # noqa: E402
+from standins import ansible_standin, needed
 
 SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
-
-
-json_settings = runpy.run_path(str(PROJECT / "library/json_settings.py"))
-driver_info = runpy.run_path(str(PROJECT / "library/driver_info.py"))
 
 
 @pytest.fixture(scope="module")
@@ -252,107 +241,6 @@ class TestFiles:
         )
 
 
-class TestJsonSettings:
-    VALUES = st.recursive(
-        st.integers(0, 3),
-        lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-        max_leaves=6,
-    )
-    OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
-
-    @settings(deadline=None)
-    @given(OBJECTS, OBJECTS)
-    def test_what_is_merged_can_be_given_back(self, value: Any, wanted: Any) -> None:
-        new, before = json_settings["merged"](value, wanted)
-        assert json_settings["restored"](new, wanted, before) == value
-
-    def test_what_others_have_changed_since_stays(self) -> None:
-        wanted = {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}
-        new, before = json_settings["merged"]({"log-driver": "local"}, wanted)
-        new["runtimes"]["kata"] = {"path": "kata"}
-        new["log-driver"] = "journald"
-        assert json_settings["restored"](new, wanted, before) == {
-            "log-driver": "journald",
-            "runtimes": {"kata": {"path": "kata"}},
-        }
-
-
-class TestDriverState:
-    def test_the_module_that_runs_says_its_version(self, tmp_path: Path) -> None:
-        version = tmp_path / "proc/driver/nvidia/version"
-        version.parent.mkdir(parents=True)
-        running = driver_info["nvidia_kernel"].running
-        assert running(str(tmp_path)) is None
-        version.write_text(
-            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01"
-            "  Wed Nov 13 00:00:22 UTC 2019\n"
-        )
-        assert running(str(tmp_path)) == "440.33.01"
-        version.write_text(
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build\n"
-        )
-        assert running(str(tmp_path)) == "580.105.08"
-
-    @pytest.mark.parametrize(
-        ("name", "is_driver"),
-        [
-            ("nvidia-driver-440", True),
-            ("nvidia-440", True),
-            ("cuda-drivers", True),
-            ("nvidia-driver-580-open", True),
-            ("nvidia-driver-cuda", True),
-            ("nvidia-kernel-open-dkms", True),
-            ("nvidia-driver-pinning-580", False),
-            ("nvidia-container-toolkit", False),
-            ("nvidia-settings", False),
-        ],
-    )
-    def test_a_drivers_packages_are_known_by_their_names(self, name: str, is_driver: bool) -> None:
-        assert bool(driver_info["DRIVER_PACKAGE"].match(name)) == is_driver
-
-
-def execute(module: str, **arguments: Any) -> dict[str, Any]:
-    finished = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import runpy, sys, ansible.module_utils as m; m.__path__.append(sys.argv[1]);"
-            "sys.argv = sys.argv[2:]; runpy.run_path(sys.argv[0], run_name='__main__')",
-            PROJECT / "module_utils",
-            PROJECT / f"library/{module}.py",
-        ],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert finished.stdout, finished.stderr
-    return json.loads(finished.stdout)
-
-
-class TestVendorFile:
-    def test_it_lies_there_whole_or_not_at_all(self, tmp_path: Path) -> None:
-        source, path = tmp_path / "source.run", tmp_path / "files/driver.run"
-        source.write_bytes(b"stand-in")
-        digest = hashlib.sha256(b"stand-in").hexdigest()
-        wrong = execute("vendor_file", path=str(path), source=str(source), sha256="0" * 64)
-        assert f"expected sha256 {'0' * 64}, found {digest}" in wrong["msg"]
-        assert list(path.parent.iterdir()) == []
-        given = {"path": str(path), "source": str(source), "sha256": digest, "mode": "0755"}
-        assert execute("vendor_file", **given)["changed"]
-        assert path.stat().st_mode & 0o777 == 0o755
-        assert not execute("vendor_file", **given)["changed"]
-        path.write_bytes(b"damaged")
-        assert execute("vendor_file", **given)["changed"]
-        assert path.read_bytes() == b"stand-in"
-
-    def test_a_source_that_is_not_there_is_named(self, tmp_path: Path) -> None:
-        gone = str(tmp_path / "gone.run")
-        result = execute("vendor_file", path=str(tmp_path / "x"), source=gone, sha256="0" * 64)
-        assert f"{gone} does not exist" in result["msg"]
-
-
 def test_apts_globs_are_pythons() -> None:
     """libnvidia-container1 is no part of a driver's family, whose globs end in the branch."""
     assert not fnmatch.fnmatchcase("libnvidia-container1", "libnvidia-*-440")
@@ -395,9 +283,7 @@ print(json.dumps({
 def test_old_and_new_interpreters_compute_the_same(
     keys: dict[str, Any], tmp_path: Path, version: str
 ) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     ansible_standin(tmp_path / "path")
     given = {
         "key": base64.b64encode(keys["armoured"]).decode(),
@@ -422,32 +308,3 @@ def test_old_and_new_interpreters_compute_the_same(
     assert told[0]["fingerprints"] == keys["fingerprints"][:1]
     assert told[0]["record"] == [{"c": "1"}, {"a": "1"}, {"b": "1"}]
     assert told[0]["left"] == []
-
-
-@pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
-def test_old_interpreters_merge_settings(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
-    path = tmp_path / "daemon.json"
-    path.write_text('{"log-driver":   "local"}')
-    given = {"path": str(path), "undo": str(tmp_path / "undo"), "settings": {"runtimes": {"n": 1}}}
-    ansible_standin(tmp_path / "path")
-
-    def settle(state: str) -> bool:
-        finished = subprocess.run(
-            [python, PROJECT / "library/json_settings.py"],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": given | {"state": state}}),
-            env={"PYTHONPATH": str(tmp_path / "path"), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(finished.stdout)["changed"]
-
-    assert settle("present")
-    assert json.loads(path.read_text()) == {"log-driver": "local", "runtimes": {"n": 1}}
-    assert not settle("present")
-    assert settle("absent")
-    assert path.read_text() == '{"log-driver":   "local"}'
-    assert not (tmp_path / "undo").exists()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from executed_modules import playbook
 from standins import TWO, prints, program
 
 from dlperf_runner.campaign.manifest import changes, read
@@ -98,20 +98,9 @@ def run_role(
             **(variables or {}),
         },
     }
-    playbook = directory / "play.yml"
-    playbook.write_text(json.dumps(plays(play)))
-    finished = subprocess.run(
-        [
-            *(Path(sys.executable).parent / "ansible-playbook", "-i", ",".join(HOSTS) + ","),
-            playbook,
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    (directory / "play.yml").write_text(json.dumps(plays(play)))
+    hosts = ",".join(HOSTS) + ","
+    finished = playbook("-i", hosts, directory / "play.yml", PYTHONPATH=str(ROOT))
     assert finished.returncode == 0, finished.stdout + finished.stderr
     (directory / "output").write_text(finished.stdout)
     return directory / "campaign" / "runs" / "case" / "r1"

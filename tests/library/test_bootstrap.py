@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import bootstrap
 import pytest
+from executed_modules import playbook
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "playbooks/filter_plugins"))
-import bootstrap  # noqa: E402
 
 XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
 
@@ -107,16 +105,7 @@ def play(folder: Path, **values: Any) -> subprocess.CompletedProcess[str]:
     given = {"ansible_connection": "local", "dlperf_stack": "cpu", "dlperf_frameworks": ["mxnet"]}
     (folder / "group_vars/nodes.yml").write_text(json.dumps(given | values))
     (folder / "hosts.yml").write_text("nodes: {hosts: {NODE1: {}}}\n")
-    program = Path(sys.executable).with_name("ansible-playbook")
-    return subprocess.run(
-        [program, ROOT / "provision.yml", "-i", folder / "hosts.yml"],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return playbook(ROOT / "provision.yml", "-i", folder / "hosts.yml")
 
 
 def test_provisioning_refuses_a_python_that_is_too_old_in_one_line(tmp_path: Path) -> None:

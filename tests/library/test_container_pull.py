@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from executed_modules import playbook
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
@@ -40,22 +40,8 @@ def pulled(folder: Path, engine: str, digest: str, registry: str = "") -> tuple[
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), folder / "play.yml"),
-            *("-i", "localhost,", "-e", json.dumps(values)),
-        ],
-        env={
-            **os.environ,
-            "PATH": f"{folder}:{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    path = f"{folder}:{os.environ['PATH']}"
+    done = playbook(folder / "play.yml", "-i", "localhost,", "-e", json.dumps(values), PATH=path)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -8,14 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
-from PIL import Image
-from standins import MODULE_UTILS, interpreter
-
-sys.path.insert(0, str(MODULE_UTILS))
 import noise_jpeg
+import pytest
 import record_formats
+from PIL import Image
 from record_formats import PACK, READ, BrokenRecord, Sample
+from standins import MODULE_UTILS, needed
 
 MAGIC = b"\x0a\x23\xd7\xce"
 # mxnet 1.9.1, recordio.MXIndexedRecordIO: an image with the magic in aligned and other places, then
@@ -129,9 +127,7 @@ def test_noise_is_valid_jpeg_of_the_mean_size(width: int, height: int, mean: int
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])
 def test_old_interpreters_write_the_same_bytes(version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     code = (
         "import hashlib, random, sys\n"
         "from noise_jpeg import NoiseJpegs\n"

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ansible.module_utils
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import FIXTURES, LIBRARY, MODULE_UTILS, call, fixture, interpreter, program, tree
+from standins import FIXTURES, LIBRARY, call, fixture, needed, program, tree
 
 ADDRESS = (
     "4: ib0    inet 10.11.0.2/24 brd 10.11.0.255 scope global ib0\\       valid_lft forever\n"
@@ -33,7 +32,6 @@ def facts(tmp_path: Path, root: Path, *path: Path, **options: Any) -> dict[str, 
 @pytest.fixture(scope="module")
 def words() -> ModuleType:
     """The module itself, imported as Ansible would have it."""
-    ansible.module_utils.__path__.append(str(MODULE_UTILS))
     sys.path.insert(0, str(LIBRARY))
     return importlib.import_module("fabric_info")
 
@@ -269,9 +267,7 @@ def test_the_limit_is_that_of_a_login_of_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
 def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     root = recorded(tmp_path / "root", "connectx4")
     told = [call("fabric_info", tmp_path, [], each, root=str(root)) for each in (python, None)]
     assert told[0] == told[1]

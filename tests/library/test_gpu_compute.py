@@ -14,7 +14,7 @@ import standins
 from cuda_standin import GCC, libcuda
 from executed_modules import call
 from filters import load
-from standins import interpreter, program, tree
+from standins import needed, program, tree
 
 driver = load("roles/nvidia_driver/filter_plugins/nvidia_driver.py")
 
@@ -56,9 +56,7 @@ def test_every_gpu_computes(tmp_path: Path, library: Path) -> None:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])
 def test_it_computes_in_the_nodes_old_python(tmp_path: Path, library: Path, version: str) -> None:
-    python = interpreter(version)
-    if not python:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     root = tree(tmp_path / "root", OF_LOADED)
     given = {"root": str(root), "library": str(library), "timeout": 60}
     told = standins.call("gpu_compute", tmp_path, python=python, **given)

@@ -7,23 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nvidia_smi as words
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import (
-    MODULE_UTILS,
     call,
     fixture,
     index_of,
-    interpreter,
+    needed,
     nvidia_smi,
     program,
     several,
     tree,
 )
-
-sys.path.insert(0, str(MODULE_UTILS))
-import nvidia_smi as words
 
 V100, H100 = fixture("gpu/v100_440.xml"), fixture("gpu/h100_580.xml")
 V100_TOPOLOGY = fixture("gpu/v100_topo.txt")
@@ -270,9 +267,7 @@ def test_no_processes_and_none_that_can_be_seen() -> None:
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
 def test_old_and_new_interpreters_say_the_same(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     smi = nvidia_smi(tmp_path / "bin", several(H100, 2), fixture("gpu/h100_topo.txt"), index_of(2))
     root = tree(tmp_path / "root", {"var/log/dmesg": "NVRM: Xid (PCI:0000:19:00): 31, fault é"})
     told = [call("gpu_info", tmp_path, [smi], each, root=str(root)) for each in (python, None)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import call, interpreter, program, tree
+from standins import call, needed, program, tree
 
 
 def health(
@@ -136,9 +136,7 @@ def test_signed_lists_are_verified_by_apt_itself(tmp_path: Path, open_path: Path
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.12"])
 def test_every_interpreter_that_nodes_have(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     found = health(tmp_path, python=python, mirror="http://127.0.0.1:9")
     assert found["python"].startswith(f"{version}.")
     assert "refused" in found["addresses"]["http://127.0.0.1:9/manifest.json"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import LIBRARY, ansible_standin, interpreter
+from executed_modules import playbook
+from standins import ansible_standin, execute, needed
 
 
 def call(directory: Path, token: str, python: str = sys.executable, **options: Any) -> Any:
-    """One call, with a stand-in for Ansible's own part."""
-    ansible = directory.with_name("ansible-standin")
     arguments = {
         "directory": str(directory),
         "token": token,
@@ -26,17 +24,7 @@ def call(directory: Path, token: str, python: str = sys.executable, **options: A
         "owner": "alice",
         "host": "head",
     } | options
-    finished = subprocess.run(
-        [python, str(LIBRARY / "node_lock.py")],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={"PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
+    return execute("node_lock", directory.parent, python, **arguments)
 
 
 @pytest.fixture
@@ -138,9 +126,7 @@ def test_everybody_can_read_the_lock_and_nobody_else_can_keep_it(place: Path) ->
 
 @pytest.mark.parametrize("version", ["2.7", "3.6"])
 def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
+    python = needed(version)
     assert call(place, "a", python=python)["held"]
     assert not call(place, "b", python=python)["held"]
     assert call(place, "a", python=python, state="absent")["changed"]
@@ -149,7 +135,6 @@ def test_old_interpreter_takes_and_gives_back(place: Path, version: str) -> None
 def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_others_back(
     tmp_path: Path,
 ) -> None:
-    root = Path(__file__).parents[2]
     take = {"name": "benchmark_run", "tasks_from": "take.yml"}
     lock = {"owner": "alice", "host": "head", "wait_s": 0, "deadline": 0}
     first = {"include_role": take, "vars": {"benchmark_run_lock": lock | {"token": "a"}}}
@@ -170,16 +155,7 @@ def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_other
         ],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
-    program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [program, "-i", "node1,node2,node3", tmp_path / "play.yml"],
-        env={**os.environ, "ANSIBLE_CONFIG": str(root / "ansible.cfg")},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = playbook("-i", "node1,node2,node3", tmp_path / "play.yml")
     assert done.returncode == 2
     assert "node2 is held by campaign" in done.stdout
     nodes = ("node1", "node2", "node3")

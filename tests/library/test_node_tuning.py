@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from standins import LIBRARY, ansible_standin, interpreter, program, tree
+from standins import execute, interpreter, program, tree
 
 WANTED: dict[str, Any] = {
     "cpu_governor": "performance",
@@ -53,7 +51,6 @@ class Node:
             (self.bin / f"pm.{gpu}").write_text("Disabled\n")
             (self.bin / f"ac.{gpu}").write_text("877, 1290\n")
             (self.bin / f"uuid.{gpu}").write_text(f"GPU-{gpu}\n")
-        ansible_standin(folder / "ansible")
 
     def run(self, check: bool = False, python: str = sys.executable, **given: Any) -> Any:
         arguments = {
@@ -65,17 +62,7 @@ class Node:
             **given,
         }
         path = f"{self.bin}:/usr/bin:/bin"
-        done = subprocess.run(
-            [python, str(LIBRARY / "node_tuning.py")],
-            input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-            env={"PATH": path, "PYTHONPATH": str(self.folder / "ansible")},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return execute("node_tuning", self.folder, python, path, **arguments)
 
     def governors(self) -> list[str]:
         return [

@@ -9,16 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from standins import LIBRARY, MODULE_UTILS, PROJECT, ansible_standin, interpreter
+from standins import LIBRARY, MODULE_UTILS, PROJECT, ansible_standin, needed
 
 VERSIONS = ("2.7", "3.6", "3.12")
-
-
-def python(version: str) -> str:
-    found = interpreter(version)
-    if found is None:
-        pytest.skip(f"there is no Python {version} on this machine")
-    return found
 
 
 def run(*argv: object, path: Path) -> None:
@@ -47,7 +40,7 @@ def test_every_module_can_be_read(tmp_path: Path, version: str) -> None:
         "common/text/converters.py": "to_bytes = to_native = to_text = None",
     }.items():
         (utils / name).write_text(content)
-    run(python(version), "-c", code, *modules, path=tmp_path)
+    run(needed(version), "-c", code, *modules, path=tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +66,7 @@ def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: s
     names += ("dataset_modules",)
     tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    given = {"MODULES_PYTHON": python(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
+    given = {"MODULES_PYTHON": needed(version), "MODULES_PYTHONPATH": str(oldest_ansible)}
     done = subprocess.run(
         argv, cwd=PROJECT, env={**os.environ, **given}, capture_output=True, text=True, check=False
     )

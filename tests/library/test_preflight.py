@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from executed_modules import playbook
 from filters import load
 
 ROOT = Path(__file__).parents[2]
@@ -36,18 +35,8 @@ def refused(inventory: Path, *options: str, **values: object) -> str:
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
-    done = subprocess.run(
-        [
-            *(Path(sys.executable).with_name("ansible-playbook"), ROOT / "provision.yml"),
-            *("--check", "-i", inventory, "-e", json.dumps(systems | local | values), *options),
-        ],
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    variables = json.dumps(systems | local | values)
+    done = playbook(ROOT / "provision.yml", "--check", "-i", inventory, "-e", variables, *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Set up the base of every node" not in done.stdout
     assert re.search(r"NODE1 +: .* changed=0 ", done.stdout), done.stdout

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
 import vendor as rules
+import yaml
 
 PROJECT = Path(__file__).parents[2]
 

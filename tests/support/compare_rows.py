@@ -7,7 +7,22 @@ from typing import Any
 
 import frame_rows
 
-from dlperf_runner.core.frame import Row
+from dlperf_runner.compare.with_published import COLUMNS, compare_published
+from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.identity import case_key
+from dlperf_runner.stats.groups import records
+from dlperf_runner.stats.summary import summarize
+
+RUNS = [385.23, 384.16, 384.19, 385.31, 384.04]  # of the report, on one GPU
+V100 = {
+    "accelerator": "V100-SXM2-16GB",
+    "data": "real",
+    "image_size": 224,
+    "xla": False,
+    "steps": "20 warm-up of 120",
+    "implementation": "dmlc/gluon-cv f9a8a284",
+    "cuda": "10.2",
+}
 
 CASE: dict[str, Any] = {
     "framework": "mxnet",
@@ -43,3 +58,12 @@ def row(value: float | None, repeat: int = 1, **changes: Any) -> Row:
 
 def rows(values: Sequence[float], **changes: Any) -> list[Row]:
     return [row(value, repeat, **changes) for repeat, value in enumerate(values, start=1)]
+
+
+def compared(frame_rows: Sequence[Row], conditions: dict[str, Any] | None = None, **options: Any):
+    frame = make_frame(frame_rows)
+    known = V100 if conditions is None else conditions
+    cases = summarize(frame).to_dict(orient="records")
+    table = compare_published(frame, {case_key(case): known for case in cases}, **options)
+    assert tuple(table.columns) == COLUMNS
+    return records(table)

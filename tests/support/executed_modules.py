@@ -1,4 +1,4 @@
-"""Modules executed on this machine as Ansible executes them on a node."""
+"""Modules and playbooks executed on this machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from standins import LIBRARY, MODULE_UTILS
+from standins import LIBRARY, MODULE_UTILS, PROJECT
 
-# As Ansible packs them: the project's module_utils beside Ansible's own.
+# As Ansible packs modules for a node: the project's module_utils beside Ansible's own.
 RUN = """
 import runpy, sys, ansible.module_utils
 ansible.module_utils.__path__.append(sys.argv[1])
@@ -45,3 +46,17 @@ def call(
     )
     assert finished.stdout, finished.stderr
     return json.loads(finished.stdout)
+
+
+def playbook(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """ansible-playbook with these arguments and the project's configuration."""
+    given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), **environment}
+    return subprocess.run(
+        [Path(sys.executable).with_name("ansible-playbook"), *arguments],
+        env={**os.environ, **given},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from command_line import Called
 from make_logs import campaign_run, gluoncv, write
-from typer.testing import CliRunner, Result
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.summarize import SummaryResult
 
 V100, A100 = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB"
@@ -51,9 +50,5 @@ def scaled(factor: float) -> list[float]:
     return [round(rate * factor, 2) for rate in RATES]
 
 
-def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def words(result: Result | SummaryResult) -> str:
-    return " ".join((result.stdout if isinstance(result, Result) else result.text).split())
+def words(printed: Called | SummaryResult) -> str:
+    return " ".join(printed.text.split())

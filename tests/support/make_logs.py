@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
 from dlperf_runner.commands.summarize import Known
@@ -14,81 +15,49 @@ PUBLISHED = ROOT / "dlperf_runner" / "catalog" / "published"
 SHARED = ROOT.parent / "shared" / "data"  # of others, not there on most machines
 SHARED_LOGS = SHARED / "logs"
 
+_mean = partial(Rule, estimator="mean_of_rates")
 RULES = {
-    "mxnet-resnet50v1b.md": Rule(estimator="mean_of_rates", total_steps=120, warmup_steps=20),
-    "mxnet-insightface-arcface.md": Rule(
-        estimator="mean_of_rates",
-        total_steps=120,
-        warmup_steps=20,
-        log_every=20,
-        rates_are_per="node",
-        round_rates_to=1,
+    "mxnet-resnet50v1b.md": _mean(total_steps=120, warmup_steps=20),
+    "mxnet-insightface-arcface.md": _mean(
+        total_steps=120, warmup_steps=20, log_every=20, rates_are_per="node", round_rates_to=1
     ),
     # The program prints the line of batch 150 before it stops.
-    "paddle-plsc-arcface.md": Rule(
-        estimator="mean_of_rates", total_steps=150, warmup_steps=50, surplus_steps=1
-    ),
+    "paddle-plsc-arcface.md": _mean(total_steps=150, warmup_steps=50, surplus_steps=1),
 }
-ONEFLOW = Rule(
-    estimator="mean_of_rates", total_steps=200, warmup_steps=20, log_every=20, round_value_to=3
-)
-TENSORFLOW = Rule(
-    estimator="mean_of_rates",
+ONEFLOW = _mean(total_steps=200, warmup_steps=20, log_every=20, round_value_to=3)
+TENSORFLOW = _mean(
     total_steps=500,
     warmup_steps=200,
     log_every=10,
     drop_first_values=5,
     final_value_from_world_size=32,
 )
-
-RESNET = Known(
-    workload="mxnet-resnet50v1b",
-    framework="mxnet",
-    model="resnet50v1b",
-    short_name="rn50",
-    log_format="gluoncv_horovod",
-    rule=RULES["mxnet-resnet50v1b.md"],
-)
-ARCFACE = Known(
-    workload="mxnet-arcface",
-    framework="mxnet",
-    model="arcface-r100",
-    short_name="r100",
-    log_format="mxnet_speedometer",
-    rule=RULES["mxnet-insightface-arcface.md"],
-)
-PLSC = Known(
-    workload="paddle-arcface",
-    framework="paddle",
-    model="arcface-r50",
-    short_name="r50",
-    log_format="plsc",
-    rule=RULES["paddle-plsc-arcface.md"],
-)
-NGC = Known(
-    workload="tensorflow-resnet50v1.5",
-    framework="tensorflow",
-    model="resnet50v1.5",
-    short_name="rn50",
-    log_format="dllogger",
-    rule=TENSORFLOW,
-)
-LLAMA = Rule(
-    estimator="mean_of_rates",
-    total_steps=100,
-    warmup_steps=20,
-    log_every=10,
-    rates_are_per="device",
-)
-MAXTEXT = Rule(estimator="mean_of_rates", total_steps=30, warmup_steps=10, rates_are_per="device")
-MEGATRON = Rule(
+LLAMA = _mean(total_steps=100, warmup_steps=20, log_every=10, rates_are_per="device")
+MAXTEXT = _mean(total_steps=30, warmup_steps=10, rates_are_per="device")
+MEGATRON = _mean(
     estimator="harmonic_mean_of_rates",
     total_steps=100,
     warmup_steps=20,
     log_every=10,
     rates_are_per="step",
 )
-CONVNETS = Rule(estimator="mean_of_rates", total_steps=100, warmup_steps=20, log_every=10)
+CONVNETS = _mean(total_steps=100, warmup_steps=20, log_every=10)
+
+
+def _known(workload: str, model: str, short_name: str, log_format: str, rule: Rule) -> Known:
+    framework = workload.partition("-")[0]
+    return Known(workload, framework, model, short_name, log_format, rule)
+
+
+RESNET = _known(
+    "mxnet-resnet50v1b", "resnet50v1b", "rn50", "gluoncv_horovod", RULES["mxnet-resnet50v1b.md"]
+)
+ARCFACE = _known(
+    *("mxnet-arcface", "arcface-r100", "r100", "mxnet_speedometer"),
+    RULES["mxnet-insightface-arcface.md"],
+)
+PLSC = _known("paddle-arcface", "arcface-r50", "r50", "plsc", RULES["paddle-plsc-arcface.md"])
+NGC = _known("tensorflow-resnet50v1.5", "resnet50v1.5", "rn50", "dllogger", TENSORFLOW)
 KNOWN = (RESNET, ARCFACE, PLSC, NGC)
 
 

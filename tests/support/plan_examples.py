@@ -7,6 +7,11 @@ from pathlib import Path
 
 from dlperf_runner.catalog.reader import CATALOG
 from dlperf_runner.core.node import Node
+from dlperf_runner.plan.choice import Choice, parse_choice
+
+
+def choose(**options: object) -> Choice:
+    return parse_choice(options)
 
 
 def gpu_nodes(count: int = 4, devices: int = 8) -> tuple[Node, ...]:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from dlperf_runner import logs
 
+TAG = "Tue Jun 14 15:40:21 2022[1,0]<stdout>:"
+
 
 class Step(NamedTuple):
     """A line with a rate."""
@@ -25,10 +27,10 @@ def pieces(content: str | bytes, size: int | None = None) -> list[bytes]:
 
 
 def read(
-    form: str, content: str | bytes, size: int | None = None
+    log_format: str, content: str | bytes, size: int | None = None
 ) -> tuple[list[logs.Header], list[Step]]:
     """The headers and steps of a log."""
-    entry, parts = logs.formats()[form], pieces(content, size)
+    entry, parts = logs.formats()[log_format], pieces(content, size)
     log = logs.parse(entry, parts)
     columns = log.columns
     lines = (logs.line_of(entry, parts, index) for index in range(len(columns.steps)))
@@ -37,6 +39,10 @@ def read(
         strict=True,
     )
     return log.headers, [Step(*row) for row in rows]
+
+
+def steps(log_format: str, content: str | bytes) -> list[tuple[int, float]]:
+    return [(step.step, step.samples_per_second) for step in read(log_format, content)[1]]
 
 
 def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:

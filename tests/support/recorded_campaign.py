@@ -8,25 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from command_line import output
 from make_logs import gluoncv, write
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.report import make_report
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 
 RUN = "runs/mxnet-resnet50v1b-builtin_fp32_b2_1n1g/r1"
 LOG = f"{RUN}/rn50_b2_fp32_1.log"
-
-
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result.output
 
 
 def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
@@ -46,7 +39,7 @@ def end(campaign: Path, run: dict[str, Any], rate: float) -> None:
         "hosts": {"node1": {"hostname": "node1"}},
     }
     campaigns.write_json(place / "run.json", record)
-    call("seal", campaign, run["id"])
+    output("seal", campaign, run["id"])
 
 
 def finished_campaign(results: Path) -> Path:
@@ -56,7 +49,7 @@ def finished_campaign(results: Path) -> Path:
     plan = campaigns.create_campaign(results / "one", choice, lab_nodes(), runs)
     for number, run in enumerate(json.loads(json.dumps(plan["runs"]))):
         end(results / "one", run, 10.0 + number)
-    call("summarize", results / "one")
+    output("summarize", results / "one")
     make_report([results / "one"])
     return results
 

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 PROJECT = Path(__file__).parents[2]
 LIBRARY, MODULE_UTILS = PROJECT / "library", PROJECT / "module_utils"
 FIXTURES = PROJECT / "tests/fixtures"
@@ -52,6 +54,14 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+def needed(version: str) -> str:
+    """A Python of that version; the test is skipped where this machine has none."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    return python
+
+
 def ansible_standin(folder: Path) -> Path:
     """A folder with a package `ansible` that has what a module imports, and nothing else."""
     utils = folder / "ansible/module_utils"
@@ -71,27 +81,30 @@ def call(
     python: str | None = None,
     **arguments: Any,
 ) -> dict[str, Any]:
-    """One execution of a module that finds programs in the folders of `path` only."""
+    """What a module tells that finds programs in the folders of `path` only."""
+    found = execute(module, folder, python, os.pathsep.join(map(str, path)), **arguments)
+    assert found.pop("changed") is False
+    return found
+
+
+def execute(
+    module: str, folder: Path, python: str | None = None, path: str = "", /, **arguments: Any
+) -> dict[str, Any]:
+    """One execution of a module by an interpreter, with a stand-in for Ansible below `folder`."""
     ansible = folder / "ansible-standin"
     if not ansible.exists():
         ansible_standin(ansible)
     finished = subprocess.run(
         [python or sys.executable, str(LIBRARY / f"{module}.py")],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={
-            "PATH": os.pathsep.join(map(str, path)),
-            "PYTHONPATH": str(ansible),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
+        env={"PATH": path, "PYTHONPATH": str(ansible), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert finished.returncode == 0, finished.stderr
-    found: dict[str, Any] = json.loads(finished.stdout)
-    assert found.pop("changed") is False
-    return found
+    return json.loads(finished.stdout)
 
 
 def program(folder: Path, name: str, script: str) -> Path:

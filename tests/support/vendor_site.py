@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import ansible.module_utils
+import vendor as roles_filters
+from ansible.module_utils import deb_family, openpgp_key
 from gpu_standins import (
     CUDA,
     LEARNING,
@@ -38,11 +38,6 @@ from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.catalog.suites import SYSTEMS
-
-ansible.module_utils.__path__.append(str(Path(__file__).parents[2] / "module_utils"))
-sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
-import vendor as roles_filters  # noqa: E402
-from ansible.module_utils import deb_family, openpgp_key  # noqa: E402
 
 PUBLISHED = load_catalog().stack("v100-cuda10.2")
 CONTAINERS = "vendor/nvidia.github.io/libnvidia-container"

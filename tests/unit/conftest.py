@@ -4,8 +4,54 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from dlperf_runner.catalog.reader import Catalog
+    from dlperf_runner.commands.report import Report
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, to which results of logs go."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def catalog() -> Catalog:
+    """The shipped catalogue."""
+    from dlperf_runner.catalog.reader import load_catalog
+
+    return load_catalog()
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
+    """The shipped catalogue with a stack of GPU nodes for every published workload."""
+    from plan_examples import write_catalog
+
+    from dlperf_runner.catalog.reader import load_catalog
+
+    return load_catalog(write_catalog(tmp_path_factory.mktemp("catalog")))
+
+
+@pytest.fixture(scope="session")
+def several(tmp_path_factory: pytest.TempPathFactory) -> tuple[Report, Path]:
+    """The report of campaigns of three frameworks, and its directory. Tests only read it."""
+    from report_examples import mxnet_campaign, paddle_campaign, tensorflow_campaign
+
+    from dlperf_runner.commands.report import make_report
+
+    root = tmp_path_factory.mktemp("several")
+    campaigns = [
+        mxnet_campaign(root / "mxnet"),
+        tensorflow_campaign(root / "tensorflow"),
+        paddle_campaign(root / "paddle"),
+    ]
+    return make_report(campaigns, root / "report"), root / "report"
 
 
 @pytest.fixture(scope="session")

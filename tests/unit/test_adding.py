@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +111,8 @@ def test_campaign_of_its_smoke_matrix(project: Path, tmp_path: Path) -> None:
         dlperf_runner(project, "source", "--workload", "numpy-perceptron", "--json")
     )
     node = tmp_path / "node"
-    with tarfile.open(source["path"]) as archive:
-        archive.extractall(node, filter="data")
+    node.mkdir()
+    subprocess.run(["tar", "-xf", source["path"], "-C", node], check=True)
     for run in plan["runs"]:
         (command,) = run["commands"]
         assert command["argv"][0] == "/opt/dlperf/envs/numpy/bin/python"

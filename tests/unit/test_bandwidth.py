@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from command_line import call
+from damaged_lines import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nccl_logs import nccl_tests
-from typer.testing import CliRunner
+from read_logs import pieces
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.logs import LineError
 from dlperf_runner.logs.nccl_tests import NcclTests, read
 
@@ -23,8 +23,7 @@ def log(wrong: str = "0", end: str = "0 OK") -> list[str]:
 
 
 def parsed(lines: list[str], size: int | None = None) -> NcclTests:
-    data = ("\n".join(lines) + "\n").encode()
-    return read([data[n : n + size] for n in range(0, len(data), size)] if size else [data])
+    return read(pieces("\n".join(lines) + "\n", size))
 
 
 def test_table_by_size() -> None:
@@ -54,21 +53,9 @@ def test_pieces_do_not_matter(size: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_damaged_table_is_refused_or_the_same(data: st.DataObject) -> None:
-    lines = log()
-    at = data.draw(st.integers(0, len(lines) - 1))
-    match data.draw(st.sampled_from(["lose", "double", "wrap", "cut"])):
-        case "lose":
-            del lines[at]
-        case "double":
-            lines.insert(at, lines[at])
-        case "wrap":
-            place = data.draw(st.integers(0, len(lines[at])))
-            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
-        case "cut":
-            text = "\n".join(lines)
-            lines = text[: data.draw(st.integers(0, len(text)))].split("\n")
+    ways = ("lose a line", "double", "wrap a line", "cut")
     try:
-        found = parsed(lines)
+        found = read([data.draw(damaged(log(), ways)).encode()])
     except LineError:
         return
     assert found.rows == parsed(log()).rows
@@ -84,15 +71,11 @@ def test_any_bytes_are_refused(data: bytes) -> None:
 def test_command(tmp_path: Path) -> None:
     path = tmp_path / "nccl.log"
     path.write_text("\n".join(log()) + "\n")
-    result = CliRunner().invoke(app, ["bandwidth", str(path)])
-    assert result.exit_code == 0, result.output
-    assert "| 1073741824 |" in result.stdout
-    assert "Average over all sizes: 261.007 GB/s." in result.stdout
-    result = CliRunner().invoke(app, ["bandwidth", str(path), "--json"])
-    assert json.loads(result.stdout)["logs"][str(path)]["average_busbw"] == 261.007
+    result = call("bandwidth", path)
+    assert "| 1073741824 |" in result.out
+    assert "Average over all sizes: 261.007 GB/s." in result.out
+    assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 261.007
     path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
-    assert CliRunner().invoke(app, ["bandwidth", str(path)]).exit_code == 1
+    call("bandwidth", path, status=1)
     path.write_text("\n".join(log()[:16]))
-    result = CliRunner().invoke(app, ["bandwidth", str(path)])
-    assert result.exit_code == 2
-    assert "lines of the table are missing or damaged" in result.output
+    assert "lines of the table are missing or damaged" in call("bandwidth", path, status=2).both

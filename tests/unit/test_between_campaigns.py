@@ -11,15 +11,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import call
 from compare_rows import rows
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
 from scipy import stats
-from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
-from dlperf_runner.cli.main import app
 from dlperf_runner.compare.campaigns import compare_campaigns
 from dlperf_runner.compare.spread import (
     measure,
@@ -262,7 +261,7 @@ def test_the_file_keeps_other_cases_and_replaces_its_own(tmp_path: Path) -> None
     ("change", "message"),
     [
         ({"version": 2}, "aa.json: version: invalid file"),
-        ({"cases": [{"case": {}}]}, "aa.json: cases.0."),
+        ({"cases": [{"case": {}}]}, "aa.json: cases.0: invalid file"),
         ({"colour": "red"}, "aa.json: colour: "),
     ],
 )
@@ -304,8 +303,8 @@ def test_a_copied_log_shows_no_spread() -> None:
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["aa", *arguments])
-    return done.exit_code, done.stdout, done.stderr
+    done = call("aa", *arguments, status=None)
+    return done.status, done.out, done.err
 
 
 def write_campaign(directory: Path, speeds: Sequence[float]) -> Path:
@@ -314,21 +313,16 @@ def write_campaign(directory: Path, speeds: Sequence[float]) -> Path:
     return directory
 
 
-def test_aa_reads_campaigns_and_compare_uses_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_aa_reads_campaigns_and_compare_uses_what_it_found(here: Path) -> None:
     for name, speed in (("a", 400), ("b", 404), ("c", 398), ("d", 401)):
-        write_campaign(tmp_path / name, [speed + n / 10 for n in range(5)])
-    before = CliRunner().invoke(app, ["compare", "a", "b", "--json"])
-    (case,) = json.loads(before.stdout)["cases"]
+        write_campaign(here / name, [speed + n / 10 for n in range(5)])
+    (case,) = call("compare", "a", "b", "--json").document["cases"]
     assert (case["verdict"], case["between_campaigns"]) == ("faster", None)
     status, out, _ = run("a", "c", "d")
     assert status == 0
     assert "| 1n1g     |         3 |   15 |             0." in out
     assert out.endswith("results/aa.json\n")
-    after = CliRunner().invoke(app, ["compare", "a", "b", "--json"])
-    (case,) = json.loads(after.stdout)["cases"]
+    (case,) = call("compare", "a", "b", "--json").document["cases"]
     assert (case["verdict"], case["between_campaigns_of"]) == ("no difference shown", 3)
     status, out, _ = run("a", "c", "d", "--json")
     (entry,) = json.loads(out)["cases"]
@@ -350,31 +344,25 @@ def test_aa_reads_campaigns_and_compare_uses_what_it_found(
         (("a", "b", "nowhere"), "nowhere: there is no such file or directory"),
     ],
 )
-def test_what_aa_refuses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_aa_refuses(here: Path, arguments: tuple[str, ...], message: str) -> None:
     for name in "abcd":
-        write_campaign(tmp_path / name, [400.0])
+        write_campaign(here / name, [400.0])
     status, _, errors = run(*arguments)
     assert (status, "Traceback" in errors) == (2, False)
     assert message in errors
-    assert not (tmp_path / "results").exists()
+    assert not (here / "results").exists()
 
 
-def test_aa_without_a_case_that_all_have_is_no_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_aa_without_a_case_that_all_have_is_no_success(here: Path) -> None:
     for n, name in enumerate("abc"):
-        write_campaign(tmp_path / name, [400.0 + n])
+        write_campaign(here / name, [400.0 + n])
     status, out, _ = run("a", "b", "c")
     assert (status, "no campaign has two valid runs" in out) == (1, True)
-    assert not (tmp_path / "results").exists()
+    assert not (here / "results").exists()
 
 
 def test_aa_runs_the_campaigns_that_are_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[str] = []
     broken = {"number": 3}
@@ -394,18 +382,16 @@ def test_aa_runs_the_campaigns_that_are_missing(
 
     monkeypatch.setattr(execution, "execute", execute)
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
-    monkeypatch.chdir(tmp_path)
     chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1", "--repeats", "2")
     status, _, errors = run("--campaigns", "4", *chosen)
     assert status == 2
     assert "2 runs not done" in errors
-    assert f"dlperf run --resume {tmp_path}/results/{ran[2]}, then dlperf aa " in errors
+    assert f"dlperf run --resume {here}/results/{ran[2]}, then dlperf aa " in errors
     broken["number"] = 0
-    done = CliRunner().invoke(app, ["run", "--resume", f"results/{ran[2]}"])
-    assert done.exit_code == 0, done.output
+    call("run", "--resume", f"results/{ran[2]}")
     before = [f"results/{name}" for name in ran[:3]]
     status, out, errors = run(*before, "--campaigns", "4", *chosen)
     assert (status, len(ran)) == (0, 5), errors
     assert "| 1n1g     |         4 |    8 | " in out
-    (entry,) = json.loads((tmp_path / "results/aa.json").read_text())["cases"]
+    (entry,) = json.loads((here / "results/aa.json").read_text())["cases"]
     assert len(entry["measured_with"]) == 4

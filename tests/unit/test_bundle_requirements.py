@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import call
 from packaging.version import Version
-from typer.testing import CliRunner
 
 from dlperf_runner.bundle import needs
 from dlperf_runner.bundle.folder.manifest import Skipped
@@ -16,7 +16,6 @@ from dlperf_runner.bundle.python.target import Target
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.catalog.suites import SUITES
 from dlperf_runner.catalog.workload import Environment, Framework, Horovod, Stack
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 
 ONE, TWO = "1" * 64, "2" * 64
@@ -195,7 +194,7 @@ def test_nodes_with_an_interpreter_of_their_own_build_no_python() -> None:
     wanted = ["bundle", "--stack", "v100-cuda10.2", "--suite", "bionic", "--list"]
     source, builders = "Python-3.7.17.tgz", "python (building node)"
     for options, is_built in (([], True), (["--python", "3.7"], False)):
-        out = CliRunner().invoke(app, [*wanted, *options]).stdout
+        out = call(*wanted, *options).out
         assert ((source in out), (builders in out)) == (is_built, is_built)
     for python in ("", "3.7"):
         of = (load_catalog(), "cpu-published", "bookworm", Path("/r"), ("paddle",), python)

@@ -102,15 +102,15 @@ def test_values_are_frozen() -> None:
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
-            '      - "{total_steps}"',
-            '      - "{steps}"',
+            '--iterations, "{total_steps}"',
+            '--iterations, "{steps}"',
             ".yml:{line}: sources.builtin.argv.8: unknown placeholder (expected one of"
             " batch_size_per_device, bind_to, classes, data_nthreads,",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
-            '      - "{total_steps}"',
-            '      - "{total_steps!r}"',
+            '--iterations, "{total_steps}"',
+            '--iterations, "{total_steps!r}"',
             "sources.builtin.argv.8: '{{total_steps!r}}' has a placeholder that is not a plain",
         ),
         (

@@ -11,12 +11,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from command_line import call
 from make_logs import campaign_run, gluoncv
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner import __version__
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
@@ -38,12 +37,6 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], str | No
 
     monkeypatch.setattr(inventory, "read_inventory", read)
     return asked
-
-
-def call(*arguments: str, status: int = 0) -> SimpleNamespace:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == status, result.output
-    return SimpleNamespace(out=result.stdout, err=result.stderr)
 
 
 def test_version() -> None:
@@ -92,9 +85,7 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
     assert "380" in (tmp_path / "out/summary.csv").read_text()
 
 
-def test_a_full_disk_and_a_missing_right_are_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "dlperf_runner", "list", "workloads"],
@@ -105,13 +96,11 @@ def test_a_full_disk_and_a_missing_right_are_no_traceback(
             check=False,
         )
     assert (done.returncode, done.stderr) == (2, "error: output: No space left on device\n")
-    monkeypatch.chdir(tmp_path)
-    campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
-    (tmp_path / "results").write_text("no directory")
-    saved = CliRunner().invoke(app, ["compare", "--save-baseline", "main", "a"])
-    assert saved.exit_code == 2
-    assert saved.stderr.startswith("error: ")
-    assert "results" in saved.stderr
+    campaign_run(here / "a", "1n1g", 1, gluoncv(380.0))
+    (here / "results").write_text("no directory")
+    saved = call("compare", "--save-baseline", "main", "a", status=2)
+    assert saved.err.startswith("error: ")
+    assert "results" in saved.err
 
 
 def test_plan_prints_every_command_per_host() -> None:
@@ -262,7 +251,7 @@ def test_summarize_prints_table_paths_and_problems(
 
 @pytest.mark.parametrize(("outcome", "status"), [("done", 0), ("failed", 1), ("planned", 1)])
 def test_run_plans_once_and_has_the_plan_carried_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str, status: int
+    monkeypatch: pytest.MonkeyPatch, here: Path, outcome: str, status: int
 ) -> None:
     asked = []
 
@@ -284,13 +273,12 @@ def test_run_plans_once_and_has_the_plan_carried_out(
     fake(monkeypatch, "campaign.execute", execute=execute)
     fake(monkeypatch, "commands.summarize", summarize=summarize)
     fake(monkeypatch, "history.store", history_of=lambda _: None)
-    monkeypatch.chdir(tmp_path)
     arguments = ["--model", "resnet50v1b", "--nodes", "1,2", "-p", "image_size=32", "-i", "inv"]
     result = call("run", *arguments, "--campaign", "results/one", status=status)
     assert result.out == "a table\n"
     assert result.err == ("" if outcome == "done" else "error: node1: it broke\n")
-    directory = tmp_path / "results" / "one"
-    assert asked == [(directory, [str(tmp_path / "inv")], "")]
+    directory = here / "results" / "one"
+    assert asked == [(directory, [str(here / "inv")], "")]
 
     result = call("run", *arguments, "--campaign", "results/one", status=2)
     assert "results/one: cannot create a campaign here" in result.err

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from make_logs import campaign_run, gluoncv, write
 from published_logs import NGC, SOURCES, TABLES, runs_of, workload_of, write_log
-from typer.testing import CliRunner, Result
-
-from dlperf_runner.cli.main import app
 
 CLUSTER = {
     "accelerator": "V100-SXM2-16GB",
@@ -39,18 +37,14 @@ CONDITIONS: dict[str, dict[str, str]] = {
 RUNS = (384.16, 384.19, 385.23, 384.04, 385.31)
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["compare", *map(str, arguments)])
-
-
 def stated(source: str) -> list[str]:
     return [part for k, v in CONDITIONS[source].items() for part in ("--condition", f"{k}={v}")]
 
 
 def as_json(*arguments: str | Path) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    document: dict[str, Any] = json.loads(result.stdout)
-    assert document["status"] == result.exit_code
+    result = call("compare", *arguments, "--json", status=None)
+    document: dict[str, Any] = result.document
+    assert document["status"] == result.status
     return document
 
 
@@ -98,8 +92,7 @@ def test_logs_alone_do_not_say_what_they_ran_on(tmp_path: Path) -> None:
     document = as_json(directory, "--assume-published")
     assert {case["verdict"] for case in document["cases"]} == {"reproduced"}
     assert document["cases"][0]["assumed"].startswith("accelerator V100-SXM2-16GB, data synthetic")
-    text = run(directory).stdout
-    assert "5 not comparable" in " ".join(text.split())
+    assert "5 not comparable" in " ".join(call("compare", directory).out.split())
 
 
 def campaign(directory: Path, factor: float = 1.0, runs: int = 5, **changes: Any) -> Path:
@@ -155,15 +148,12 @@ def test_what_the_record_tells_is_not_the_published(tmp_path: Path) -> None:
 
 def test_a_campaign_on_cpu_is_not_comparable(tmp_path: Path) -> None:
     directory = campaign(tmp_path)
-    result = run(directory)
-    words = " ".join(result.stdout.split())
-    assert result.exit_code == 0
+    words = call("compare", directory).text
     assert "not comparable because of accelerator (cpu, V100-SXM2-16GB), data (synthetic" in words
     # No limit can be held to what was published then.
-    result = run(directory, "--fail-if-slower", "3%")
-    assert result.exit_code == 1
-    assert "it is not comparable with the publication" in " ".join(result.stdout.split())
-    assert run(directory, "--fail-if-slower", "3%", "--allow-undecided").exit_code == 0
+    result = call("compare", directory, "--fail-if-slower", "3%", status=1)
+    assert "it is not comparable with the publication" in result.text
+    call("compare", directory, "--fail-if-slower", "3%", "--allow-undecided")
 
 
 # ---- two campaigns
@@ -186,36 +176,36 @@ def test_fail_if_slower(
     document = as_json(a, b, "--fail-if-slower", limit)
     assert document["status"] == status
     assert [case["limit_verdict"] for case in document["cases"]] == verdicts
-    assert run(a, b).exit_code == 0
+    call("compare", a, b)
 
 
 def test_one_run_each_is_never_passed_silently(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a", runs=1), campaign(tmp_path / "b", 1.01, runs=1)
-    result = run(a, b, "--fail-if-slower", "3%")
-    assert result.exit_code == 1
-    assert "1 and 1 runs are too few for a verdict; 4 and 4 are" in " ".join(result.stdout.split())
+    result = call("compare", a, b, "--fail-if-slower", "3%", status=1)
+    assert "1 and 1 runs are too few for a verdict; 4 and 4 are" in result.text
     junit = tmp_path / "compare.xml"
-    allowed = run(a, b, "--fail-if-slower", "3%", "--allow-undecided", "--junit", junit)
-    assert allowed.exit_code == 1
-    assert "2 too few runs" in allowed.stdout
+    allowed = call(
+        "compare", a, b, "--fail-if-slower", "3%", "--allow-undecided", "--junit", junit, status=1
+    )
+    assert "2 too few runs" in allowed.out
     assert 'errors="2"' in junit.read_text(encoding="utf-8")
-    published = run(a, "--assume-published", "--fail-if-slower", "3%", "--allow-undecided")
-    assert published.exit_code == 0  # a CPU is not comparable, which the user allowed
+    # A CPU is not comparable, which the user allowed.
+    call("compare", a, "--assume-published", "--fail-if-slower", "3%", "--allow-undecided")
 
 
 def test_a_campaign_of_which_nothing_counts_does_not_pass(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a"), tmp_path / "b"
     write(b / "campaign.json", ["{}"])
     campaign_run(b, "1n1g", 1, None, outcome={"status": "failed", "message": "no"})
-    assert run(a, b, "--fail-if-slower", "3%").exit_code == 1
-    assert run(b, "--fail-if-slower", "3%").exit_code == 1
-    assert run(b).stdout == "No run could be counted.\n"
+    call("compare", a, b, "--fail-if-slower", "3%", status=1)
+    call("compare", b, "--fail-if-slower", "3%", status=1)
+    assert call("compare", b).out == "No run could be counted.\n"
 
 
 def test_junit_file(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b", 0.9)
     file = tmp_path / "ci" / "junit.xml"
-    assert run(a, b, "--fail-if-slower", "3%", "--junit", file).exit_code == 1
+    call("compare", a, b, "--fail-if-slower", "3%", "--junit", file, status=1)
     (suite,) = ET.parse(file).getroot()  # noqa: S314  # it was made here
     assert suite.get("name") == f"{a} and {b}"
     assert [suite.get(key) for key in ("tests", "failures", "errors")] == ["2", "2", "0"]
@@ -223,27 +213,22 @@ def test_junit_file(tmp_path: Path) -> None:
     assert values["verdict"] == "slower"
     message = suite[0][1].get("message") or ""
     assert message.startswith("slower by more than 3.0%: -10.0% (")
-    result = run(a, b, "--junit", tmp_path / "a" / "campaign.json" / "x.xml")
-    assert result.exit_code == 2
-    assert "cannot write the result" in result.stderr
+    result = call("compare", a, b, "--junit", tmp_path / "a" / "campaign.json" / "x.xml", status=2)
+    assert "cannot write the result" in result.err
 
 
-def test_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    a, b = campaign(tmp_path / "results" / "a"), campaign(tmp_path / "results" / "b", 0.9)
-    result = run(a, "--save-baseline", "main")
-    assert (result.exit_code, result.stdout) == (0, "results/baselines/main.json\n")
-    again = run(a, "--save-baseline", "main")
-    assert again.exit_code == 2
-    assert "--replace" in again.stderr
-    assert run(a, "--save-baseline", "main", "--replace").exit_code == 0
-    same = campaign(tmp_path / "results" / "same", 1.001)
+def test_baseline(here: Path) -> None:
+    a, b = campaign(here / "results" / "a"), campaign(here / "results" / "b", 0.9)
+    assert call("compare", a, "--save-baseline", "main").out == "results/baselines/main.json\n"
+    assert "--replace" in call("compare", a, "--save-baseline", "main", status=2).err
+    call("compare", a, "--save-baseline", "main", "--replace")
+    same = campaign(here / "results" / "same", 1.001)
     assert as_json("--baseline", "main", same, "--fail-if-slower", "3%")["status"] == 0
     assert as_json("--baseline", "main", b, "--fail-if-slower", "3%")["status"] == 1
-    result = run("--baseline", "other", b)
-    assert (result.exit_code, result.stderr.count("expected one of main")) == (2, 1)
+    result = call("compare", "--baseline", "other", b, status=2)
+    assert result.err.count("expected one of main") == 1
     # Without a directory it is the latest campaign.
-    (tmp_path / "results" / "latest").symlink_to("a")
+    (here / "results" / "latest").symlink_to("a")
     assert as_json()["compared"] == "results/latest and published results"
 
 
@@ -270,53 +255,42 @@ def copied(directory: Path, copy: Path, ends: bytes = b"\n") -> Path:
 
 
 @pytest.mark.parametrize("is_baseline", [False, True], ids=["campaigns", "baseline"])
-def test_a_campaign_is_not_compared_with_a_copy_of_its_logs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_baseline: bool
-) -> None:
+def test_a_campaign_is_not_compared_with_a_copy_of_its_logs(here: Path, is_baseline: bool) -> None:
     """The copy differs in the bytes of every log, and was "equal, passed"."""
-    monkeypatch.chdir(tmp_path)
-    a, other = (uneven(campaign(tmp_path / n, f)) for n, f in (("a", 1.0), ("other", 1.001)))
-    assert run(a, "--save-baseline", "main").exit_code == 0
+    a, other = (uneven(campaign(here / n, f)) for n, f in (("a", 1.0), ("other", 1.001)))
+    call("compare", a, "--save-baseline", "main")
     older = ("--baseline", "main") if is_baseline else (a,)
-    for copy in (copied(a, tmp_path / "b", b"\r\n"), a):
-        result = run(*older, copy)
-        assert result.exit_code == 2
-        message = " ".join(result.stderr.split())
+    for copy in (copied(a, here / "b", b"\r\n"), a):
+        message = " ".join(call("compare", *older, copy, status=2).err.split())
         assert f"{copy}: two campaigns have the same log, so one is a copy" in message
         assert f"rn50_b128_fp32_1.log of {'baseline main' if is_baseline else a}" in message
         assert ("(same rates)" in message) == (copy != a)
-    assert run(*older, other).exit_code == 0
+    call("compare", *older, other)
     # An earlier version did not record the logs of a baseline.
-    path = tmp_path / "results/baselines/main.json"
+    path = here / "results/baselines/main.json"
     path.write_text(
         json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "logs"})
     )
-    result = run("--baseline", "main", other)
-    assert (result.exit_code, "baseline main: does not record its logs" in result.stderr) == (
-        0,
-        True,
-    )
+    told = call("compare", "--baseline", "main", other).err
+    assert "baseline main: does not record its logs" in told
 
 
 def test_a_report_notes_copies(tmp_path: Path) -> None:
     a = uneven(campaign(tmp_path / "a", runs=1))
     b, out = copied(a, tmp_path / "b", b"\r\n"), tmp_path / "out"
-    result = CliRunner().invoke(app, ["report", str(a), str(b), f"--output-dir={out}"])
-    assert result.exit_code == 0
+    call("report", a, b, f"--output-dir={out}")
     assert "some logs are copies of those of a" in (out / "report.md").read_text(encoding="utf-8")
 
 
 def test_an_allowed_difference_that_does_not_exist_is_noted(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a", **V100), campaign(tmp_path / "b", 1.001, **V100)
     allowed = ("--fail-if-slower", "3%", "--allow-different", "accelerator")
-    result = run(a, b, *allowed)
-    assert result.exit_code == 0
+    result = call("compare", a, b, *allowed)
     note = "--allow-different accelerator: has no effect, because no pair differs in it"
-    assert result.stderr.splitlines() == [note]
+    assert result.err.splitlines() == [note]
     hosts = {"node1": {"driver": "535.1", "gpus": ["NVIDIA A100-SXM4-40GB"]}}
     c = campaign(tmp_path / "c", **{**V100, "outcome": {**V100["outcome"], "hosts": hosts}})
-    result = run(b, c, *allowed)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert call("compare", b, c, *allowed).err == ""
 
 
 def test_cases_that_differ_only_in_their_environment_have_names(tmp_path: Path) -> None:
@@ -330,8 +304,8 @@ def test_cases_that_differ_only_in_their_environment_have_names(tmp_path: Path) 
             outcome = {**V100["outcome"], "hosts": hosts}
             lines = gluoncv(round(value * factor, 2))
             campaign_run(place, "1n1g", repeat, lines, **{**V100, "outcome": outcome})
-    result = run(tmp_path / "a", tmp_path / "b", "--junit", tmp_path / "x.xml")
-    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in result.stdout.splitlines()]
+    result = call("compare", tmp_path / "a", tmp_path / "b", "--junit", tmp_path / "x.xml")
+    rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in result.out.splitlines()]
     names = ["accelerator A100-SXM4-40GB", "accelerator V100-SXM2-16GB"]
     assert sorted(row[1] for row in rows if row[:1] == ["1n1g"]) == names
     (suite,) = ET.parse(tmp_path / "x.xml").getroot()  # noqa: S314  # it was made here
@@ -343,41 +317,32 @@ def test_cases_that_differ_only_in_their_environment_have_names(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["summarize", "report", "compare"])
-def test_every_command_takes_what_nobody_else_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_every_command_takes_what_nobody_else_says(here: Path, command: str) -> None:
     for name, factor in (("a", 1.0), ("b", 1.001)):
         for repeat, value in enumerate(RUNS, start=1):
             lines = [line for line in gluoncv(value * factor) if "Namespace" not in line]
-            write(tmp_path / name / f"run_{repeat}.log", lines)
+            write(here / name / f"run_{repeat}.log", lines)
     said = {"model": "resnet50v1b", "framework": "mxnet", "topology": "1n1g", "batch-size": "128"}
     said |= {"precision": "fp32", "accelerator": "V100-SXM2-16GB"}
     options = [f"--{name}={value}" for name, value in said.items()]
     sources = ["a", "b"] if command == "compare" else ["a"]
-    result = CliRunner().invoke(app, [command, *sources, *options])
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert call(command, *sources, *options).err == ""
     # Beside a campaign, they are about the other logs.
-    c = campaign(tmp_path / "c", 1.002)
+    c = campaign(here / "c", 1.002)
     if command != "summarize":
-        assert CliRunner().invoke(app, [command, "a", str(c), *options]).exit_code == 0
-    result = CliRunner().invoke(app, [command, str(c), *options])
-    assert (result.exit_code, "nothing can be stated about a campaign" in result.stderr) == (
-        2,
-        True,
-    )
+        call(command, "a", c, *options)
+    assert "nothing can be stated about a campaign" in call(command, c, *options, status=2).err
 
 
 # ---- publications, and bad input
 
 
 def test_publications_side_by_side() -> None:
-    result = run("--published", "--model", "resnet50v1.5", "--framework", "tensorflow")
-    assert result.exit_code == 0
-    assert "414.73" in result.stdout and "362.44" in result.stdout
-    document = json.loads(run("--published", "--precision", "tf32", "--all", "--json").stdout)
+    result = call("compare", "--published", "--model", "resnet50v1.5", "--framework", "tensorflow")
+    assert "414.73" in result.out and "362.44" in result.out
+    document = call("compare", "--published", "--precision", "tf32", "--all", "--json").document
     assert {p["precision"] for p in document["publications"]} == {"tf32"}
-    assert run("--published", "--model", "lenet").exit_code == 2
+    call("compare", "--published", "--model", "lenet", status=2)
 
 
 @pytest.mark.parametrize(
@@ -403,20 +368,14 @@ def test_publications_side_by_side() -> None:
         (("nowhere",), "there is no such file or directory"),
     ],
 )
-def test_bad_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
+def test_bad_input(here: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert message in call("compare", *arguments, status=2).err
 
 
 def test_logs_that_cannot_be_believed_are_bad_input(tmp_path: Path) -> None:
     directory = campaign(tmp_path)
     (log,) = (directory / "runs" / "mxnet-resnet50v1b-builtin_fp32_b128_1n1g" / "r1").glob("*.log")
     log.write_text("\n".join(log.read_text(encoding="utf-8").splitlines()[:40]), encoding="utf-8")
-    result = run(directory)
-    assert result.exit_code == 2
-    assert "the log ends with step" in result.stderr
-    assert "1n2g" in result.stdout
+    result = call("compare", directory, status=2)
+    assert "the log ends with step" in result.err
+    assert "1n2g" in result.out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import threading
 import time
@@ -14,23 +13,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import call
 from make_logs import write
 from nccl_logs import bandwidth_run, nccl_tests
-from typer.testing import CliRunner
 
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 
 GIB = 2**30
-
-
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + str(result.exception)
-    return " ".join(result.output.split())
 
 
 def on(stack: str, devices: int) -> tuple[Node, ...]:
@@ -86,7 +78,7 @@ def test_cpus_use_mpi_and_gpus_nccl_tests() -> None:
 
 
 def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:
-    out = call("summarize", campaign)
+    out = call("summarize", campaign).text
     title = "nccl-allreduce upstream (nccl-all-reduce), fp32, message_bytes=17179869184"
     assert title in out
     assert "batch size" not in out
@@ -104,7 +96,7 @@ def test_a_bandwidth_has_its_unit_and_no_speedup(campaign: Path) -> None:
 
 
 def test_beside_published_bandwidth(campaign: Path) -> None:
-    cases = json.loads(call("compare", campaign, "--json"))["cases"]
+    cases = call("compare", campaign, "--json").document["cases"]
     two = next(row for row in cases if row["nodes"] == 2)
     assert (two["published"], two["verdict"]) == (487.09, "reproduced")
     assert two["publication"].startswith("aws-nccl-tests")
@@ -116,7 +108,7 @@ def test_logs_of_others_need_only_the_name_of_the_operation(tmp_path: Path) -> N
     """The log states the devices, the hosts and the largest message."""
     write(tmp_path / "nccl" / "p5.log", nccl_tests(270, ranks=16, largest=16 * GIB, nodes=2))
     options = ("--output-dir", tmp_path / "out")
-    out = call("summarize", tmp_path / "nccl", "--model", "nccl-all-reduce", *options)
+    out = call("summarize", tmp_path / "nccl", "--model", "nccl-all-reduce", *options).text
     assert "message_bytes=17179869184" in out
     assert "| 2 | 16 | 506.01 | 1 |" in out
     call("summarize", tmp_path / "nccl", "--model", "nccl-all-gather", *options, status=2)
@@ -142,7 +134,7 @@ def test_report_has_no_scaling_of_a_bandwidth(campaign: Path, tmp_path: Path) ->
 )
 def test_a_log_that_contradicts_its_plan(tmp_path: Path, lines: list[str], problem: str) -> None:
     bandwidth_run(tmp_path / "one", "1n8g", 1, lines)
-    assert problem in call("summarize", tmp_path / "one", status=2)
+    assert problem in " ".join(call("summarize", tmp_path / "one", status=2).both.split())
 
 
 # ---- the program for CPUs

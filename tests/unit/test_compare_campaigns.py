@@ -252,7 +252,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
             {"version": 3},
             "a newer version of this program wrote this baseline (expected at most 2, found 3)",
         ),
-        ({"version": "1"}, "before.json: version: invalid baseline (found Input should be 1 or 2)"),
+        ({"version": "1"}, "before.json: version: invalid baseline (expected 1 or 2, found '1')"),
         ({"cases": []}, "before.json: cases: invalid baseline"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": [-1.0]}]}, "cases.0.samples"),
         ({"cases": [{**CASE, "estimator": None, "samples_per_second": ["1"]}]}, "cases.0.samples"),

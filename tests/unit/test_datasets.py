@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import output
 from plan_examples import gpu_nodes, lab_nodes
-from recorded_campaign import call, end
+from recorded_campaign import end
 
 from dlperf_runner.campaign.directory import create_campaign
 from dlperf_runner.catalog.reader import load_catalog
@@ -144,13 +145,13 @@ def test_nodes_of_one_run_have_the_same_data() -> None:
         ([], "expected data sets by name"),
         ({"imagenet": {}}, "unknown data set 'imagenet' .*imagenet-recordio"),
         ({"faces_emore": {}}, "faces_emore: unclear place .*found 'neither'"),
-        ({"faces_emore": {"path": "faces"}}, "faces_emore.path: invalid value"),
-        ({"faces_emore": {"path": "/{{ data }}"}}, "faces_emore.path: invalid value"),
-        ({"faces_emore": {"paht": "/faces"}}, "faces_emore.paht: unknown key .*path"),
+        ({"faces_emore": {"path": "faces"}}, "faces_emore: path: invalid value"),
+        ({"faces_emore": {"path": "/{{ data }}"}}, "faces_emore: path: invalid value"),
+        ({"faces_emore": {"paht": "/faces"}}, "faces_emore: paht: unknown key .*path"),
         ({"faces_emore": {"path": "/f", "archive": "/f.tar"}}, "an archive needs its checksum"),
         (
             {"faces_emore": {"path": "/f", "archive": "/f.tar", "sha256": "5f"}},
-            "faces_emore.sha256: invalid value",
+            "faces_emore: sha256: invalid value",
         ),
         (
             {"faces_emore": {"synthetic": True, "images": "/i"}},
@@ -217,10 +218,10 @@ def test_table_report_and_comparison_show_the_data(tmp_path: Path) -> None:
     noise = campaign(tmp_path / "noise", {}, 12.0)
     shown = {real: "/datasets/imagenet/train.rec", made: "synthetic-dataset", noise: "synthetic"}
     for directory, data in shown.items():
-        assert f", data={data} data_nthreads=1 " in " ".join(call("summarize", directory).split())
+        assert f", data={data} data_nthreads=1 " in " ".join(output("summarize", directory).split())
         assert f"data={data} data_nthreads" in make_report([directory]).paths[0].read_text()
     # Runs with different data are different cases.
-    compared = " ".join(call("compare", real, made, status=0).split())
+    compared = " ".join(output("compare", real, made, status=0).split())
     assert "data=synthetic-dataset" in compared
     mine = {"data": "synthetic-dataset", "input_pipeline": "framework"}
     other = {"data": "real", "input_pipeline": "DALI"}

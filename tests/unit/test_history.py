@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import output
 from make_logs import KNOWN, campaign_run, gluoncv, write
-from typer.testing import CliRunner
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.core.errors import UserError
@@ -56,12 +55,6 @@ def recorded(directory: Path, history: Path) -> Path:
     return history
 
 
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output
-    return result.output
-
-
 def rows_of(history: Path, campaign: Path) -> list[dict[str, Any]]:
     tables = recorded_tables(history, identified(campaign))
     assert tables
@@ -73,11 +66,11 @@ def test_logs_of_another_campaign_of_the_history_are_noted(tmp_path: Path) -> No
     one, two = campaign(tmp_path / "one"), campaign(tmp_path / "two", factor=1.01)
     copy = tmp_path / "copy"
     shutil.copytree(one / "runs", copy / "runs")
-    assert "twice" not in call("summarize", one, "--history", history)
-    assert "twice" not in call("summarize", two, "--history", history)
+    assert "twice" not in output("summarize", one, "--history", history)
+    assert "twice" not in output("summarize", two, "--history", history)
     told = f"{history}: one has some of these logs, too, so they are in the history twice\n"
-    assert told in call("summarize", copy, "--history", history)
-    assert "twice" not in call("summarize", two, "--history", history)
+    assert told in output("summarize", copy, "--history", history)
+    assert "twice" not in output("summarize", two, "--history", history)
 
 
 def test_a_campaign_comes_out_as_it_went_in(tmp_path: Path) -> None:
@@ -120,14 +113,11 @@ def test_a_moved_campaign_is_the_same_and_another_of_its_name_is_not(tmp_path: P
     assert [point.created[:10] for point in points(history)[:2]] == ["2026-11-20", "2026-11-22"]
 
 
-def test_a_tree_of_logs_is_recorded_once_though_it_grows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    history = tmp_path / "history.sqlite"
+def test_a_tree_of_logs_is_recorded_once_though_it_grows(here: Path) -> None:
+    history = here / "history.sqlite"
     for repeat in (1, 2):
-        write(tmp_path / "logs" / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(380.0 + repeat))
-        recorded(tmp_path / "logs", history)
+        write(here / "logs" / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(380.0 + repeat))
+        recorded(here / "logs", history)
     (point,) = points(history)
     assert (point.repeats, point.samples_per_second_median) == (2, 381.5)
 
@@ -253,10 +243,10 @@ OUTCOME = {
 
 
 def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
-    out = call("history")
+    out = output("history")
     assert "2026-10-10" in out
     assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
-    document = json.loads(call("history", "--json", "--since", "2026-10-04"))
+    document = json.loads(output("history", "--json", "--since", "2026-10-04"))
     assert [case["case_id"] for case in document["cases"]] == IDS
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
     # Names are whole, so that --case takes them, and a change is found among all campaigns.
@@ -276,22 +266,22 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     ]
     change = "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1"
     assert line.startswith(f"| {IDS[0]} | {change} |")
-    assert call("history", "--framework", "tensorflow").startswith("The history has no")
-    assert json.loads(call("history", "--model", "resnet50", "--json")) == {"cases": []}
+    assert output("history", "--framework", "tensorflow").startswith("The history has no")
+    assert json.loads(output("history", "--model", "resnet50", "--json")) == {"cases": []}
 
 
 def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
     for start, index in (("2026-10-04", 2), ("2026-10-06", 0)):
         arguments = ("history", "--case", IDS[0], "--since", start)
-        document = json.loads(call(*arguments, "--json"))
+        document = json.loads(output(*arguments, "--json"))
         (change,) = document["cases"][0]["change_points"]
         assert (change["campaign"], change["index"]) == ("c5", index)
         assert change["differs"] == {"driver": ["unknown", "550.1"]}
-        assert "changed by -9.6 %" in call(*arguments, "--plot", "since.svg")
-    document = json.loads(call("history", "--since", "2026-10-07", "--json"))
+        assert "changed by -9.6 %" in output(*arguments, "--plot", "since.svg")
+    document = json.loads(output("history", "--since", "2026-10-07", "--json"))
     assert [case["change_points"] for case in document["cases"]] == [[], []]
-    assert json.loads(call("history", "--since", "2027-01-01", "--json")) == {"cases": []}
-    assert "no campaign since" in call(
+    assert json.loads(output("history", "--since", "2027-01-01", "--json")) == {"cases": []}
+    assert "no campaign since" in output(
         "history", "--case", IDS[0], "--since", "2027-01-01", status=2
     )
 
@@ -301,13 +291,13 @@ def test_cases_can_be_told_apart_at_any_width(
     years: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(Screen, "of", lambda _: Screen(width))
-    out = call("history")
+    out = output("history")
     assert all(name in out for name in IDS)
     assert all(len(line) <= width for line in out.splitlines())
 
 
 def test_history_of_one_case_with_its_plot(years: Path) -> None:
-    out = call("history", "--case", IDS[0], "--plot", "plots/one.svg")
+    out = output("history", "--case", IDS[0], "--plot", "plots/one.svg")
     assert out.splitlines()[0] == IDS[0]
     # 0.9 * 1.007 / 1.002
     (changed,) = [line for line in out.splitlines() if "changed by" in line]
@@ -318,9 +308,9 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     texts = "".join(ET.fromstring((years / "plots/one.svg").read_text()).itertext())  # noqa: S314
     assert "change point" in texts
     assert "2026-10-01 to 2026-10-10" in texts
-    call("history", "--case", IDS[0], "--plot", "one.png")
+    output("history", "--case", IDS[0], "--plot", "one.png")
     assert (years / "one.png").read_bytes().startswith(b"\x89PNG")
-    document = json.loads(call("history", "--case", IDS[0], "--json"))
+    document = json.loads(output("history", "--case", IDS[0], "--json"))
     (change,) = document["cases"][0]["change_points"]
     assert (change["campaign"], change["index"]) == ("c5", 5)
     assert change["differs"] == {"driver": ["unknown", "550.1"]}
@@ -338,24 +328,21 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     ],
 )
 def test_bad_input(years: Path, arguments: list[str], message: str) -> None:
-    assert message in call("history", *arguments, status=2)
+    assert message in output("history", *arguments, status=2)
 
 
-def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(here: Path) -> None:
     write(Path("results/logs/1n1g/rn50_b128_fp32_1.log"), gluoncv(380.0))
     campaign(Path("elsewhere"))
     campaign(Path("results/quiet"))
-    call("summarize", "results/logs")
-    call("summarize", "elsewhere")
-    call("summarize", "results/quiet", "--no-history")
-    assert list(tmp_path.rglob("*.sqlite")) == []
-    call("summarize", "results/logs", "--history", "mine.sqlite")
-    call("summarize", "elsewhere", "--history", "mine.sqlite")
+    output("summarize", "results/logs")
+    output("summarize", "elsewhere")
+    output("summarize", "results/quiet", "--no-history")
+    assert list(here.rglob("*.sqlite")) == []
+    output("summarize", "results/logs", "--history", "mine.sqlite")
+    output("summarize", "elsewhere", "--history", "mine.sqlite")
     assert {point.campaign for point in points(Path("mine.sqlite"))} == {
-        str(tmp_path / "results/logs"),
+        str(here / "results/logs"),
         "elsewhere",
     }
 
@@ -363,19 +350,18 @@ def test_trees_and_campaigns_elsewhere_are_recorded_on_demand(
 # ---- summarize --verify
 
 
-def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_verify_says_what_differs(here: Path) -> None:
     place = campaign(Path("results/one"))
-    call("summarize", place)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    output("summarize", place)
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     fine = "everything that was compared is as it was recorded\n"
-    assert call("summarize", "--verify", place).endswith(fine)
-    assert call("summarize", "--verify", tmp_path / place).endswith(fine)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert output("summarize", "--verify", place).endswith(fine)
+    assert output("summarize", "--verify", here / place).endswith(fine)
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
 
     log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
     write(log, gluoncv(379.0))
-    out = call("summarize", "--verify", place, status=1)
+    out = output("summarize", "--verify", place, status=1)
     assert "samples_per_second_median is 381.0, but 380.0 in the logs" in out
     for name in ("measurements.csv", "history.sqlite"):
         lines = [line for line in out.splitlines() if line.startswith(f"{name}: ")]
@@ -383,7 +369,7 @@ def test_verify_says_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         # Of the run, once; not of each of its metrics.
         (line,) = (line for line in lines if "log_sha256" in line)
         assert " fp32 b128 1n1g cpu r3: log_sha256 is " in line
-    document = json.loads(call("summarize", "--verify", "--json", place, status=1))
+    document = json.loads(output("summarize", "--verify", "--json", place, status=1))
     assert [*document["notes"], *document["differences"]] == out.splitlines()[:-1]
 
 
@@ -415,15 +401,14 @@ def test_verify_wants_the_history_to_have_the_campaign(tmp_path: Path) -> None:
     assert found.endswith("this campaign is not recorded")
 
 
-def test_verify_tells_which_logs_it_does_not_believe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_verify_tells_which_logs_it_does_not_believe(here: Path) -> None:
     place = campaign(Path("results/one"))
     log = place / "runs" / CASES[0] / "r3" / "rn50_b128_fp32_3.log"
     log.write_bytes(b"\xff\xfe binary")
-    call("summarize", place, status=2)
-    printed, _, told = call("summarize", "--verify", "--json", place, status=2).partition("error: ")
+    output("summarize", place, status=2)
+    printed, _, told = output("summarize", "--verify", "--json", place, status=2).partition(
+        "error: "
+    )
     document = json.loads(printed)
     assert document["differences"] == []
     assert document["problems"] == [told.rstrip()]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_campaigns import A100, IMAGENET, NOISE, RATES, V100, call, campaign, on, scaled, words
+from command_line import call
+from gpu_campaigns import A100, IMAGENET, NOISE, RATES, V100, campaign, on, scaled, words
 from hypothesis import given
 from hypothesis import strategies as st
 from make_logs import campaign_run, dllogger, gluoncv, write
@@ -29,11 +30,7 @@ from dlperf_runner.core.identity import (
 from dlperf_runner.core.units import BANDWIDTH
 from dlperf_runner.history.store import Point
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of logs go to the working directory."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 # ---- the lists
@@ -244,7 +241,7 @@ def test_logs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
         assert "the same repeat of the same case" in problem.problem
         assert problem.found == f"{first}, {second}"
     assert DataFrame(result.cases)["samples_per_second_median"].tolist() == [400.0]
-    assert call("summarize", tmp_path).exit_code == 2
+    call("summarize", tmp_path, status=2)
 
 
 def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
@@ -278,24 +275,20 @@ def test_a_gate_across_data_is_refused(tmp_path: Path) -> None:
     a = campaign(tmp_path / "a", source="upstream", parameters=IMAGENET)
     b = campaign(tmp_path / "b", scaled(5.2), source="upstream", parameters=NOISE)
     gate = ("compare", a, b, "--fail-if-slower", "3%")
-    result = call(*gate)
-    assert result.exit_code == 2
-    message = " ".join(result.stderr.split())
+    message = " ".join(call(*gate, status=2).err.split())
     assert "data (/data/imagenet/train.rec, synthetic); image size (224, 64)" in message
     assert "--allow-different data --allow-different image_size" in message
     # Without a gate, both are listed, and what keeps them apart is told.
     result = call("compare", a, b)
-    assert result.exit_code == 0
     assert "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)" in words(
         result
     )
     assert "1 only in the first, 1 only in the second" in words(result)
     # One name alone is not enough.
-    assert call(*gate, "--allow-different", "data").exit_code == 2
+    call(*gate, "--allow-different", "data", status=2)
     for names in (("data", "image_size"), ("parameters",)):
         allowed = [part for name in names for part in ("--allow-different", name)]
         result = call(*gate, *allowed)
-        assert result.exit_code == 0
         assert (
             "differs in data (/data/imagenet/train.rec, synthetic), image size (224, 64)"
             in words(result)
@@ -332,17 +325,15 @@ def test_a_gate_across_what_must_be_equal_is_refused(
 ) -> None:
     a, b = campaign(tmp_path / "a", **first), campaign(tmp_path / "b", scaled(1.5), **second)
     gate = ("compare", a, b, "--fail-if-slower", "3%")
-    result = call(*gate)
-    assert result.exit_code == 2
-    assert any(text in " ".join(result.stderr.split()) for text in told.split("|"))
-    assert call(*gate, "--allow-different", name).exit_code == 0
+    result = call(*gate, status=2)
+    assert any(text in " ".join(result.err.split()) for text in told.split("|"))
+    call(*gate, "--allow-different", name)
 
 
 def test_a_gate_across_drivers_names_them(tmp_path: Path) -> None:
     a = campaign(tmp_path / "a")
     b = campaign(tmp_path / "b", scaled(1.001), **on(V100, driver="550.1", gpus=4))
     result = call("compare", a, b, "--fail-if-slower", "3%")
-    assert result.exit_code == 0
     assert "differs in GPUs in a node (8, 4), driver (440.33.01, 550.1)" in words(result)
 
 
@@ -350,18 +341,16 @@ def test_a_campaign_is_not_compared_with_its_copy(tmp_path: Path) -> None:
     """The same runs on both sides show nothing, and would always pass."""
     a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b")
     for other in (a, b):
-        result = call("compare", a, other, "--fail-if-slower", "3%")
-        assert result.exit_code == 2
-        assert "two campaigns have the same log, so one is a copy" in result.stderr
+        result = call("compare", a, other, "--fail-if-slower", "3%", status=2)
+        assert "two campaigns have the same log, so one is a copy" in result.err
 
 
 def test_runs_that_a_gate_does_not_see_are_told(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b", scaled(1.001))
     campaign_run(b, "1n1g", 6, None, **{**on(V100), "outcome": {"status": "failed"}})
     result = call("compare", a, b, "--fail-if-slower", "3%")
-    assert result.exit_code == 0
-    assert f"{b}: a run failed, is missing or is invalid, and is not compared" in result.stderr
-    assert str(a) not in result.stderr
+    assert f"{b}: a run failed, is missing or is invalid, and is not compared" in result.err
+    assert str(a) not in result.err
 
 
 def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
@@ -369,7 +358,6 @@ def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
         for repeat, rate in enumerate(rates, start=1):
             write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
     result = call("compare", tmp_path / "a", tmp_path / "b", "--fail-if-slower", "3%")
-    assert result.exit_code == 0
     assert (
         "not recorded on either side, so it may differ: source, parameters, framework version,"
         " accelerator"
@@ -378,12 +366,11 @@ def test_two_unknowns_are_told_at_a_gate(tmp_path: Path) -> None:
 
 def test_names_that_cannot_be_allowed(tmp_path: Path) -> None:
     a, b = campaign(tmp_path / "a"), campaign(tmp_path / "b")
-    result = call("compare", a, b, "--allow-different", "colour")
-    assert result.exit_code == 2
+    result = call("compare", a, b, "--allow-different", "colour", status=2)
     assert "--allow-different: unknown condition (expected one of source, parameters" in " ".join(
-        result.stderr.split()
+        result.err.split()
     )
-    assert call("compare", a, "--allow-different", "data").exit_code == 2
+    call("compare", a, "--allow-different", "data", status=2)
 
 
 def test_each_gpu_is_paired_with_itself() -> None:
@@ -403,34 +390,30 @@ def test_each_gpu_is_paired_with_itself() -> None:
 # ---- history
 
 
-def test_history_never_joins_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_history_never_joins_two_gpus() -> None:
     for number in range(10):
         product, factor = (V100, 1.0) if number < 5 else (A100, 1.979)
         directory = Path("results") / f"c{number}"
         created = f"2026-10-{number + 1:02}T10:00:00+00:00"
         rates = scaled(factor * (1 + number / 1000))
         campaign(directory, rates, created=created, **on(product))
-        assert call("summarize", directory).exit_code == 0
-    out = call("history").stdout
+        call("summarize", directory)
+    out = call("history").out
     assert "V100-SXM2-16GB" in out and "A100-SXM4-40GB" in out
     assert " % since " not in out
-    document = json.loads(call("history", "--json").stdout)
+    document = call("history", "--json").document
     assert [len(case["points"]) for case in document["cases"]] == [5, 5]
     assert [case["change_points"] for case in document["cases"]] == [[], []]
 
 
-def test_history_of_trees_says_that_it_does_not_know_the_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_history_of_trees_says_that_it_does_not_know_the_gpu() -> None:
     for number in range(10):
         factor = 1.0 if number < 5 else 1.979
         for repeat, rate in enumerate(scaled(factor * (1 + number / 1000)), start=1):
             path = Path(f"t{number}") / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
             write(path, gluoncv(rate))
-        assert call("summarize", f"t{number}", "--history", "h.sqlite").exit_code == 0
-    out = " ".join(call("history", "--file", "h.sqlite").stdout.split())
+        call("summarize", f"t{number}", "--history", "h.sqlite")
+    out = call("history", "--file", "h.sqlite").text
     assert "not recorded: framework version, accelerator, GPUs in a node, driver" in out
 
 
@@ -448,6 +431,6 @@ def test_each_table_of_a_comparison_names_what_it_is_of(tmp_path: Path) -> None:
                 target = tmp_path / place / "runs" / case
                 target.parent.mkdir(parents=True, exist_ok=True)
                 folder.rename(target)
-    printed = words(call("compare", tmp_path / "a", tmp_path / "b"))
+    printed = call("compare", tmp_path / "a", tmp_path / "b").text
     assert "per device, data=synthetic image_size=224 | topology" in printed
     assert "per device, data=synthetic image_size=64 | topology" in printed

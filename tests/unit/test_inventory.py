@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
@@ -189,10 +188,8 @@ def test_extra_variables_of_the_playbook_are_planned_with(monkeypatch: pytest.Mo
     nodes = listing(a={**GOOD, "dlperf_frameworks": ["mxnet"], "dlperf_env": {"A": "1", "B": "2"}})
     monkeypatch.setattr(inventory, "_list_inventory", lambda *_: nodes)
     extra = {"dlperf_env": {"A": "3"}, "model": "resnet50v1b", "nodes": 1}
-    done = CliRunner().invoke(app, ["plan", "--json", "--variables", json.dumps(extra)])
-    assert done.exit_code == 0, done.output
-    environments = [run["commands"][0]["env"] for run in json.loads(done.stdout)["runs"]]
+    done = call("plan", "--json", "--variables", json.dumps(extra))
+    environments = [run["commands"][0]["env"] for run in done.document["runs"]]
     assert all(env["A"] == "3" and "B" not in env for env in environments)
     wrong = json.dumps({"dlperf_interface": "--version"})
-    done = CliRunner().invoke(app, ["plan", "--variables", wrong])
-    assert (done.exit_code, "host a: dlperf_interface: invalid" in done.stderr) == (2, True)
+    assert "host a: dlperf_interface: invalid" in call("plan", "--variables", wrong, status=2).err

@@ -7,16 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.commands import listing
 from dlperf_runner.core.errors import UserError
 
 KINDS = ("workloads", "matrices", "frameworks", "stacks", "published")
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return load_catalog()
 
 
 @pytest.mark.parametrize("width", [80, 60, 200])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from command_line import call
 from make_logs import maxtext, megatron, write
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner.catalog.reader import load_catalog, read_entry
 from dlperf_runner.catalog.workload import Workload
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands.listing import render
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_choice
@@ -31,9 +29,7 @@ rule: {total_steps: 30, warmup_steps: 10, estimator: mean_of_rates}
 
 def compared(directory: Path, *options: str, recipe: str = "none") -> dict[str, dict[str, object]]:
     arguments = ["compare", "--json", str(directory), "--condition", f"recipe={recipe}", *options]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    cases = json.loads(done.stdout)["cases"]
+    cases = call(*arguments).document["cases"]
     return {f"{case['nodes']}n{case['gpus_per_node']}g": case for case in cases}
 
 

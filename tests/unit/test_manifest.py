@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import output
 from make_logs import ROOT, gluoncv, write
-from recorded_campaign import LOG, RUN, call, replace
+from recorded_campaign import LOG, RUN, replace
 
 from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
@@ -40,7 +41,7 @@ def in_history(statement: str) -> Callable[[Path], object]:
 def other_log_summarised(campaign: Path) -> None:
     log = campaign / LOG
     log.write_text(re.sub(r"Speed: (1[01])\.", r"Speed: 2\1.", log.read_text()))
-    call("summarize", campaign)
+    output("summarize", campaign)
 
 
 def edit_last_entry(campaign: Path, back: int = 0) -> None:
@@ -158,14 +159,14 @@ ALTERATIONS: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 def test_an_alteration_is_reported_with_its_file(campaign: Path, name: str) -> None:
     alter, expected = ALTERATIONS[name]
     alter(campaign)
-    printed = call("summarize", "--verify", campaign, status=1)
+    printed = output("summarize", "--verify", campaign, status=1)
     for text in expected:
         assert any(text in line for line in printed.splitlines()), (text, printed)
 
 
 def test_what_was_not_altered_is_not_reported(campaign: Path) -> None:
     before = {p: p.read_bytes() for p in campaign.parent.rglob("*") if p.is_file()}
-    assert call("summarize", "--verify", campaign) == (
+    assert output("summarize", "--verify", campaign) == (
         "manifest.jsonl.sig: the manifest is not signed\n"
         "everything that was compared is as it was recorded\n"
     )
@@ -175,27 +176,24 @@ def test_what_was_not_altered_is_not_reported(campaign: Path) -> None:
     written = {path.relative_to(campaign).as_posix() for path in before if campaign in path.parents}
     assert written - {FILE} == manifest.files.keys() - {"../history.sqlite"}
     # Results that are the same are not recorded again.
-    call("summarize", campaign, "--no-history")
+    output("summarize", campaign, "--no-history")
     assert (campaign / FILE).read_bytes() == before[campaign / FILE]
 
 
 def test_a_deleted_manifest_is_reported(campaign: Path) -> None:
     (campaign / FILE).unlink()
-    assert "manifest.jsonl: missing\n" in call("summarize", "--verify", campaign, status=1)
-    call("summarize", campaign, "--no-history")  # a new one cannot replace it
-    printed = call("summarize", "--verify", campaign, status=1)
+    assert "manifest.jsonl: missing\n" in output("summarize", "--verify", campaign, status=1)
+    output("summarize", campaign, "--no-history")  # a new one cannot replace it
+    printed = output("summarize", "--verify", campaign, status=1)
     assert "manifest.jsonl: began when there were files already" in printed
 
 
-def test_a_deleted_manifest_of_other_logs_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "logs/1n1g/rn50_b128_fp32_1.log", gluoncv(50.0))
-    call("summarize", "logs")
-    call("summarize", "--verify", "logs")
-    (tmp_path / "results/logs" / FILE).unlink()
-    assert "manifest.jsonl: missing\n" in call("summarize", "--verify", "logs", status=1)
+def test_a_deleted_manifest_of_other_logs_is_reported(here: Path) -> None:
+    write(here / "logs/1n1g/rn50_b128_fp32_1.log", gluoncv(50.0))
+    output("summarize", "logs")
+    output("summarize", "--verify", "logs")
+    (here / "results/logs" / FILE).unlink()
+    assert "manifest.jsonl: missing\n" in output("summarize", "--verify", "logs", status=1)
 
 
 def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
@@ -203,16 +201,16 @@ def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
     in_json(campaign / "campaign.json", lambda d: d.pop("manifest"))
     (campaign / FILE).unlink()
     in_json(campaign / "report/results.json", lambda d: d.pop("made_with"))
-    printed = call("summarize", "--verify", campaign)
+    printed = output("summarize", "--verify", campaign)
     assert "results.json: does not say with which options the report was made" in printed
     assert "no manifest: only logs, results, runs and plan were compared" in printed
     in_json(campaign / RUN / "run.json", lambda d: d["commands"][0]["argv"].append("-x"))
-    printed = call("summarize", "--verify", campaign, status=1)
+    printed = output("summarize", "--verify", campaign, status=1)
     assert f"{RUN}/run.json: commands differ from plan.json" in printed
     # A manifest that begins later says so, and covers what it found.
-    call("summarize", campaign)
+    output("summarize", campaign)
     (campaign / LOG).unlink()
-    printed = call("summarize", "--verify", campaign, status=1)
+    printed = output("summarize", "--verify", campaign, status=1)
     assert "manifest.jsonl: began when there were files already; it shows only later" in printed
     assert f"{LOG}: deleted since {FILE}:1 recorded it" in printed
 
@@ -221,30 +219,29 @@ def test_results_in_another_directory_have_their_own_manifest(
     campaign: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "elsewhere"
-    call("summarize", campaign, "--output-dir", place, "--no-history")
+    output("summarize", campaign, "--output-dir", place, "--no-history")
     arguments = ("summarize", "--verify", campaign, "--output-dir", place, "--no-history")
-    call(*arguments)
+    output(*arguments)
     (place / "summary.md").unlink()
     (campaign / RUN / "telemetry-node1.csv").unlink()
-    printed = call(*arguments, status=1)
+    printed = output(*arguments, status=1)
     assert "summary.md: deleted since" in printed
     assert "telemetry-node1.csv: deleted since" in printed
 
 
-def test_results_of_other_logs_have_a_manifest(tmp_path: Path, monkeypatch: Any) -> None:
+def test_results_of_other_logs_have_a_manifest(here: Path) -> None:
     """One of them is damaged: what is said of it is the same from everywhere."""
     for repeat in (1, 2):
-        log = tmp_path / "logs" / "bz128" / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
+        log = here / "logs" / "bz128" / "1n1g" / f"rn50_b128_fp32_{repeat}.log"
         write(log, gluoncv(380.0 + repeat, batch=128 * repeat))
-    monkeypatch.chdir(tmp_path)
-    call("summarize", "logs", "--output-dir", "out", status=2)
+    output("summarize", "logs", "--output-dir", "out", status=2)
     make_report([Path("logs")], Path("out/report"))
-    place = tmp_path / "logs"
-    arguments = ("summarize", "--verify", place, "--output-dir", tmp_path / "out")
-    assert "difference" not in call(*arguments, status=2)
-    (tmp_path / "out/report/report.html").write_text("faster")
-    (tmp_path / "out/measurements.csv").unlink()
-    printed = call(*arguments, status=1)
+    place = here / "logs"
+    arguments = ("summarize", "--verify", place, "--output-dir", here / "out")
+    assert "difference" not in output(*arguments, status=2)
+    (here / "out/report/report.html").write_text("faster")
+    (here / "out/measurements.csv").unlink()
+    printed = output(*arguments, status=1)
     assert "report/report.html: changed since manifest.jsonl:1 recorded it" in printed
     assert "measurements.csv: deleted since manifest.jsonl:1 recorded it" in printed
 
@@ -253,7 +250,7 @@ def test_a_campaign_under_another_name_is_the_same(campaign: Path, tmp_path: Pat
     """report.md and results.json named the directory."""
     copy = tmp_path / "results" / "copy of one"
     campaign.rename(copy)
-    assert "as it was recorded" in call("summarize", "--verify", copy)
+    assert "as it was recorded" in output("summarize", "--verify", copy)
     before = (copy / "report/results.json").read_bytes()
     assert json.loads(before)["campaigns"].startswith("one")
     make_report([copy])
@@ -269,24 +266,24 @@ def test_a_campaign_without_results_is_verified(finished: Path, tmp_path: Path) 
     (place / FILE).write_bytes(b"".join(lines[:5]))
     for name in ("plan.json", "campaign.json"):
         shutil.copy(finished / "one" / name, place / name)
-    printed = call("summarize", "--verify", place, "--no-history")
+    printed = output("summarize", "--verify", place, "--no-history")
     assert "no results to compare with the logs" in printed
     (place / LOG).write_text("")
-    assert f"{LOG}: changed since" in call("summarize", "--verify", place, status=1)
+    assert f"{LOG}: changed since" in output("summarize", "--verify", place, status=1)
 
 
 def test_an_interrupted_write_is_kept_and_followed(campaign: Path) -> None:
     """The process ended in the middle of a line. The next one chains to what is there."""
     cut(campaign)
-    call("summarize", "--verify", campaign, status=1)
+    output("summarize", "--verify", campaign, status=1)
     make_report([campaign])
-    printed = call("summarize", "--verify", campaign)
+    printed = output("summarize", "--verify", campaign)
     assert f"{FILE}:8: an incomplete line, from an interrupted write" in printed
     # The incomplete line is part of the chain now.
     text = (campaign / FILE).read_bytes().splitlines(keepends=True)
     text[7] = text[7][:-5] + b"\n"
     (campaign / FILE).write_bytes(b"".join(text))
-    printed = call("summarize", "--verify", campaign, status=1)
+    printed = output("summarize", "--verify", campaign, status=1)
     assert f"{FILE}:9: the chain is broken" in printed
 
 
@@ -299,9 +296,9 @@ def test_the_output_of_the_playbook_is_recorded(
 
     monkeypatch.setattr(execute, "run_playbook", play)
     assert execute.execute(campaign, []) == []
-    call("summarize", "--verify", campaign)
+    output("summarize", "--verify", campaign)
     (campaign / "ansible.log").write_text("PLAY [again]\n")
-    printed = call("summarize", "--verify", campaign, status=1)
+    printed = output("summarize", "--verify", campaign, status=1)
     assert "ansible.log: changed since" in printed
 
 
@@ -342,8 +339,8 @@ def test_a_manifest_that_is_none(line: str) -> None:
 
 
 def test_a_run_that_is_none_is_refused(campaign: Path, tmp_path: Path) -> None:
-    assert "no such run" in call("seal", campaign, "runs/x/r1", status=2)
-    assert "no such run" in call("seal", tmp_path, "x/r1", status=2)
+    assert "no such run" in output("seal", campaign, "runs/x/r1", status=2)
+    assert "no such run" in output("seal", tmp_path, "x/r1", status=2)
     (tmp_path / FILE).mkdir()
     (tmp_path / "a.md").write_text("")
     with pytest.raises(Exception, match="cannot write the manifest"):

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from command_line import call
+from damaged_lines import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlperf_rounds import event, of_epochs, result_log, write_result
-from typer.testing import CliRunner
+from read_logs import pieces
 
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.logs import LineError, mllog
 from dlperf_runner.measure.mlperf import MlperfRun, measure_run, olympic_mean
@@ -22,9 +22,8 @@ from dlperf_runner.results.mlperf_round import MlperfResult, read_round
 
 
 def measured(content: list[str] | bytes, size: int | None = None) -> MlperfRun:
-    data = content if isinstance(content, bytes) else ("\n".join(content) + "\n").encode()
-    pieces = [data[at : at + size] for at in range(0, len(data), size)] if size else [data]
-    return measure_run(mllog.read(pieces), "result_0.txt")
+    data = content if isinstance(content, bytes) else "\n".join(content) + "\n"
+    return measure_run(mllog.read(pieces(data, size)), "result_0.txt")
 
 
 def only(root: Path) -> MlperfResult:
@@ -110,23 +109,9 @@ def test_a_time_whose_first_digit_became_a_sign_is_refused() -> None:
 def test_a_damaged_log_is_refused_or_gives_the_same_throughput(
     data: st.DataObject, name: str
 ) -> None:
-    lines = list(LOGS[name])
-    at = data.draw(st.integers(0, len(lines) - 1))
-    match data.draw(st.sampled_from(["lose", "double", "wrap", "overwrite"])):
-        case "lose":
-            del lines[at]
-        case "double":
-            lines.insert(at, lines[at])
-        case "wrap":
-            place = data.draw(st.integers(0, len(lines[at])))
-            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
-        case "overwrite":
-            digits = [n for n, letter in enumerate(lines[at]) if letter.isdigit()]
-            place = data.draw(st.sampled_from(digits))
-            other = data.draw(st.sampled_from(["x", " ", ",", "-", ".", "\x00", "é", "\t"]))
-            lines[at] = lines[at][:place] + other + lines[at][place + 1 :]
+    ways = ("lose a line", "double", "wrap a line", "overwrite")
     try:
-        run = measured(lines)
+        run = measured(data.draw(damaged(LOGS[name], ways)).encode())
     except (UserError, LineError):
         return
     whole = measured(LOGS[name])
@@ -229,25 +214,21 @@ def test_command_summarises_a_round(tmp_path: Path) -> None:
     write_result(tmp_path, [result_log(1500.0)] * 10)
     write_result(tmp_path, [result_log(900.0)] * 10, system="=two", number_of_nodes=2)
     write_result(tmp_path, [of_epochs(615.0)] * 5, benchmark="resnet", submitter="Dell")
-    out = CliRunner().invoke(app, ["mlperf", str(tmp_path), "--csv", str(tmp_path / "all.csv")])
-    assert out.exit_code == 0, out.output
-    text = " ".join(out.stdout.split())
+    text = call("mlperf", tmp_path, "--csv", tmp_path / "all.csv").text
     assert "llama31_8b: MLPerf's time to train of 10 runs, in minutes" in text
     assert "| NVIDIA | one | NVIDIA H100-SXM5-80GB | 8 | 32 | 25.000 | 10 | 31.11 |" in text
     with (tmp_path / "all.csv").open(encoding="utf-8", newline="") as file:
         rows = {(row["system"], row["benchmark"]): row for row in csv.DictReader(file)}
     assert set(rows) == {("one", "llama31_8b"), ("'=two", "llama31_8b"), ("one", "resnet")}
     assert rows["one", "resnet"]["tokens_per_second"] == ""
-    out = CliRunner().invoke(app, ["mlperf", str(tmp_path), "--json"])
-    found = {row["benchmark"]: row for row in json.loads(out.stdout)["results"]}
+    out = call("mlperf", tmp_path, "--json")
+    found = {row["benchmark"]: row for row in out.document["results"]}
     assert found["resnet"]["samples_per_second"] == 2 * 1281167 / 600
 
 
 def test_exit_statuses(tmp_path: Path) -> None:
     folder = write_result(tmp_path, [result_log(1500.0)] * 9)
-    assert CliRunner().invoke(app, ["mlperf", str(tmp_path)]).exit_code == 1
+    call("mlperf", tmp_path, status=1)
     (folder / "result_9.txt").write_text("\n".join(result_log(1500.0)[:9]))
-    result = CliRunner().invoke(app, ["mlperf", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "the log has no run_stop" in result.output
-    assert CliRunner().invoke(app, ["mlperf", str(tmp_path / "none")]).exit_code == 2
+    assert "the log has no run_stop" in call("mlperf", tmp_path, status=2).both
+    call("mlperf", tmp_path / "none", status=2)

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 import pytest
+from damaged_lines import damaged, wrapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from make_logs import (
@@ -154,39 +155,7 @@ def number(made: Made, content: str) -> float:
     return found.measurements[0].value
 
 
-def wrapped(lines: list[str], width: int) -> str:
-    return "".join(
-        line[at : at + width] + "\n" for line in lines for at in range(0, max(len(line), 1), width)
-    )
-
-
-@st.composite
-def mutated(draw: st.DrawFn, lines: list[str]) -> str:
-    """The log, cut anywhere, with lines lost or doubled, wrapped, or with a digit overwritten."""
-    lines = list(lines)
-    kind = draw(st.sampled_from(["cut", "lose", "double", "wrap", "wrap a line", "overwrite"]))
-    at = draw(st.integers(0, len(lines) - 1))
-    match kind:
-        case "cut":
-            whole = "\n".join(lines) + "\n"
-            end = draw(st.sampled_from(["", "\n", "\r\n"]))
-            return whole[: draw(st.integers(0, len(whole)))] + end
-        case "lose":
-            del lines[at : at + draw(st.integers(1, 3))]
-        case "double":
-            lines.insert(at, lines[draw(st.integers(0, len(lines) - 1))])
-        case "wrap":
-            return wrapped(lines, draw(st.integers(20, 130)))
-        case "wrap a line":
-            place = draw(st.integers(0, len(lines[at])))
-            lines[at : at + 1] = [lines[at][:place], lines[at][place:]]
-        case "overwrite":
-            digits = [n for n, letter in enumerate(lines[at]) if letter.isdigit()]
-            if digits:
-                place = draw(st.sampled_from(digits))
-                other = draw(st.sampled_from(["x", " ", ",", "-", ".", "e", "\x00", "é", "\t"]))
-                lines[at] = lines[at][:place] + other + lines[at][place + 1 :]
-    return "\n".join(lines) + "\n"
+WAYS = ("cut", "lose lines", "repeat elsewhere", "wrap", "wrap a line", "overwrite")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -207,7 +176,7 @@ def test_mutated_log_is_refused_or_gives_the_number_of_the_reference(
 ) -> None:
     made = MADE[name]
     try:
-        found = number(made, data.draw(mutated(made.lines)))
+        found = number(made, data.draw(damaged(made.lines, WAYS, "x ,-.e\x00é\t")))
     except (UserError, logs.LineError):
         return
     assert found == pytest.approx(reference(made), rel=1e-12)

@@ -6,21 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from plan_examples import gpu_nodes, lab_nodes, write_catalog
-from typer.testing import CliRunner
+from command_line import call
+from plan_examples import gpu_nodes, lab_nodes
 
-from dlperf_runner.catalog.reader import Catalog, load_catalog
-from dlperf_runner.cli.main import app
+from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import Choice, choice_of_variables, parse_choice, recorded_choice
 from dlperf_runner.plan.make import make_plan, plan_document
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    return load_catalog(write_catalog(tmp_path_factory.mktemp("order")))
 
 
 def planned(catalog: Catalog, **options: object) -> list[str]:
@@ -73,23 +67,21 @@ def test_the_plan_records_order_and_seed(
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
     argv = ["plan", "--json", "--order", "random", "--repeats", "5"]
     directory = tmp_path / "results" / "one"
-    done = CliRunner().invoke(app, [*argv, "--campaign", str(directory)])
-    assert done.exit_code == 0, done.output
-    document = json.loads(done.stdout)
+    document = call(*argv, "--campaign", directory).document
     seed = document["choice"]["seed"]
     assert document["choice"]["order"] == "random"
     assert isinstance(seed, int)
     for name in ("plan.json", "campaign.json"):
         assert json.loads((directory / name).read_text())["choice"]["seed"] == seed
     # A new seed each time; the recorded one gives the recorded order.
-    other = json.loads(CliRunner().invoke(app, argv).stdout)
-    again = json.loads(CliRunner().invoke(app, [*argv, "--seed", str(seed)]).stdout)
+    other = call(*argv).document
+    again = call(*argv, "--seed", seed).document
     assert other["choice"]["seed"] != seed
     assert [run["id"] for run in again["runs"]] == [run["id"] for run in document["runs"]]
-    text = CliRunner().invoke(app, ["plan", "--order", "random", "--seed", "7", "--repeats", "5"])
-    assert "25 runs, random (seed 7); nothing was run" in text.stdout
+    text = call("plan", "--order", "random", "--seed", "7", "--repeats", "5")
+    assert "25 runs, random (seed 7); nothing was run" in text.out
     # Each case once, whatever the order.
-    assert text.stdout.count("mxnet-resnet50v1b-builtin_fp32_b2_1n2g: ") == 1
+    assert text.out.count("mxnet-resnet50v1b-builtin_fp32_b2_1n2g: ") == 1
     assert recorded_choice(document["choice"]) == Choice(order="random", seed=seed, repeats=5)
 
 

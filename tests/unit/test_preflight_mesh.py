@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
 
+import preflight
 import pytest
 
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.node import Node
 from dlperf_runner.doctor.nodes import diagnose
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "playbooks/filter_plugins"))
-import preflight
 
 HOSTS = [f"node{number}" for number in range(100)]
 

@@ -226,6 +226,42 @@ def test_mistakes_are_told_with_file_line_and_key(
     assert message in str(error.value)
 
 
+GRID = """\
+grid:
+  same: {model: resnet50v1.5, driver: "1"}
+  columns: [precision, batch_size_per_device, xla, rows, runs]
+  tables:
+    - [fp32, 64, null, {1n1g: 380.0, 1n2g: 700.0}, null]
+    - [amp, null, true, {2n8g: 9000.0}, {2n8g: [9000.0]}]
+"""
+
+
+def test_a_grid_is_its_tables(tmp_path: Path) -> None:
+    _, first, second, third = load_published(write(tmp_path, more=GRID))
+    for number, rate in ((first, 380.0), (second, 700.0)):
+        assert (number.precision, number.batch_size_per_device) == ("fp32", 64)
+        assert (number.samples_per_second, number.runs) == (rate, ())
+        assert number.conditions == Conditions(accelerator="V100-SXM2-16GB", driver="1")
+    assert (third.precision, third.batch_size_per_device, third.runs) == ("amp", None, (9000.0,))
+    assert (third.conditions.xla, third.topology) == (True, Topology(2, 8))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("null]", "]", "some.yml:17: grid.tables.0: the row has another length"),
+        ("[amp,", "[a b,", "some.yml:18: grid.tables.1: precision: invalid value"),
+        ("xla,", "colour,", "some.yml:18: grid.tables.1: conditions.colour: unknown key"),
+    ],
+)
+def test_mistakes_in_a_grid_are_told_with_its_row(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        load_published(write(tmp_path, more=GRID.replace(old, new)))
+    assert message in str(error.value)
+
+
 def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
     """The table of the first commit is no longer in the file of the second."""
 

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from make_logs import gluoncv, write
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.campaign import execute as execution
 from dlperf_runner.campaign import manifest
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands import campaigns
 from dlperf_runner.commands.rounds import case_samples, run_rounds
 from dlperf_runner.core.errors import Stopped, UserError
@@ -176,12 +175,12 @@ def test_without_until_ci_nothing_is_added(tmp_path: Path) -> None:
 
 
 def test_run_adds_rounds_and_resumes_by_what_the_campaign_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
     def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
-        assert (inventories, wait) == ([str(tmp_path / "inv")], "1m")
+        assert (inventories, wait) == ([str(here / "inv")], "1m")
         remaining = campaign.remaining_plan(directory)["runs"]
         asked.append(len(remaining))
         for run in remaining:
@@ -189,28 +188,26 @@ def test_run_adds_rounds_and_resumes_by_what_the_campaign_recorded(
         return []
 
     monkeypatch.setattr(execution, "execute", execute)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "inv").touch()
+    (here / "inv").touch()
     options = ["--model", "resnet50v1b", "--nodes", "1", "--repeats", "5", "--max-repeats", "6"]
     common = ["-i", "inv", "--wait", "1m"]
     argv = ["run", *options, "--until-ci", "1%", "--campaign", "results/one", *common]
-    done = CliRunner().invoke(app, argv)
-    assert (done.exit_code, asked) == (1, [10, 1]), done.output
-    assert "plan.2.json: 1 more run of 1 case" in done.stderr
-    done = CliRunner().invoke(app, ["run", "--resume", "results/one", *common])
-    assert (done.exit_code, asked) == (0, [10, 1, 1]), done.output
-    assert "after 6 valid runs, wider than --until-ci 1%" in done.stderr
+    done = call(*argv, status=1)
+    assert asked == [10, 1]
+    assert "plan.2.json: 1 more run of 1 case" in done.err
+    done = call("run", "--resume", "results/one", *common)
+    assert asked == [10, 1, 1]
+    assert "after 6 valid runs, wider than --until-ci 1%" in done.err
 
 
 def test_the_playbook_alone_names_the_command_that_adds_repeats() -> None:
     variables = {"until_ci": "1%", "model": "resnet50v1b", "parameters": {"classes": 10}}
     argv = ["plan", "--json", "--variables", json.dumps(variables), "-i", "inv", "--limit", "node1"]
-    done = CliRunner().invoke(app, argv)
-    assert done.exit_code == 2
-    assert "-e until_ci=1%: bench.yml alone cannot add repeats" in done.stderr
+    done = call(*argv, status=2)
+    assert "-e until_ci=1%: bench.yml alone cannot add repeats" in done.err
     command = "dlperf run --model=resnet50v1b --order=interleaved --until-ci=1%"
-    assert f"`dlperf run` does: {command} --parameter=classes=10" in done.stderr
-    assert "--inventory=inv --limit=node1" in done.stderr
+    assert f"`dlperf run` does: {command} --parameter=classes=10" in done.err
+    assert "--inventory=inv --limit=node1" in done.err
 
 
 # ---- the files

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import output
 from make_logs import ROOT
-from recorded_campaign import RUN, call, replace
+from recorded_campaign import RUN, replace
 
 from dlperf_runner.campaign.manifest import FILE, append
 from dlperf_runner.commands.report import make_report
@@ -31,15 +32,15 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_signature_shows_a_manifest_that_was_written_anew(campaign: Path, keys: Path) -> None:
     verify = ("summarize", "--verify", campaign, "--allowed-signers", keys / "allowed")
-    assert "manifest.jsonl.sig: the manifest is not signed" in call(*verify, status=1)
-    call("summarize", campaign, "--sign", keys / "alice")
-    assert 'Good "dlperf_runner" signature for alice@example.org' in call(*verify)
-    assert "--allowed-signers FILE checks whose key" in call("summarize", "--verify", campaign)
+    assert "manifest.jsonl.sig: the manifest is not signed" in output(*verify, status=1)
+    output("summarize", campaign, "--sign", keys / "alice")
+    assert 'Good "dlperf_runner" signature for alice@example.org' in output(*verify)
+    assert "--allowed-signers FILE checks whose key" in output("summarize", "--verify", campaign)
 
     make_report([campaign], language="zh")
-    assert "signs only the first 9 of 10 lines" in call(*verify, status=1)
-    call("summarize", campaign, "--sign", keys / "alice")
-    call(*verify)
+    assert "signs only the first 9 of 10 lines" in output(*verify, status=1)
+    output("summarize", campaign, "--sign", keys / "alice")
+    output(*verify)
 
     # Somebody changes a run, and makes a chain in which that is right.
     replace(f"{RUN}/telemetry-node1.csv", "512", "64")(campaign)
@@ -51,27 +52,27 @@ def test_a_signature_shows_a_manifest_that_was_written_anew(campaign: Path, keys
             if (campaign / name).is_file() and "sqlite" not in name:
                 digests[name] = hashlib.sha256((campaign / name).read_bytes()).hexdigest()
         append(campaign, entry["subject"], digests)
-    printed = call(*verify, status=1)
+    printed = output(*verify, status=1)
     assert "signs only the first 1 of" in printed or "bad signature" in printed
-    call("summarize", campaign, "--sign", keys / "mallory")
-    assert "bad signature: its key is not in" in call(*verify, status=1)
+    output("summarize", campaign, "--sign", keys / "mallory")
+    assert "bad signature: its key is not in" in output(*verify, status=1)
     (campaign / "manifest.jsonl.sig").unlink()
-    assert "the manifest is not signed" in call(*verify, status=1)
+    assert "the manifest is not signed" in output(*verify, status=1)
     # Without a signature it passes: docs/history.md says so.
-    call("summarize", "--verify", campaign)
+    output("summarize", "--verify", campaign)
 
 
 def test_a_signature_needs_a_key(campaign: Path, keys: Path, tmp_path: Path) -> None:
-    message = call("summarize", campaign, "--sign", tmp_path / "none", status=2)
+    message = output("summarize", campaign, "--sign", tmp_path / "none", status=2)
     assert "cannot sign the manifest" in message
-    printed = call("summarize", "--verify", campaign, "--allowed-signers", "/none", status=1)
+    printed = output("summarize", "--verify", campaign, "--allowed-signers", "/none", status=1)
     assert "the manifest is not signed" in printed
-    call("summarize", campaign, "--sign", keys / "alice")
-    assert "cannot read" in call(
+    output("summarize", campaign, "--sign", keys / "alice")
+    assert "cannot read" in output(
         "summarize", "--verify", campaign, "--allowed-signers", "/none", status=2
     )
     for arguments in (["--verify", "--sign", "x"], ["--allowed-signers", "x"]):
-        assert "--verify" in call("summarize", campaign, *arguments, status=2)
+        assert "--verify" in output("summarize", campaign, *arguments, status=2)
 
 
 def test_a_passphrase_is_asked_on_the_terminal_only(campaign: Path, tmp_path: Path) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from make_logs import gluoncv, write
 from plan_examples import lab_nodes
-from typer.testing import CliRunner
 
 from dlperf_runner.campaign import directory as campaign
 from dlperf_runner.catalog.reader import load_catalog
-from dlperf_runner.cli.main import app
 from dlperf_runner.commands import campaigns
 from dlperf_runner.commands.report import make_report
 from dlperf_runner.commands.rounds import values_by_case
@@ -156,8 +155,7 @@ def test_adaptive_repeats_count_the_runs_of_each_case(tmp_path: Path) -> None:
 def test_two_campaigns_are_compared_setting_by_setting(tmp_path: Path) -> None:
     first = measured(tmp_path / "a", RATES)
     second = measured(tmp_path / "b", {"32": 400.1, "48": 300.0, "64": 100.1})
-    done = CliRunner().invoke(app, ["compare", "--json", str(first), str(second)])
-    cases = json.loads(done.output)["cases"]
+    cases = call("compare", "--json", first, second).document["cases"]
     verdicts = {case["parameters"].split("image_size=")[1][:2]: case["verdict"] for case in cases}
     assert verdicts == {"32": "no difference shown", "48": "slower", "64": "no difference shown"}
 

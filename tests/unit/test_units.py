@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import call
 from make_logs import LLAMA, campaign_run, gluoncv, torchtitan
-from typer.testing import CliRunner
 
 from dlperf_runner.catalog import reader
-from dlperf_runner.cli.main import app
 from dlperf_runner.core.units import named
 
 NAME = "pytorch-llama-of-a-test"
@@ -57,19 +56,13 @@ def tokens(tmp_path: Path) -> Path:
     return tmp_path / "results" / "one"
 
 
-def call(*arguments: object, status: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == status, result.output + str(result.exception)
-    return result.stdout
-
-
 def rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def test_summary_is_in_tokens(tokens: Path) -> None:
-    out = call("summarize", tokens)
+    out = call("summarize", tokens).out
     assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
     assert "samples" not in out
     assert "| 45616.00 | 5702.00 |" in " ".join(out.split())  # 8 * (5700 + 2), repeat 2
@@ -104,8 +97,8 @@ def test_results_are_verified_and_recorded(tokens: Path) -> None:
     history = tokens.parent / "history.sqlite"
     call("summarize", tokens, "--history", history)
     call("summarize", tokens, "--verify", "--history", history)
-    assert "| tokens/s |" in " ".join(call("history", "--file", history).split())
-    point = json.loads(call("history", "--json", "--file", history))
+    assert "| tokens/s |" in call("history", "--file", history).text
+    point = call("history", "--json", "--file", history).document
     names = {name for case in point["cases"] for at in case["points"] for name in at}
     assert "tokens_per_second_median" in names
     assert "samples_per_second_median" not in names
@@ -129,7 +122,7 @@ def test_two_units_never_share_a_table_or_a_chart(tokens: Path) -> None:
     for repeat in (1, 2, 3):
         campaign_run(tokens, "1n1g", repeat, gluoncv(50.0 + repeat))
         campaign_run(tokens, "1n8g", repeat, gluoncv(390.0 + repeat))
-    out = call("summarize", tokens)
+    out = call("summarize", tokens).out
     assert "| samples/s | interval |" in " ".join(out.split())
     assert "| tokens/s | tokens/s/device |" in " ".join(out.split())
     found = rows(tokens / "summary.csv")
@@ -145,13 +138,11 @@ def test_comparison_is_in_tokens(tokens: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tokens.parent.parent)
     for repeat in (1, 2, 3):
         tokens_run(tokens.parent / "two", "1n1g", repeat, 6100)
-    out = " ".join(call("compare", tokens, tokens.parent / "two").split())
-    assert "| a (tokens/s) |" in out
-    document = json.loads(call("compare", tokens, tokens.parent / "two", "--json"))
+    assert "| a (tokens/s) |" in call("compare", tokens, tokens.parent / "two").text
+    document = call("compare", tokens, tokens.parent / "two", "--json").document
     assert {case["unit"] for case in document["cases"]} == {"tokens/s"}
     call("compare", "--save-baseline", "llama", tokens)
-    out = " ".join(call("compare", "--baseline", "llama", tokens.parent / "two").split())
-    assert "| a (tokens/s) |" in out
+    assert "| a (tokens/s) |" in call("compare", "--baseline", "llama", tokens.parent / "two").text
 
 
 def test_names_of_samples_stay() -> None:

@@ -15,7 +15,7 @@ import pytest
 from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
 
-from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.catalog.reader import Catalog
 from dlperf_runner.catalog.workload import Preparation, UpstreamSource
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
@@ -33,11 +33,6 @@ COMMITS = {
     "tensorflow-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "4a15e914"),
 }
 SRC = "/opt/dlperf/src"
-
-
-@pytest.fixture(scope="module")
-def catalog() -> Catalog:
-    return load_catalog()
 
 
 def upstream(catalog: Catalog, workload: str) -> UpstreamSource:

@@ -1,0 +1,122 @@
+"""The module deb_packages, and the locks of apt and dpkg that are waited for."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from executed_modules import call
+from standins import MODULE_UTILS
+
+
+class TestDebPackages:
+    def test_what_is_installed_costs_no_apt(self) -> None:
+        result = call("deb_packages", names=["base-files", "dpkg"])
+        assert not result["changed"]
+        assert set(result["versions"]) == {"base-files", "dpkg"}
+
+    def test_check_mode_names_what_would_be_installed(self) -> None:
+        result = call("deb_packages", check=True, names=["dpkg", "no-such-package-here=1.2"])
+        assert result["changed"]
+        assert "no-such-package-here 1.2" in result["diff"]["after"]
+        assert "no-such-package-here" not in result["diff"]["before"]
+
+
+# Real apt and dpkg in a root that is private as far as they write, with a repository of one empty
+# package. Another process holds one of their locks, by fcntl as they do. Arguments: the
+# repository, the lock, for how many seconds, and Python; then the command.
+PRIVATE_ROOT = r"""
+set -e
+for place in /etc/apt /var/lib /var/cache /var/log; do mount -t tmpfs tmpfs $place; done
+mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/apt/lists/partial
+mkdir -p /var/cache/apt/archives/partial /var/log/apt /etc/apt/apt.conf.d /etc/apt/preferences.d
+touch /var/lib/dpkg/status
+echo "deb [trusted=yes] file:$1 ./" > /etc/apt/sources.list
+echo 'APT::Sandbox::User "root";' > /etc/apt/apt.conf.d/99test
+"$4" -c '
+import fcntl, os, sys, time
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o640)
+fcntl.lockf(lock, fcntl.LOCK_EX)
+open("/var/lib/held", "w").close()
+time.sleep(float(sys.argv[2]))
+' "$2" "$3" < /dev/null > /dev/null 2>&1 &
+until test -e /var/lib/held; do sleep 0.1; done
+shift 4
+"$@"
+kill $! 2>/dev/null || true
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    control = folder / "empty/DEBIAN/control"
+    control.parent.mkdir(parents=True)
+    control.write_text(
+        "Package: dlperf-empty\nVersion: 1.0\nArchitecture: all\n"
+        "Maintainer: tests <tests@example.invalid>\nDescription: nothing\n"
+    )
+    subprocess.run(["dpkg-deb", "--build", "empty", "."], cwd=folder, check=True)
+    index = subprocess.run(
+        ["apt-ftparchive", "packages", "."], cwd=folder, check=True, capture_output=True
+    )
+    (folder / "Packages").write_bytes(index.stdout)
+    return folder
+
+
+class TestLocks:
+    def installed(self, repository: Path, lock: str, seconds: int, timeout: int) -> dict[str, Any]:
+        script = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
+        prefix = [*script, str(repository), f"/var/{lock}", str(seconds), sys.executable]
+        return call("deb_packages", prefix=prefix, names=["dlperf-empty"], lock_timeout=timeout)
+
+    @pytest.mark.parametrize("lock", ["lib/dpkg/lock-frontend", "lib/apt/lists/lock"])
+    def test_it_is_waited_for(self, repository: Path, lock: str) -> None:
+        result = self.installed(repository, lock, 4, 60)
+        assert result.get("versions") == {"dlperf-empty": "1.0"}, result
+
+    def test_it_is_waited_for_so_long_and_its_holder_named(self, repository: Path) -> None:
+        result = self.installed(repository, "lib/dpkg/lock-frontend", 60, 2)
+        assert result["failed"]
+        assert re.search(
+            r"python\S*, process \d+ has held /var/lib/dpkg/lock-frontend for 2 s", result["msg"]
+        )
+        assert result["msg"].endswith("dlperf_lock_timeout sets how long to wait")
+
+    @pytest.mark.parametrize(("seconds", "status"), [(3, 0), (60, 100)])
+    def test_before_there_is_a_python_it_is_waited_for_too(
+        self, repository: Path, seconds: int, status: int
+    ) -> None:
+        """The script by which the role bootstrap installs Python."""
+        lock = "/var/lib/dpkg/lock-frontend"
+        script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
+        argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
+        argv += [str(repository), lock, str(seconds), sys.executable]
+        argv += ["sh", str(script), "dlperf-empty", "20" if status == 0 else "2"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        if status == 0:
+            assert "Setting up dlperf-empty (1.0)" in done.stdout
+        else:
+            assert re.match(rf"python\S*, process \d+ has held {lock} for 2 s", done.stderr)
+
+    def test_a_lock_that_is_taken_after_the_check_is_waited_for_again(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """dpkg's words of Ubuntu 16.04, which lost the race."""
+        monkeypatch.syspath_prepend(MODULE_UTILS)
+        locks = importlib.import_module("dpkg_locks")
+        monkeypatch.setattr(locks, "LOCKS", ())
+        lost = "dpkg: error: dpkg status database is locked by another process\n"
+        answers = [(2, "", lost), (0, "configured", "")]
+        module = SimpleNamespace(run_command=lambda *_, **__: answers.pop(0))
+        done = locks.run_when_free(module, ["dpkg", "--configure", "-a"], 60, {})
+        assert done == (0, "configured", "")
+        answers += [(1, "", "E: broken"), (0, "", "")]
+        assert locks.run_when_free(module, ["dpkg"], 60, {})[0] == 1

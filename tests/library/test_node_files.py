@@ -1,0 +1,102 @@
+"""The module node_files: files, blocks in files of others, keyrings and limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from executed_modules import call
+
+
+class TestNodeFiles:
+    def test_a_second_run_changes_nothing(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n")
+        entries = [
+            {"path": str(tmp_path / "tree" / "deep"), "state": "directory", "mode": "0750"},
+            {"path": str(tmp_path / "tree" / "file"), "content": "text", "mode": "0600"},
+            {"path": str(tmp_path / "tree" / "ended"), "content": "größer\n"},
+            {"path": str(hosts), "state": "block", "content": "10.11.0.2 node1"},
+        ]
+        checked = call("node_files", check=True, entries=entries[::2])
+        assert checked["changed"]
+        assert not (tmp_path / "tree").exists()
+        first = call("node_files", entries=entries)
+        assert first["changed_paths"] == [entry["path"] for entry in entries]
+        assert (tmp_path / "tree" / "file").read_text() == "text\n"
+        assert (tmp_path / "tree" / "file").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "tree" / "deep").stat().st_mode & 0o777 == 0o750
+        assert not call("node_files", entries=entries)["changed"]
+
+    def test_a_keyring_is_the_binary_of_an_armored_key(self, tmp_path: Path) -> None:
+        block = "PGP PUBLIC KEY BLOCK-----"
+        armored = f"-----BEGIN {block}\n\nmDMEZA==\n-----END {block}\n"
+        path = tmp_path / "mirror.gpg"
+        entries = [{"path": str(path), "state": "keyring", "content": armored}]
+        assert call("node_files", check=True, entries=entries)["changed"]
+        assert not path.exists()
+        assert call("node_files", entries=entries)["changed"]
+        assert path.read_bytes() == b"\x98\x33\x04\x64"
+        assert not call("node_files", entries=entries)["changed"]
+        entries[0]["content"] = armored[:60]
+        assert "armour" in call("node_files", entries=entries)["msg"]
+
+    def test_a_block_is_replaced_and_removed_and_the_rest_stays(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("first\n")
+
+        def block(content: str) -> dict[str, Any]:
+            entry = {"path": str(hosts), "state": "block", "content": content}
+            return call("node_files", entries=[entry])
+
+        block("one\ntwo")
+        hosts.write_text(hosts.read_text() + "last\n")
+        block("three")
+        assert hosts.read_text() == (
+            "first\n# BEGIN dlperf_runner\nthree\n# END dlperf_runner\nlast\n"
+        )
+        assert block("")["changed"]
+        assert hosts.read_text() == "first\nlast\n"
+
+    def test_a_block_whose_end_is_lost_is_refused(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("# BEGIN dlperf_runner\nsomebody's line\n")
+        result = call(
+            "node_files", entries=[{"path": str(hosts), "state": "block", "content": "x"}]
+        )
+        assert result["failed"]
+        assert "# END" in result["msg"]
+        assert "somebody's line" in hosts.read_text()
+
+
+class TestLimits:
+    def limit(self, path: Path, value: str, prefix: Sequence[str] = ()) -> dict[str, Any]:
+        entry = {
+            "path": str(path),
+            "state": "limits",
+            "user": "somebody",
+            "limits": {"nofile": value},
+        }
+        return call("node_files", prefix=prefix, entries=[entry])
+
+    def test_a_limit_that_can_be_set_is_written_as_it_stands(self, tmp_path: Path) -> None:
+        path = tmp_path / "limits.conf"
+        assert self.limit(path, "64")["changed"]
+        assert "somebody - nofile 64\n" in path.read_text()
+        assert not self.limit(path, "64")["changed"]
+
+    def test_one_that_cannot_be_raised_is_written_as_high_as_it_goes(self, tmp_path: Path) -> None:
+        path = tmp_path / "limits.conf"
+        prefix = ["prlimit", "--nofile=256:256"]
+        if os.geteuid() == 0:
+            prefix += ["setpriv", "--bounding-set", "-sys_resource"]
+        result = self.limit(path, "99999", prefix)
+        assert "somebody - nofile 256\n" in path.read_text()
+        assert "requested 99999" in str(result["warnings"])
+
+    def test_an_unknown_limit_is_refused(self, tmp_path: Path) -> None:
+        result = self.limit(tmp_path / "limits.conf", "much")
+        assert result["failed"]
+        assert "found nofile: much" in result["msg"]

@@ -1,0 +1,62 @@
+"""The module proof: commands that prove a role's work, and when they run again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from executed_modules import HAVE_RUNUSER, ME, call
+
+
+@pytest.mark.skipif(not HAVE_RUNUSER, reason="runs a command as another user")
+class TestProof:
+    def prove(self, stamps: Path, argv: list[str], expect: str, **more: Any) -> dict[str, Any]:
+        command = {"name": "it", "argv": argv, "expect": expect}
+        return call("proof", name="p", commands=[command], user=ME, stamps=str(stamps), **more)
+
+    def test_what_is_proven_is_not_run_again_until_its_inputs_change(self, tmp_path: Path) -> None:
+        count = tmp_path / "count"
+        argv = ["sh", "-c", f"echo x >> {count}; echo sum 3"]
+        outcomes = [
+            self.prove(tmp_path, argv, "^sum 3$", inputs={"version": version}, force=force)
+            for version, force in [("1", False), ("1", False), ("2", False), ("2", True)]
+        ]
+        assert [outcome["proven"] for outcome in outcomes] == ["now", "before", "now", "now"]
+        assert [outcome["changed"] for outcome in outcomes] == [True, False, True, False]
+        assert count.read_text() == "x\n" * 3
+
+    def test_an_exit_status_of_0_is_not_enough(self, tmp_path: Path) -> None:
+        result = self.prove(tmp_path, ["echo", "sum 4"], "^sum 3$")
+        assert result["failed"]
+        assert "sum 4" in result["msg"]
+        assert not list(tmp_path.iterdir())
+
+    def test_a_failure_takes_the_stamp_away(self, tmp_path: Path) -> None:
+        self.prove(tmp_path, ["echo", "ok"], "ok")
+        assert list(tmp_path.iterdir())
+        result = self.prove(tmp_path, ["sh", "-c", "echo why >&2; exit 3"], "ok", force=True)
+        assert "exit status 3; output: why" in result["msg"]
+        assert not list(tmp_path.iterdir())
+
+    def test_what_hangs_is_ended_with_its_children(self, tmp_path: Path) -> None:
+        marker = f"3600.{os.getpid()}"
+        result = self.prove(tmp_path, ["sh", "-c", f"sleep {marker} & wait"], "ok", timeout=1)
+        assert "not finished within 1 s" in result["msg"]
+        left = subprocess.run(["pgrep", "-f", f"sleep {marker}"], check=False, capture_output=True)
+        assert not left.stdout
+
+    def test_what_left_the_session_and_keeps_its_output_is_not_waited_for(
+        self, tmp_path: Path
+    ) -> None:
+        began = time.monotonic()
+        command = ["sh", "-c", "setsid sleep 30 & echo ok"]
+        assert self.prove(tmp_path, command, "^ok$")["proven"] == "now"
+        assert time.monotonic() - began < 20
+
+    def test_check_mode_runs_nothing(self, tmp_path: Path) -> None:
+        result = self.prove(tmp_path, ["touch", str(tmp_path / "x")], "ok", check=True)
+        assert result["proven"] == "no"

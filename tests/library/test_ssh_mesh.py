@@ -1,0 +1,155 @@
+"""The modules of passwordless SSH between nodes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from executed_modules import HAVE_RUNUSER, ME, call
+
+
+@pytest.mark.skipif(not HAVE_RUNUSER, reason="acts as another user")
+class TestSshMesh:
+    """With an account that exists only in a mount namespace around the module."""
+
+    ACCOUNT = "dlperfmesh"
+
+    @pytest.fixture
+    def home(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            home = Path(folder) / "home"
+            home.mkdir()
+            os.chown(home, 64321, 64321)
+            for name, line in (
+                ("passwd", f"{self.ACCOUNT}:x:64321:64321::{home}:/bin/sh\n"),
+                ("shadow", f"{self.ACCOUNT}:*:19000:0:99999:7:::\n"),
+                ("group", f"{self.ACCOUNT}:x:64321:\n"),
+            ):
+                (Path(folder) / name).write_text(Path("/etc", name).read_text() + line)
+            yield home
+
+    def call(self, home: Path, module: str, check: bool = False, **given: Any) -> dict[str, Any]:
+        binds = "".join(
+            f"mount --bind {home.parent}/{name} /etc/{name} && "
+            for name in ("passwd", "shadow", "group")
+        )
+        prefix = ["unshare", "--mount", "sh", "-c", binds + 'exec "$@"', "sh"]
+        return call(module, check, prefix, user=self.ACCOUNT, **given)
+
+    def test_keys_are_made_once_and_strangers_stay(self, home: Path, tmp_path: Path) -> None:
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        arguments = {
+            "comment": "a@node1",
+            "host_key_files": [str(host_key)],
+        }
+        checked = self.call(home, "ssh_mesh_identity", check=True, **arguments)
+        assert checked["changed"]
+        assert checked["public_key"] is None
+        first = self.call(home, "ssh_mesh_identity", **arguments)
+        assert first["public_key"].startswith("ssh-ed25519 AAAA")
+        assert first["host_keys"] == ["ssh-ed25519 AAAAhost"]
+        again = self.call(home, "ssh_mesh_identity", **arguments)
+        assert not again["changed"]
+        assert again["public_key"] == first["public_key"]
+        ssh = home / ".ssh"
+        assert ssh.stat().st_mode & 0o777 == 0o700
+        assert (ssh / "id_ed25519").stat().st_uid == 64321
+
+        authorized, known = ssh / "authorized_keys", tmp_path / "known"
+        authorized.write_text("ssh-rsa AAAAB3 a colleague\n")
+
+        def member(name: str, number: int, key: str | None) -> dict[str, Any]:
+            keys = [f"ssh-ed25519 AAAAhost{number}"] if key else []
+            return {
+                "name": name,
+                "addresses": [f"10.11.0.{number}"],
+                "public_key": key,
+                "host_keys": keys,
+            }
+
+        def trust(*members: dict[str, Any], check: bool = False) -> dict[str, Any]:
+            return self.call(home, "ssh_mesh_trust", check, members=members, known_hosts=str(known))
+
+        one = member("node1", 2, first["public_key"])
+        two = member("node2", 3, "ssh-ed25519 AAAAtwo")
+        assert trust(one, two, check=True)["changed"]
+        assert not known.exists()
+        assert trust(one, two)["members"] == ["node1", "node2"]
+        assert not trust(one, two)["changed"]
+        lines = authorized.read_text().splitlines()
+        assert lines[0] == "ssh-rsa AAAAB3 a colleague"
+        assert (
+            'from="10.11.0.2,10.11.0.3",no-agent-forwarding,no-port-forwarding,no-X11-forwarding'
+            " ssh-ed25519 AAAAtwo dlperf_runner:node2"
+        ) in lines
+        assert "node2,10.11.0.3 ssh-ed25519 AAAAhost3 dlperf_runner:node2" in known.read_text()
+        assert authorized.stat().st_mode & 0o777 == 0o600
+
+        # node2 is down in this run: it keeps its entries. Then it is no member any more.
+        down = member("node2", 3, None)
+        assert not trust(one, down)["changed"]
+        assert trust(one)["changed"]
+        assert "node2" not in authorized.read_text() + known.read_text()
+        assert "a colleague" in authorized.read_text()
+
+    def test_a_link_in_the_home_shows_root_no_file(self, home: Path, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("secret\n")
+        secret.chmod(0o600)
+        ssh = home / ".ssh"
+        ssh.mkdir()
+        (ssh / "authorized_keys").symlink_to(secret)
+        for path in (ssh, ssh / "authorized_keys"):
+            os.chown(path, 64321, 64321, follow_symlinks=False)
+        one = {
+            "name": "node1",
+            "addresses": ["10.11.0.2"],
+            "public_key": "ssh-ed25519 AAAA",
+            "host_keys": ["ssh-ed25519 AAAA"],
+        }
+        known = str(tmp_path / "known")
+        result = self.call(home, "ssh_mesh_trust", members=[one], known_hosts=known)
+        assert result.get("failed") or "secret" not in (ssh / "authorized_keys").read_text()
+        assert secret.read_text() == "secret\n"
+
+    @pytest.mark.parametrize("kind", ["FIFO", "device", "huge"])
+    def test_what_blocks_or_never_ends_in_the_home_is_refused(
+        self, home: Path, tmp_path: Path, kind: str
+    ) -> None:
+        ssh = home / ".ssh"
+        ssh.mkdir()
+        os.chown(ssh, 64321, 64321)
+        host_key = tmp_path / "host.pub"
+        host_key.write_text("ssh-ed25519 AAAAhost root@here\n")
+        (ssh / "id_ed25519").touch()
+        for path in (ssh / "authorized_keys", ssh / "id_ed25519.pub"):
+            if kind == "FIFO":
+                os.mkfifo(path)
+                path.chmod(0o644)
+            elif kind == "device":
+                path.symlink_to("/dev/zero")
+            else:
+                path.touch()
+                os.truncate(path, 1 << 40)
+        given = {"members": [], "known_hosts": str(tmp_path / "known")}
+        result = self.call(home, "ssh_mesh_trust", **given)
+        assert f"{ssh}/authorized_keys: " in result["msg"]
+        found = self.call(home, "ssh_mesh_identity", comment="it", host_key_files=[str(host_key)])
+        said = (
+            "not finished within 20 s"
+            if kind == "FIFO"
+            else "id_ed25519.pub is not a valid public key"
+        )
+        assert said in found["msg"]
+
+    def test_an_address_that_is_none_is_refused(self, tmp_path: Path) -> None:
+        one = {"name": "node1", "addresses": ["node1.example"], "host_keys": []}
+        result = call("ssh_mesh_trust", user=ME, members=[one], known_hosts=str(tmp_path / "k"))
+        assert result["failed"]
+        assert "dlperf_address" in result["msg"]

@@ -1,0 +1,97 @@
+"""What the doctor expects of a driver and of links, by the stack and what the node keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from doctor_facts import NODES, document, healthy
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.doctor.fabric import fabric_findings
+from dlperf_runner.doctor.gpu import gpu_findings
+from dlperf_runner.doctor.nodes import diagnose
+
+
+def of_h100(**changed: Any) -> Any:
+    """The findings of one node of the stack h100-cuda12.9, whose links have 400 Gb/s."""
+    changes = {"infiniband": changed.pop("infiniband", {})}
+    node = replace(
+        NODES[0], stack="h100-cuda12.9", stack_overrides=changes, env=changed.pop("env", {})
+    )
+    fabric = healthy(1)["fabric"]
+    (card,) = fabric["devices"]
+    ports = changed.pop("ports", [{}])
+    fabric["devices"] = [
+        {"name": f"mlx5_{n}", "ports": [card["ports"][0] | port]} for n, port in enumerate(ports)
+    ]
+    findings = fabric_findings(node, load_catalog().stack_of(node), fabric | changed)
+    return {finding.check: finding for finding in findings}
+
+
+def test_a_roce_link_is_not_told_of_infinibands_rate() -> None:
+    roce = {"link_layer": "Ethernet", "full_rate_gbps": 100}
+    assert of_h100()["link rate"].status == "failed"
+    assert of_h100(infiniband={"rate_gbps": 100})["link rate"].status == "ok"
+    assert of_h100(ports=[roce])["link rate"].status == "ok"
+    slow = of_h100(ports=[roce | {"rate_gbps": 40}])["link rate"]
+    assert (slow.status, slow.expected) == ("failed", "100 Gb/s")
+    assert "roce_rate_gbps: 40" in slow.hint
+    unknown = of_h100(ports=[roce | {"full_rate_gbps": None}])["link rate"]
+    assert (unknown.status, "cable" in unknown.hint) == ("warning", False)
+    assert "link rate" not in of_h100(infiniband={"rate_gbps": None})
+
+
+def test_ports_that_are_down_and_not_named_are_told_with_how_to_name_them() -> None:
+    down = {"state": "DOWN", "physical_state": "Polling", "fault": "cable", "in_use": False}
+    told = of_h100(ports=[{}] + [down] * 7)["other links"]
+    assert told.status == "warning"
+    assert "mlx5_7 port 1 DOWN" in told.found and "NCCL_IB_HCA" in told.hint
+    for named in ({"env": {"NCCL_IB_HCA": "mlx5_0"}}, {"infiniband": {"rails": "mlx5_0"}}):
+        assert "other links" not in of_h100(ports=[{}] + [down] * 7, **named)
+
+
+def test_the_way_to_gpu_memory_is_told() -> None:
+    assert of_h100(gpu_direct=["DMA-BUF", "nvidia-peermem"])["peer memory"].found == "DMA-BUF"
+    bad = of_h100(gpu_direct=[], peer_memory_client=False)["peer memory"]
+    assert (bad.status, "DMA-BUF needs a running driver" in bad.hint) == ("failed", True)
+    assert "modprobe" in of_h100(gpu_direct=[])["peer memory"].hint
+    assert "peer memory" not in of_h100(infiniband={"peer_memory": None})
+
+
+@pytest.mark.parametrize(
+    ("native", "status"),
+    [("12.2", "warning"), ("12.9", "ok"), ("13.0", "ok"), ("11.8", "failed"), (None, "warning")],
+)
+def test_a_driver_that_the_node_keeps_is_judged_by_its_cuda(
+    native: str | None, status: str
+) -> None:
+    node = replace(NODES[0], stack="h100-cuda12.9", adopted=("driver", "infiniband"))
+    facts = healthy(1)["gpu"] | {"driver": "535.161.07", "driver_cuda": native}
+    found = {
+        finding.check: finding
+        for finding in gpu_findings(node, load_catalog().stack_of(node), facts)
+    }
+    assert found["driver"].status == status
+    assert found["driver"].expected == "a driver for CUDA 12.9.1"
+    assert found["driver"].found.startswith("535.161.07, for CUDA ")
+
+
+def test_an_ofed_that_the_node_keeps_may_have_any_version() -> None:
+    told = document()
+    for facts in told["nodes"].values():
+        facts["fabric"] |= {"ofed": "5.8-1.0.1.1", "modules": {"mlx5_core": "5.8-1.0.1"}}
+    nodes = [replace(node, adopted=("infiniband",)) for node in NODES]
+    stacks = {node.name: load_catalog().stack_of(node) for node in nodes}
+    assert [found for found in diagnose(nodes, stacks, told) if found.status != "ok"] == []
+
+
+def test_a_stack_without_infiniband_has_no_finding_about_it() -> None:
+    node = replace(NODES[0], stack_overrides={"infiniband": None})
+    found = fabric_findings(node, load_catalog().stack_of(node), healthy(1)["fabric"])
+    assert {(finding.check, finding.status) for finding in found} == {
+        ("interface", "ok"),
+        ("address", "ok"),
+        ("firewall", "ok"),
+    }

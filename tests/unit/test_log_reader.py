@@ -1,0 +1,186 @@
+"""The reader: blocks of whole lines, whatever bytes a log has and wherever it is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from read_logs import TAG, Step, pieces, read
+
+from dlperf_runner import logs
+from dlperf_runner.logs import Header, LineError
+from dlperf_runner.logs.reader import LONGEST, blocks
+from dlperf_runner.logs.records import CUT
+
+
+def test_ranks_that_interleave_are_taken_apart() -> None:
+    line = "[1,0]<stdout>:INFO:root:Epoch[0] Batch[3]\tSp[1,1]<stdout>:WARN x[1,0]<stdout>:eed: "
+    (block,) = blocks([f"{line}5.0 samples/sec\n".encode()], [b"Batch"])
+    assert block.data.decode().split("\n") == [
+        "INFO:root:Epoch[0] Batch[3]\tSpeed: 5.0 samples/sec",
+        "WARN x",
+    ]
+    assert (block.numbers, block.ranks) == ((1, 1), (0, 1))
+    assert read("gluoncv_horovod", f"{line}5.0 samples/sec\n")[1] == [Step(3, 5.0, 1)]
+
+
+def test_the_rank_that_prints_the_first_step_is_read() -> None:
+    lines = ["[1,1]<stdout>:world_size=2"]
+    for step in (1, 2):
+        line = f"Epoch[0] Batch[{step}]\tSpeed: {{}} samples/sec"
+        lines += [f"[1,3]<stdout>:{line.format('5.0')}", f"[1,0]<stdout>:{line.format('6.0')}"]
+    for size in (None, 1, 50):
+        headers, found = read("gluoncv_horovod", "\n".join(lines) + "\n", size)
+        assert headers == [Header(1, world_size=2)]
+        assert found == [Step(1, 5.0, 2), Step(2, 5.0, 4)]
+
+
+def text_of(content: str | bytes, size: int | None = None) -> str:
+    return b"".join(block.data for block in blocks(pieces(content, size), [b"x"])).decode()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, None])
+def test_blocks_are_whole_lines_with_their_numbers(size: int | None) -> None:
+    found = list(blocks(pieces("a\n\nb Speed\r\nlast é", size), [b"x"]))
+    whole = "".join(block.data.decode() for block in found)
+    assert whole == "a\n\nb Speed\r\nlast é" + CUT
+    assert all(block.data.endswith(b"\n") for block in found[:-1])
+    at = [(b, b.data.index(word)) for b in found for word in (b"a\n", b"Speed") if word in b.data]
+    assert [block.line(place) for block, place in at] == [1, 3]
+    assert found[-1].line(len(found[-1].data)) == 4
+
+
+@pytest.mark.parametrize("tag", ["", TAG], ids=["untagged", "tagged"])
+def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
+    """Each of the places in turn is the end of a piece, as 1 MiB may be."""
+    line = "DLL 2026-11-20 13:58:34.784710 - (0, {}) total_ips : {}"
+    lines = [line.format(0, "2.5"), line.format(10, "3.37"), "5044", line.format(20, "4.5")]
+    lines += ["DLL 2026-11-20 13:58:37.925081 - () train_throughput : 3.4", "61"]
+    wrapped = [(2, repr("3.37\n5044")), (5, repr("3.4\n61"))]
+    content = "".join(f"{tag}{line}\n" for line in lines).encode()
+    for cut in range(len(content) + 1):
+        with pytest.raises(LineError, match="the rate is not a number") as caught:
+            logs.parse(logs.formats()["dllogger"], [content[:cut], content[cut:]])
+        assert (caught.value.line, caught.value.found) in wrapped
+
+
+def test_empty_log_has_no_block() -> None:
+    assert list(blocks([], [b"x"])) == list(blocks([b"", b""], [b"x"])) == []
+
+
+def test_progress_bar_with_carriage_returns() -> None:
+    bar = "\r".join(f"{n}% done" for n in range(100))
+    line = "Epoch[0] Batch[{}]\tSpeed: 5.5 samples/sec"
+    content = f"{bar}\r{line.format(1)}\r{bar}\nworld_size=4\r{line.format(2)}\r\n"
+    headers, found = read("gluoncv_horovod", content)
+    assert headers == [Header(2, world_size=4)]
+    assert found == [Step(1, 5.5, 1), Step(2, 5.5, 2)]
+
+
+@pytest.mark.parametrize("size", [1000, 2**20, None])
+@pytest.mark.parametrize("filler", ["a", "日", "ab ", "é\r"])
+def test_endless_line_is_divided_between_words(filler: str, size: int | None) -> None:
+    line = "Epoch[0] Batch[{}]\tSpeed: 5.5 samples/sec"
+    long = filler * (3 * LONGEST // len(filler.encode()))
+    content = f"\n{long} {line.format(1)} {long}\n{line.format(2)}\n"
+    assert text_of(content, size) == content
+    assert max(len(block.data) for block in blocks(pieces(content, 1000), [b"x"])) < LONGEST + 2000
+    assert read("gluoncv_horovod", content, size)[1] == [Step(1, 5.5, 2), Step(2, 5.5, 3)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, None])
+def test_bytes_that_are_not_utf8_are_told_with_their_line(size: int | None) -> None:
+    with pytest.raises(LineError) as caught:
+        text_of("é\nÿ\n".encode() + b"abc\xe4\n more\n", size)
+    assert (caught.value.line, caught.value.found) == (3, "byte 0xe4")
+    assert text_of("日本\nSpeed: 5 秒\n", size) == "日本\nSpeed: 5 秒\n"
+
+
+def test_log_that_ends_within_a_character() -> None:
+    with pytest.raises(LineError, match="line 2: the log is not valid UTF-8"):
+        text_of(b"a\nb\xe6\x97", 2)
+
+
+PIECES = st.sampled_from(
+    [
+        *(b"\n", b"\r\n", b"\r", b"world_size=", b"world_si", b"7", b"<std", TAG.encode()),
+        *(b"Epoch[0] Batch[3]\tSpeed: 5.0 samples/sec", b"Epoch[0] Batch[3] Loss[2.5]", b" "),
+        *(b"Epoch[0] Ba", b"x" * 9, "日".encode(), b"[1,1]<stdout>:"),
+    ]
+)
+# A loss of a rank whose steps do not count, before the first rate.
+OTHERS_LOSS = [
+    *(TAG.encode(), b"Epoch[0] Batch[3] Loss[2.5]", b"\n"),
+    *(b"Epoch[0] Batch[3]\tSpeed: 5.0 samples/sec", b"[1,1]<stdout>:"),
+]
+
+
+@example(OTHERS_LOSS, 1)
+@given(st.lists(PIECES, max_size=60), st.integers(1, 40))
+def test_pieces_do_not_matter(parts: list[bytes], size: int) -> None:
+    data = b"".join(parts)
+    assert _outcome("gluoncv_horovod", data) == _outcome("gluoncv_horovod", data, size)
+
+
+@given(st.lists(PIECES, max_size=60))
+def test_reader_agrees_with_splitting_into_lines(parts: list[bytes]) -> None:
+    content = b"".join(part for part in parts if b"<std" not in part).decode()
+    entry = re.compile(r"Epoch\[0\] Batch\[3\]\tSpeed: 5.0 samples/sec")
+    lines = enumerate(content.split("\n"), start=1)
+    expected = [number for number, line in lines for _ in entry.findall(line)]
+    with contextlib.suppress(LineError):  # a world size such as 7777777777777777777
+        assert [step.line for step in read("gluoncv_horovod", content)[1]] == expected
+
+
+WORDS = st.sampled_from(
+    [
+        *("INFO:root:Epoch[0] Batch[", "] Loss[", "]\tSpeed: ", " samples/sec", "Iter[0] Batch ["),
+        *("Pass:0 batch:", " lr:0.1 loss:", " qps:", "train: epoch 0, iter ", ", samples/s: "),
+        *("DLL 2022-06-14 15:40:21.026182 - (0, ", ") total_ips : ", "() train_throughput : "),
+        *(
+            "Namespace(batch_size=",
+            "world_size=",
+            "1",
+            "-5",
+            "nan",
+            "1e400",
+            "\n",
+            "\r",
+            TAG,
+            "\x00",
+        ),
+        *("[1,99999999999999999999]<stdout>:", "9" * 400, " PARAMETER batch_size : ", "é", "<std"),
+        *("2022-99-99 99:99:99,999 x ", "Set train batch size to ", "'", ")", ",", "="),
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(logs.formats())), st.lists(WORDS, max_size=30))
+def test_parsers_only_ever_refuse_a_line(log_format: str, words: list[str]) -> None:
+    _survives(log_format, "".join(words).encode())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(logs.formats())), st.binary(max_size=300))
+def test_parsers_survive_any_bytes(log_format: str, data: bytes) -> None:
+    _survives(log_format, data)
+
+
+def _survives(log_format: str, data: bytes) -> None:
+    assert _outcome(log_format, data) == _outcome(log_format, data, 3)
+    with contextlib.suppress(LineError):
+        logs.detect([data])
+    logs.parse_tail(log_format, data.decode("utf-8", "surrogateescape"))
+
+
+def _outcome(log_format: str, data: bytes, size: int | None = None) -> str:
+    """What is read, or the problem and its line."""
+    try:
+        return repr(read(log_format, data, size))  # nan is not itself
+    except LineError as error:
+        assert error.line >= 1
+        return str(error)

@@ -1,0 +1,188 @@
+"""What the logs of others state about their runs, and what contradicts it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import campaign_run, gluoncv, oneflow, write
+from other_logs import GOOD, load, only, speedometer, stating
+from pandas import DataFrame
+
+from dlperf_runner.catalog.published_numbers import load_rule
+from dlperf_runner.commands.summarize import summarize
+from dlperf_runner.compare.conditions import read_conditions
+from dlperf_runner.results.load import Results
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "expected", "found"),
+    [
+        (
+            "rn50_b256_amp_1n8g.log",
+            stating(arch="resnext101-32x4d"),
+            "resnet50v1.5",
+            "resnext101-32x4d",
+        ),
+        (
+            "rn50_b128_fp32_1n1g.log",
+            [
+                "INFO:root:Namespace(batch_size=128, dtype='float32', model='vgg16')",
+                *gluoncv(50.0, batch=None),
+            ],
+            "resnet50v1b",
+            "vgg16",
+        ),
+        (
+            "rn50_b128_fp32_1n1g.log",
+            ["model = vgg16", "num_gpu_per_node = 1, num_nodes = 1", *oneflow(50.0)],
+            "resnet50v1.5",
+            "vgg16",
+        ),
+        ("r100_b2_fp32_1n1g.log", speedometer("y1"), "arcface-r100", "y1"),
+    ],
+)
+def test_another_network_in_the_log_is_refused_with_both(
+    tmp_path: Path, name: str, lines: list[str], expected: str, found: str
+) -> None:
+    path = write(tmp_path / name, lines)
+    problem = only(load(path))
+    assert problem.problem == "the network contradicts the file name"
+    assert (problem.expected, problem.found) == (expected, found)
+    assert str(problem.where).startswith(f"{path}:1")
+
+
+def test_a_log_of_a_campaign_with_another_network_is_refused(tmp_path: Path) -> None:
+    lines = ["INFO:root:Namespace(batch_size=128, model='resnet50_v1b')", *GOOD[2:]]
+    campaign_run(tmp_path, "1n1g", 1, lines)
+    other = [line.replace("resnet50_v1b", "resnet50_v1d") for line in lines]
+    campaign_run(tmp_path, "1n2g", 1, other)
+    results = load(tmp_path)
+    assert len(results.counted) == 1
+    assert only(results).problem == "the network contradicts the plan"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "data=/data/tfrecords input_pipeline=framework xla=true"),
+        ({"dali": True, "xla": False}, "data=/data/tfrecords input_pipeline=DALI xla=false"),
+        ({"data": None}, "data=synthetic image_size=224 xla=true"),
+    ],
+)
+def test_what_the_log_states_is_used_in_comparisons(
+    here: Path,
+    changes: dict[str, object],
+    expected: str,
+) -> None:
+    path = write(here / "logs" / "tf_gpu8_amp_bs256.txt", stating(**changes))
+    (run,) = load(path).counted
+    assert run.parameters == expected
+    (known,) = read_conditions([run], load_rule()).values()
+    assert known["xla"] is ("xla=true" in expected)
+    assert known["data"] == ("real" if "data=/" in expected else "synthetic")
+    assert known.get("image_size") == ("224" if "image_size" in expected else None)
+    for text in ("data (unknown", "XLA (unknown"):
+        assert text not in call("compare", "logs").text
+
+
+def test_a_condition_that_the_log_contradicts_is_refused(here: Path) -> None:
+    """It replaced what the log states, and a run with XLA was compared with one without."""
+    write(here / "logs" / "tf_gpu8_amp_bs256_v100.txt", stating())
+    told = call("compare", "logs", "--condition", "xla=false", status=2).err
+    assert "--condition xla: the stated condition contradicts the log or its record" in told
+    assert "expected yes (logs/tf_gpu8_amp_bs256_v100.txt), found no" in told
+    call("compare", "logs", "--condition", "data=synthetic", status=2)
+    # More than the log says is no contradiction.
+    agrees = ("xla=true", "data=real", "accelerator=V100-SXM2-32GB")
+    options = [word for text in agrees for word in ("--condition", text)]
+    call("compare", "logs", *options)
+    # Less is no reason to forget what is known.
+    write(here / "pcie" / "tf_gpu8_amp_bs256.txt", stating())
+    known = ("--accelerator", "V100-PCIE-32GB")
+    for less in ((), ("--condition", "accelerator=V100")):
+        assert "(V100-PCIE-32GB, V100-SXM2" in call("compare", "pcie", *known, *less).text
+
+
+def test_logs_that_state_different_options_are_not_pooled(tmp_path: Path) -> None:
+    for repeat, xla in ((1, True), (2, False)):
+        write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(xla=xla))
+    for repeat, parallel in ((1, True), (2, False)):
+        write(tmp_path / f"y1_b2_fp32_1n1g_{repeat}.log", speedometer("y1", parallel=parallel))
+    for repeat, data in ((3, "/data/a/train"), (4, "/data/b/train/")):
+        write(tmp_path / f"rn50_b256_amp_1n8g_{repeat}.log", stating(data=data))
+    table = DataFrame(summarize(tmp_path, tmp_path / "out").cases)
+    assert table["repeats"].tolist() == [1] * 6
+    texts = " ".join(table["parameters"])
+    for text in ("parallel=data", "parallel=model", "data=/data/a/train ", "data=/data/b/train "):
+        assert text in texts
+
+
+def test_the_measured_window_is_the_one_that_the_log_states(tmp_path: Path) -> None:
+    lines = [line for line in stating(warmup=250) if not re.search(r"\(0, 2[0-4]0\)", line)]
+    path = write(tmp_path / "rn50_b256_amp_1n8g.log", lines)
+    (run,) = load(path).counted
+    assert (run.total_steps, run.warmup_steps) == (500, 250)
+    # What is stated must not contradict it.
+    assert "number of steps contradicts" in only(load_with_steps(tmp_path, path, 400, 250)).problem
+    told = only(load_with_steps(tmp_path, path, 500, 200))
+    assert told.problem == "the number of warm-up steps contradicts the calculation rule"
+
+
+def load_with_steps(directory: Path, path: Path, total: int, warmup: int) -> Results:
+    mapping = directory / "m.yml"
+    mapping.write_text(f'logs: {{"*.log": {{total_steps: {total}, warmup_steps: {warmup}}}}}')
+    return load(path, mapping=mapping)
+
+
+def test_a_log_of_a_cpu_is_none_of_a_gpu(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_b256_amp_1n8g.log", stating(cpu=True))
+    assert [run.accelerator for run in load(path).counted] == ["cpu"]
+    problem = only(load(path, accelerator="V100"))
+    assert (problem.expected, problem.found) == ("V100", "cpu : True")
+
+
+def test_the_nodes_that_a_log_states_count(tmp_path: Path) -> None:
+    """4 nodes with 2 devices are no node with 8."""
+    head = ["num_gpu_per_node = 2, num_nodes = 4."]
+    write(tmp_path / "1n8g" / "rn50_b128_fp32_1.log", [*head, *oneflow(50.0)])
+    problem = only(load(tmp_path))
+    assert problem.problem == "the number of nodes contradicts the file name"
+    assert (problem.expected, problem.found) == ("1", "4")
+
+
+def test_options_are_read_in_any_order(tmp_path: Path) -> None:
+    """Before Python 3.9, argparse sorted them by name."""
+    for place, options in (
+        ("sorted", "rec_train='/data/train.rec', use_rec=True"),
+        ("given", "use_rec=True, rec_train='/data/train.rec'"),
+    ):
+        lines = ["INFO:root:Namespace(batch_size=128, dtype='float32', " + options + ")"]
+        write(tmp_path / place / "1n1g" / "rn50_b128_fp32_1.log", [*lines, *GOOD[2:]])
+        (run,) = load(tmp_path / place).counted
+        assert run.parameters == "data=/data/train.rec"
+
+
+def test_a_restart_with_another_image_size_is_refused(tmp_path: Path) -> None:
+    def head(size: int) -> str:
+        return f"INFO:root:Namespace(batch_size=128, dtype='float32', input_size={size})"
+
+    lines = [head(64), *GOOD[2:180], head(224), *GOOD[180:]]
+    write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", lines)
+    problem = only(load(tmp_path))
+    assert problem.problem == "the image size contradicts line 1"
+    assert (problem.expected, problem.found) == ("64", "224")
+
+
+def test_a_campaign_whose_log_states_another_image_size_is_refused(tmp_path: Path) -> None:
+    head = "INFO:root:Namespace(batch_size=128, dtype='float32', input_size=64)"
+    for topology, size in (("1n1g", 64), ("1n2g", 224)):
+        parameters = {"image_size": size, "classes": 1000}
+        campaign_run(tmp_path, topology, 1, [head, *GOOD[1:]], parameters=parameters)
+    results = load(tmp_path)
+    assert [str(run.topology) for run in results.counted] == ["1n1g"]
+    problem = only(results)
+    assert problem.problem == "the parameter image_size contradicts the plan"
+    assert (problem.expected, problem.found) == ("224", "64")

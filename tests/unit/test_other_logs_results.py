@@ -1,0 +1,175 @@
+"""Where results of logs of others go, exit statuses, and names that nothing may obey."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import campaign_run, dllogger, gluoncv, oneflow, plsc, write
+from other_logs import GOOD, load, speedometer
+
+from dlperf_runner.commands.summarize import summarize
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def test_nothing_is_written_into_a_tree_of_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "theirs" / "logs"
+    write(logs / "bz128" / "1n1g" / "rn50_b128_fp32_1.log", GOOD)
+    before = tree(tmp_path / "theirs")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    call("report", logs)
+    assert "results/logs/summary.csv\n" in call("summarize", logs).out
+    call("summarize", "--verify", logs)
+    assert tree(tmp_path / "theirs") == before
+    assert {path.name for path in Path("results/logs").iterdir()} == {
+        *("summary.csv", "summary.json", "summary.md", "measurements.csv", "bz128_result.json"),
+        *("source.json", "report", "manifest.jsonl"),
+    }
+    assert json.loads(Path("results/logs/source.json").read_text()) == {
+        "logs": [str(logs)],
+        "manifest": "manifest.jsonl",
+    }
+
+
+def test_logs_of_the_same_name_have_directories_of_their_own(here: Path) -> None:
+    for place in ("a/logs", "b/logs", "results/logs", "c/latest"):
+        write(here / place / "rn50_b128_fp32_1n1g.log", GOOD)
+    campaign_run(here / "results" / "one", "1n1g", 1, GOOD)
+    (here / "results" / "latest").symlink_to("one")
+    places = {
+        place: str(summarize(Path(place)).paths[0].parent)
+        for place in ("a/logs", "b/logs", "results/logs", "c/latest", "a/logs", "results/latest")
+    }
+    assert places == {
+        "a/logs": "results/logs-2",  # results/logs are logs themselves
+        "b/logs": "results/logs-3",
+        "results/logs": "results/logs-4",
+        "c/latest": "results/latest-2",
+        "results/latest": "results/latest",
+    }
+    one = Path("a/logs/rn50_b128_fp32_1n1g.log")
+    assert str(summarize([one]).paths[0].parent) == "results/rn50_b128_fp32_1n1g"
+    both = [one, Path("a/logs")]
+    assert str(summarize(both).paths[0].parent) == "results/logs-5"
+
+
+def test_a_directory_that_cannot_be_written_to_still_gives_the_table(here: Path) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+    (here / "results").write_text("a file, so that nothing can be written into it")
+    text = call("summarize", "logs").text
+    assert "| 1 | 1 | 50.00 " in text
+    assert "the results were not written: results/logs/summary.csv: " in text
+    # Where it was asked for, that is an error; the table is there all the same.
+    result = call("summarize", "logs", "--output-dir", "results/mine", status=2)
+    assert "| 1 | 1 | 50.00 " in result.text
+    assert "cannot write the result" in result.err
+
+
+def test_a_run_that_failed_or_is_missing_is_exit_status_1(here: Path) -> None:
+    for name, changes in {
+        "good": {},
+        "failed": {"outcome": {"status": "failed", "message": "boom"}},
+        "planned": {"outcome": {"status": "planned"}},
+        "running": {"outcome": {"status": "running"}},
+    }.items():
+        campaign_run(here / name, "1n1g", 1, GOOD)
+        campaign_run(here / name, "1n2g", 1, GOOD, **changes)
+        for command in ("summarize", "report"):
+            call(command, name, status=0 if name == "good" else 1)
+    # A log that fails validation is more than a run that is missing.
+    campaign_run(here / "failed", "1n4g", 1, GOOD[:-9])
+    for command in ("summarize", "report"):
+        call(command, "failed", status=2)
+
+
+def test_a_planned_run_without_a_record_is_exit_status_1(here: Path) -> None:
+    folder = campaign_run(here / "c", "1n1g", 1, GOOD)
+    run = json.loads((folder / "run.json").read_text())
+    lost = {**run, "id": f"{run['case']}/r2", "repeat": 2}
+    (here / "c" / "plan.json").write_text(json.dumps({"runs": [run]}))
+    (here / "c" / "campaign.json").write_text("{}")
+    assert call("summarize", "c", "--no-history")
+    (here / "c" / "plan.json").write_text(json.dumps({"runs": [run, lost]}))
+    text = call("summarize", "c", "--no-history", status=1).text
+    assert f"not counted: {lost['id']} has no record" in text
+
+
+def test_a_log_without_a_loss_is_said_not_to_be_checked(tmp_path: Path) -> None:
+    for repeat, lines in ((1, oneflow(384.0)), (2, oneflow(385.0))):
+        write(tmp_path / f"rn50_b128_fp32_1n1g_{repeat}.log", lines)
+    assert not any("loss" in note for note in load(tmp_path).notes)
+    write(tmp_path / "tf_gpu8_amp_bs256.txt", dllogger(9400.0, 8, amp=True, final=9400.0))
+    write(tmp_path / "r100_b2_fp32_1n1g_1.log", speedometer("r100", parallel=True))
+    assert "loss not checked: 2 of 4 logs print none" in load(tmp_path).notes
+
+
+@pytest.mark.parametrize("value", ["0.0", "6.9", "1e30"])
+@pytest.mark.parametrize(
+    ("name", "lines", "printed"),
+    [
+        ("rn50_b128_fp32_1n1g.log", GOOD, r"(?<=Loss\[)[\d.]+"),
+        ("r50_b128_fp32_1n1g.log", plsc(397.0), r"(?<=loss:)[\d.]+"),
+        ("rn50_b128_fp32_1n1g.log", oneflow(384.0), r"(?<=loss: )[\d.]+"),
+        (
+            "tf_gpu8_amp_bs256.txt",
+            dllogger(9400.0, 8, amp=True, final=9400.0, mode="train"),
+            r"(?<=cross_entropy : )[\d.]+",
+        ),
+    ],
+)
+def test_a_loss_that_is_never_another_is_invalid_in_every_format(
+    tmp_path: Path, name: str, lines: list[str], printed: str, value: str
+) -> None:
+    path = write(tmp_path / name, lines)
+    assert len(load(path).counted) == 1
+    write(path, [re.sub(printed, value, line) for line in lines])
+    results = load(path)
+    assert results.counted == []
+    assert "the loss is" in "".join(results.notes)
+
+
+def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
+    lines = [line.replace("Loss[7.500]", "Loss[nan]") for line in GOOD]
+    assert lines != GOOD
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", lines)
+    assert "the loss is not finite" in call("summarize", "logs", status=1).text
+
+
+HOSTILE = ("=1+1", "@SUM(1)", "<script>alert(1)", "a|b", "new\nline", "\x1b[31mred", "\udcff")
+
+
+def test_no_name_is_obeyed_or_breaks_a_table(here: Path) -> None:
+    """Directories of others may have any name, even one that is not UTF-8."""
+    for number, name in enumerate(HOSTILE, start=50):
+        write(here / "logs" / name / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(float(number)))
+    out = call("summarize", "logs").out
+    assert "\x1b" not in out
+    assert "directory \\x1b[31mred" in out
+    with Path("results/logs/summary.csv").open(encoding="utf-8", newline="") as file:
+        told = {row["directory"] for row in csv.DictReader(file)}
+    assert {"'=1+1", "'@SUM(1)", r"new\nline", r"\x1b[31mred", r"\udcff"} <= told
+    markdown = Path("results/logs/summary.md").read_text()
+    assert "<script" not in markdown
+    assert r"a\|b" in markdown
+    call("summarize", "logs", "--verify")
+    call("report", "logs")
+    assert "<script>alert" not in Path("results/logs/report/report.html").read_text()
+    assert r"results/\udcff/summary.csv" in call("summarize", Path("logs") / HOSTILE[-1]).out
+
+
+def test_messages_show_what_a_terminal_would_obey(tmp_path: Path) -> None:
+    lines = [line.replace("float32", "\x1b[2J") for line in gluoncv(50.0)]
+    path = write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", lines)
+    result = call("summarize", path, status=2)
+    assert r"\x1b[2J" in result.err
+    assert "\x1b" not in result.err + result.out

@@ -1,0 +1,174 @@
+"""What the user states about the logs of others, by options and in mapping.yml."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import campaign_run, dllogger, gluoncv, write
+from other_logs import GOOD, cases, load, only, speedometer
+
+from dlperf_runner.core.errors import UserError
+
+
+def test_options_say_what_neither_log_nor_name_says(here: Path) -> None:
+    write(here / "logs" / "slurm-4711.out", gluoncv(50.0, batch=None, dtype="x"))
+    problem = call("summarize", "logs", status=2).err
+    assert "does not identify the run of this gluoncv_horovod log" in problem
+    assert "state what ran with --model, or in mapping.yml" in problem
+    options = {"--model": "resnet50", "--topology": "2n4g", "--batch-size": "96"}
+    for option in options:
+        rest = [text for pair in options.items() if pair[0] != option for text in pair]
+        call("summarize", "logs", *rest, "--precision", "fp32", status=2)
+    given = [text for pair in options.items() for text in pair]
+    assert "--precision" in call("summarize", "logs", *given, status=2).err
+    more = ("--precision", "FP32", "--accelerator", "V100-SXM2-16GB", "--framework", "mx")
+    document = json.loads(call("summarize", "logs", *given, *more, "--json").out)
+    (case,) = document["cases"]
+    assert case["world_size"] == 8
+    assert "the world size is from --topology, not from the log: 1 of 1 runs" in document["notes"]
+    assert case["batch_size_per_device"] == 96
+    assert case["accelerator"] == "V100-SXM2-16GB"
+    call("summarize", "logs", *given, *more, "--verify")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "both"),
+    [
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"batch_size": "64"}, ("64", "128")),
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"precision": "fp16"}, ("fp16", "fp32")),
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"topology": "1n8g"}, ("1n8g", "1n1g")),
+        ("4n8g/rn50_b128_fp32.log", GOOD, {"topology": "1n8g"}, ("4n8g", "1n8g")),
+        ("bz128/rn50_fp32_1n1g.log", GOOD, {"batch_size": "64"}, ("128", "64")),
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"model": "vgg16"}, ("rn50", "vgg16")),
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"model": "y1"}, ("y1", "gluoncv_horovod")),
+        ("rn50_b128_fp32_1n1g.log", GOOD, {"framework": "tf"}, ("tf", "gluoncv_horovod")),
+        ("vgg16_b128_fp32_1n1g.log", GOOD, {"model": "rn50"}, ("rn50", "vgg16")),
+        ("y1_b2_fp32_1n1g.log", speedometer("y1"), {"model": "r100"}, ("r100", "y1")),
+        ("rn50_v100_b128_fp32_1n1g.log", GOOD, {"accelerator": "A100-PCIE"}, ("A100-PCIE", "V100")),
+        # The name says nothing, the log does.
+        ("rn50_1n1g.log", GOOD, {"batch_size": "64"}, ("64", "128")),
+        ("rn50_1n1g.log", GOOD, {"precision": "fp16"}, ("fp16", "fp32")),
+        ("rn50.log", gluoncv(50.0, world=4), {"topology": "1n8g"}, ("8", "4")),
+        ("tf_gpu16_amp_bs256.txt", GOOD, {"topology": "1n8g"}, ("tf", "gluon")),
+        ("mx_gpu16_fp32_bs128.txt", GOOD, {"topology": "1n8g"}, ("8", "16")),
+    ],
+)
+def test_a_statement_that_contradicts_log_or_name_is_refused_with_both(
+    tmp_path: Path, name: str, lines: list[str], options: dict[str, str], both: tuple[str, str]
+) -> None:
+    path = write(tmp_path / name, lines)
+    for source in (path, tmp_path):
+        try:
+            problem = only(load(source, **options))
+        except UserError as error:
+            problem = error
+        told = f"{problem.problem} {problem.expected} {problem.found}"
+        assert all(value in told for value in both), problem
+
+
+def test_a_contradiction_names_who_stated_that_setting(tmp_path: Path) -> None:
+    path = write(tmp_path / "rn50_b64_fp32_1n1g.log", GOOD)
+    assert only(load(path, topology="1n1g")).problem == "the batch size contradicts the file name"
+
+
+def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> None:
+    path = write(tmp_path / "tf_gpu12_amp_bs256.txt", dllogger(50.0, 12, amp=True, final=50.0))
+    assert "cannot determine the number of nodes" in only(load(path)).problem
+    (run,) = load(path, topology="3n4g").counted
+    assert (str(run.topology), run.assumed) == ("3n4g", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--batch-size", "many"), "--batch-size: invalid batch size"),
+        (("--batch-size", "0"), "--batch-size: invalid batch size"),
+        (
+            ("--topology", "8"),
+            "--topology: invalid topology (expected nodes and devices, like 2n8g",
+        ),
+        (("--model", "resnet51"), "--model: unknown model (expected one of arcface, "),
+        (("--framework", "theano"), "--framework: unknown framework"),
+        (("--precision", "fp31"), "--precision: unknown precision"),
+        (("--mapping", "missing.yml"), "missing.yml: cannot read the file"),
+        (("--history", "h.sqlite", "logs"), "one directory at a time can be recorded"),
+    ],
+)
+def test_bad_options(here: Path, options: tuple[str, ...], message: str) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+    assert message in call("summarize", "logs", *options, status=2).err
+
+
+MAPPING = """\
+logs:
+  "v100/{topology}/*.out": {model: resnet50v1b, precision: fp32, accelerator: V100}
+  "**/try{repeat}.out": {batch_size: 128}
+"""
+
+
+def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
+    for topology in ("1n1g", "1n8g"):
+        for repeat in (1, 2):
+            path = here / "logs" / "v100" / topology / f"try{repeat}.out"
+            write(path, gluoncv(50.0 + repeat, batch=None))
+    mapping = here / "mine.yml"
+    mapping.write_text(MAPPING)
+    results = load(here / "logs", mapping=mapping)
+    expected = [
+        ("mxnet-resnet50v1b", "fp32", 128, topology, repeat)
+        for topology in ("1n1g", "1n8g")
+        for repeat in (1, 2)
+    ]
+    assert cases(results) == expected
+    assert {run.accelerator for run in results.counted} == {"V100"}
+    assert "do not identify" not in call("summarize", "logs", "--mapping", "mine.yml").text
+    # In the directory itself it needs no option, in any command.
+    mapping.rename(here / "logs" / "mapping.yml")
+    assert cases(load(here / "logs")) == expected
+    for command in ("summarize", "report", "compare"):
+        call(command, "logs")
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        ("logs: [a]", "m.yml:1: logs", "invalid value"),
+        ('logs:\n  "*.out": {modell: x}', "m.yml:2: logs.*.out.modell", "unknown key"),
+        ('logs:\n  "*.out":\n    batch_size: many', "m.yml:3: logs.*.out.batch_size", "integer"),
+        ('logs:\n  "{gpus}.out": {model: rn50}', "m.yml:2: logs.{gpus}.out", "placeholder"),
+        ('logs:\n  "{model}{model}": {}', "m.yml:2: logs.{model}{model}", "each placeholder once"),
+        ('logs:\n  "*.out": {model: resnet51}', "m.yml: *.out: model", "unknown model"),
+        ("logs: {", "m.yml:2", "invalid YAML"),
+        ("", "m.yml", "expected keys and values"),
+    ],
+)
+def test_a_mapping_that_cannot_be_used(here: Path, text: str, where: str, message: str) -> None:
+    write(here / "logs" / "rn50_b128_fp32_1n1g.log", GOOD)
+    (here / "m.yml").write_text(text)
+    err = call("summarize", "logs", "--mapping", "m.yml", status=2).err
+    assert err.startswith(f"error: {where}")
+    assert message in err
+
+
+def test_statements_that_contradict_each_other_and_patterns_without_a_log(tmp_path: Path) -> None:
+    write(tmp_path / "rn50_1.out", GOOD)
+    (tmp_path / "mapping.yml").write_text(
+        'logs:\n  "rn50*": {topology: 1n1g}\n  "*.out": {topology: 1n2g}\n  "x/*": {model: y1}\n'
+    )
+    results = load(tmp_path)
+    told = str(only(results))
+    assert "two statements about the topology contradict each other" in told
+    assert "1n1g (mapping.yml, rn50*)" in told
+    assert "1n2g (mapping.yml, *.out)" in told
+    assert "mapping.yml: no log has a path like x/*" in results.notes
+
+
+def test_nothing_can_be_stated_about_a_campaign(tmp_path: Path) -> None:
+    campaign_run(tmp_path / "one", "1n1g", 1, GOOD)
+    with pytest.raises(UserError, match="nothing can be stated about a campaign"):
+        load(tmp_path / "one", batch_size="64")
+    with pytest.raises(UserError, match="a campaign is summarized alone"):
+        load(tmp_path / "one", tmp_path)

@@ -1,0 +1,279 @@
+"""Choices and inventories that cannot be planned, and what holds for any choice."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_examples import choose, gpu_nodes, lab_nodes
+
+from dlperf_runner.catalog.reader import Catalog, load_catalog
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.cases import left_out
+from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
+from dlperf_runner.plan.make import make_plan
+
+
+def refusal(choice: Choice, catalog: Catalog, nodes: tuple[object, ...]) -> str:
+    with pytest.raises(UserError) as caught:
+        make_plan(choice, catalog, nodes)
+    return str(caught.value)
+
+
+def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None:
+    assert refusal(choose(matrix="published"), catalog, lab_nodes()) == (
+        "the plan needs more than the inventory has:\n"
+        "  1n4g needs 1 node with 4 devices\n"
+        "  1n8g needs 1 node with 8 devices\n"
+        "  2n8g needs 2 nodes with 8 devices\n"
+        "  4n8g needs 4 nodes with 8 devices\n"
+        "  the inventory has 4 nodes node1..node4 with 2 devices each\n"
+        "  reduce the plan with --nodes, --gpus-per-node or --matrix"
+    )
+    assert "5n2g needs 5 nodes with 2 devices\n" in refusal(choose(nodes=5), catalog, lab_nodes())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"model": "vgg"},
+            "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
+            " llama, llama-1b, llama-70b, llama-8b, llama-lab, ",
+        ),
+        (
+            {"framework": "torch"},
+            "--framework: unknown framework 'torch' (expected one of mxnet, ",
+        ),
+        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
+        (
+            {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
+            "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
+        ),
+        (
+            {"workload": "mxnet-resnet50v1b", "matrix": "huge"},
+            "--matrix: mxnet-resnet50v1b has no matrix 'huge' (expected one of published, smoke)",
+        ),
+        (
+            {"model": "resnet50v1b", "framework": "paddle"},
+            "--model resnet50v1b: no workload matches"
+            " (expected a value that matches paddle-arcface)",
+        ),
+        (
+            {"workload": "mxnet-arcface", "nodes": 2},
+            "--nodes 2: no workload runs on so many nodes (expected at most 1 for mxnet-arcface)",
+        ),
+        (
+            {"workload": "mxnet-arcface", "source": "upstream"},
+            "--source: mxnet-arcface has no source 'upstream' (expected one of builtin)",
+        ),
+        (
+            {"workload": "mxnet-resnet50v1b", "warmup": 120},
+            "--warmup: no steps remain to be measured (expected fewer than the 120 iterations,"
+            " found 120)",
+        ),
+        (
+            {"framework": "oneflow", "iterations": 39, "warmup": 20},
+            "--iterations: the log has one line per 20 steps, and none remains to be measured"
+            " (expected at least 40, found 39)",
+        ),
+    ],
+)
+def test_a_choice_that_selects_nothing_is_told(
+    everything: Catalog, options: dict[str, object], message: str
+) -> None:
+    assert message in refusal(choose(**options), everything, gpu_nodes())
+
+
+@pytest.mark.parametrize("key", ["accelerator", "stack"])
+def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: str) -> None:
+    *same, last = gpu_nodes()
+    nodes = (*same, replace(last, **{key: "other"}))
+    message = refusal(choose(workload="mxnet-resnet50v1b"), everything, nodes)
+    assert message.startswith(f"host node4: dlperf_{key}: the nodes of one plan must be")
+    assert "as on node1, found other" in message
+    # A plan that does not use the odd one is all right.
+    assert make_plan(choose(workload="mxnet-resnet50v1b", nodes="1,2"), everything, nodes)
+
+
+def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
+    message = refusal(choose(model="resnet50"), everything, lab_nodes(2))
+    assert message.startswith("node1, node2: oneflow-resnet50v1.5 needs oneflow, which these nodes")
+
+
+@pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
+def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(stack: str) -> None:
+    shipped = load_catalog()
+    nodes = [
+        replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
+    ]
+    planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
+    built = set() if stack == "b200-cuda13" else {"nccl-allreduce"}
+    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"} | built
+    reasons = left_out(shipped, nodes)
+    runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
+    assert planned | set(reasons) == runnable
+    assert f"mxnet has no environment for the stack {stack}: " in reasons["mxnet-resnet50v1b"]
+    # A family means those of its models that run there; a named workload must run.
+    family = make_plan(choose(model="resnet50"), shipped, nodes)
+    assert {run.workload for run in family} == {"pytorch-resnet50v1.5"}
+    assert f"mxnet has no environment for the stack {stack}: " in refusal(
+        choose(workload="mxnet-resnet50v1b"), shipped, nodes
+    )
+
+
+def test_the_launcher_is_a_parameter_of_pytorch() -> None:
+    shipped, nodes = load_catalog(), [replace(n, frameworks=("pytorch",)) for n in lab_nodes(2)]
+    chosen = choose(workload="pytorch-llama", nodes=2)
+    (run,) = make_plan(chosen, shipped, nodes)
+    assert [command.host for command in run.commands] == ["node1", "node2"]
+    other = replace(chosen, parameters={"launcher": "torch_mpirun"})
+    (by_mpirun,) = make_plan(other, shipped, nodes)
+    (command,) = by_mpirun.commands
+    assert command.argv[0] == "/usr/bin/mpirun"
+    entry = shipped.workloads["pytorch-llama"]
+    usual, changed = (entry.measured_parameters("builtin", r.parameters) for r in (run, by_mpirun))
+    assert changed == {**usual, "launcher": "torch_mpirun"}
+    unknown = replace(chosen, parameters={"launcher": "srun"})
+    assert "--parameter launcher: unknown launcher 'srun'" in refusal(unknown, shipped, nodes)
+
+
+def test_the_stack_must_be_known_and_fit(catalog: Catalog) -> None:
+    odd = tuple(replace(node, stack="v100") for node in lab_nodes())
+    assert "unknown stack 'v100' (expected one of a100-cuda11.8" in refusal(Choice(), catalog, odd)
+    odd = tuple(replace(node, accelerator="A100") for node in lab_nodes())
+    message = refusal(Choice(), catalog, odd)
+    assert "the accelerator does not match the stack (expected cpu, as in the stack cpu" in message
+
+
+def test_default_matrices_that_differ_are_told(catalog: Catalog) -> None:
+    first, second = lab_nodes(2)
+    nodes = (first, replace(second, matrix="published"))
+    assert refusal(Choice(), catalog, nodes).startswith("host node2: dlperf_matrix: the nodes have")
+    assert make_plan(choose(matrix="smoke"), catalog, nodes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image_size", "--parameter: invalid parameter (expected name=value"),
+        ("image_size=big", "--parameter image_size: invalid value (expected an integer"),
+        ("size=3", "--parameter: unknown parameter 'size' (expected one of image_size, classes,"),
+        ("image_size=1\n2", "--parameter: invalid parameter"),
+    ],
+)
+def test_a_wrong_parameter_is_told(catalog: Catalog, text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make_plan(parse_choice({"model": "resnet50v1b"}, [text]), catalog, lab_nodes())
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("nodes", "0"),
+        ("nodes", "1,-2"),
+        ("nodes", "two"),
+        ("nodes", "1n2g"),
+        ("batch_size", "1e3"),
+        ("batch_size", "²"),
+        ("gpus_per_node", "9" * 5000),
+        ("repeats", "0"),
+        ("repeats", "1,2"),
+        ("iterations", "0"),
+        ("warmup", "-1"),
+        ("source", "elsewhere"),
+    ],
+)
+def test_a_wrong_option_is_told(option: str, text: str) -> None:
+    with pytest.raises(UserError, match=f"^--{option.replace('_', '-')}: "):
+        parse_choice({option: text})
+
+
+def test_empty_means_not_given() -> None:
+    """Ansible passes options on that nobody set."""
+    options = dict.fromkeys(("model", "nodes", "matrix", "repeats", "warmup", "source"), "")
+    assert parse_choice(options, [""]) == Choice()
+    assert parse_choice({"nodes": " 1 , 2,1 ,"}).nodes == (1, 2)
+
+
+NUMBERS = st.lists(st.integers(1, 12), max_size=3, unique=True).map(tuple)
+CHOICES = st.builds(
+    Choice,
+    model=st.sampled_from([(), ("resnet50",), ("arcface",), ("arcface-y1", "resnet50v1b")]),
+    precision=st.sampled_from([(), ("fp32",)]),
+    batch_size=NUMBERS,
+    nodes=NUMBERS,
+    gpus_per_node=NUMBERS,
+    repeats=st.none() | st.integers(1, 12),
+    order=st.sampled_from(["interleaved", "grouped"]),
+    iterations=st.none() | st.integers(1, 300),
+    warmup=st.none() | st.integers(0, 300),
+)
+
+
+@settings(deadline=None)
+@given(choice=CHOICES, count=st.integers(1, 12), devices=st.integers(1, 12))
+def test_a_plan_has_unique_ids_and_stays_within_the_inventory(
+    everything: Catalog, choice: Choice, count: int, devices: int
+) -> None:
+    nodes = gpu_nodes(count, devices)
+    try:
+        runs = make_plan(choice, everything, nodes)
+    except UserError:
+        return
+    assert runs
+    assert len({run.id for run in runs}) == len(runs)
+    known = {node.name for node in nodes}
+    for run in runs:
+        assert set(run.hosts) <= known
+        assert len(run.hosts) == len(set(run.hosts)) == run.nodes
+        assert run.gpus_per_node <= devices
+        assert run.world_size == run.nodes * run.gpus_per_node
+        assert 0 <= run.warmup_steps < run.total_steps
+        assert run.id == f"{run.case}/r{run.repeat}"
+        assert {command.host for command in run.commands} <= set(run.hosts)
+        assert not any("{" in argument for argument in run.commands[0].argv)
+    for wanted, made in (
+        (choice.nodes, {run.nodes for run in runs}),
+        (choice.gpus_per_node, {run.gpus_per_node for run in runs}),
+        (choice.batch_size, {run.batch_size_per_device for run in runs}),
+    ):
+        assert not wanted or made <= set(wanted)
+
+
+@given(choice=CHOICES)
+def test_options_say_the_same_as_the_choice(choice: Choice) -> None:
+    assert parse_choice(choice_options(choice)) == choice
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"modle": "resnet50v1b"}, r"unknown option modle .*did you mean model\?"),
+        ({"image_size": 64}, "unknown option image_size"),
+        ({"parameters": "image_size=64"}, "parameters must be an object"),
+        ({"nodes": "two"}, "--nodes: invalid number"),
+    ],
+)
+def test_variables_of_bench_that_are_wrong(variables: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        choice_of_variables(variables, ("dlperf", "benchmark_run"))
+    assert re.search(message, str(caught.value).replace("\n", " "))
+
+
+def test_variables_of_bench_become_a_choice() -> None:
+    variables = {
+        "nodes": [1, 2],
+        "repeats": 3,
+        "parameters": {"image_size": 64},
+        "resume": "",
+        "dlperf_user": "dlperf",
+        "benchmark_run_wait_s": 1,
+    }
+    choice = choice_of_variables(variables, ("dlperf", "benchmark_run"))
+    assert (choice.nodes, choice.repeats) == ((1, 2), 3)
+    assert choice.parameters == {"image_size": "64"}

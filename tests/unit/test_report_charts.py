@@ -1,0 +1,181 @@
+"""The charts of the report, and the pictures made of them."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from report_examples import (
+    TOPOLOGIES,
+    mxnet_campaign,
+)
+from report_page import PUBLISHED, live_charts, page_of
+
+from dlperf_runner.commands.report import Report, make_report
+from dlperf_runner.report import pictures
+from dlperf_runner.report.charts import COLOURS, Chart, Line, Point, vega_lite
+from dlperf_runner.report.figures import thinned
+from dlperf_runner.report.labels import load_labels
+from dlperf_runner.report.pictures import draw
+
+
+def test_each_chart_draws_its_points_and_says_them_in_words(several: tuple[Report, Path]) -> None:
+    page, charts = page_of(several[1]), live_charts(several[1])
+    # Two per figure, one per case: 6 + 3 + 2.
+    assert len(charts) == 3 * 2 + 11
+    boxes = [a for a in page.all("div") if a.get("class") == "plot"]
+    assert [box["data-chart"] for box in boxes] == [str(n) for n in range(len(charts))]
+    plots = page.all("svg")
+    assert len(plots) == 3 * 2
+    assert all(plot["role"] == "img" for plot in plots)
+    lines = [line for chart in charts for line in chart["data"]["values"]]
+    hints = [hint for line in lines if line["line"] == "mxnet" for hint in line["hint"]]
+    assert "mxnet: 24.93 times on 32 devices (24.86 to 25.07)" in hints
+    assert sum("samples/s on" in hint for hint in hints) == len(TOPOLOGIES)
+    published = [line for line in lines if line["line"] == "mxnet, published (V100)"]
+    assert any("9,579.74" in hint for line in published for hint in line["hint"])
+    described = "".join(page.texts["desc"])
+    assert "9,579.74 samples/s on 32 devices (9,568.30 to 9,631.67)" in described
+    assert charts[0]["description"] in described
+
+
+def test_charts_have_the_numbers_of_the_tables(several: tuple[Report, Path]) -> None:
+    throughput, speedup, *_ = live_charts(several[1])
+    ideal, mxnet, published = throughput["data"]["values"]
+    medians = [float(row[2].replace(",", "")) for row in PUBLISHED]
+    assert (mxnet["x"], mxnet["y"]) == ([1, 2, 4, 8, 16, 32], medians)
+    assert (mxnet["low"][0], mxnet["high"][0]) == (384.04, 385.31)
+    assert published["y"] == medians
+    assert (ideal["x"], ideal["y"]) == ([1, 32], [384.19, 384.19 * 32])
+    by_name = {line["line"]: line for line in speedup["data"]["values"]}
+    assert [f"{value:.2f}" for value in by_name["mxnet"]["y"]] == [row[3] for row in PUBLISHED]
+    assert by_name["ideal"]["y"] == [1, 32]
+
+
+def test_axes_have_names_units_and_scales(several: tuple[Report, Path]) -> None:
+    throughput, speedup, *_ = live_charts(several[1])
+    for chart, name, scale in ((throughput, "samples/s", "log"), (speedup, "Speed-up", "linear")):
+        x, y = chart["encoding"]["x"], chart["encoding"]["y"]
+        assert (x["axis"]["title"], y["axis"]["title"]) == ("devices", name)
+        assert {x["scale"]["type"], y["scale"]["type"]} == {scale}
+        assert x["axis"]["values"] == [1, 2, 4, 8, 16, 32]
+    assert speedup["encoding"]["y"]["scale"]["domain"][0] == 0
+
+
+def test_warm_up_is_shaded_up_to_the_window(several: tuple[Report, Path]) -> None:
+    charts = [chart for chart in live_charts(several[1]) if chart["layer"][0]["mark"] == "rect"]
+    assert len(charts) == 11
+    # 20 of 120 iterations.
+    assert charts[0]["layer"][0]["data"]["values"] == [{"start": 0, "end": 20}]
+    assert charts[0]["encoding"]["x"]["scale"]["domain"] == [0, 120]
+
+
+def test_pictures_are_pictures(several: tuple[Report, Path]) -> None:
+    for path in sorted((several[1] / "plots").glob("*.png")):
+        data = path.read_bytes()
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        assert struct.unpack(">I", data[16:20]) == (720,)
+        assert len(data) > 10_000  # a blank one has 3,000
+    for path in (several[1] / "plots").glob("*.svg"):
+        root = ElementTree.fromstring(path.read_bytes())  # noqa: S314
+        assert root.get("width") == "480"
+        assert [child.tag.rpartition("}")[2] for child in root[:2]] == ["title", "desc"]
+
+
+def test_charts_have_only_colours_that_the_dark_page_replaces(several: tuple[Report, Path]) -> None:
+    light = {light for light, _ in COLOURS.values()}
+    for path in (several[1] / "plots").glob("*.svg"):
+        used = set(re.findall(r'(?:fill|stroke)="([^"]+)"', path.read_text("utf-8")))
+        assert used - {"none", "transparent"} <= light
+    style = page_of(several[1]).texts["style"][0]
+    assert all(f'.plot [fill="{colour}"]{{fill:' in style for colour in light)
+
+
+@pytest.mark.parametrize("has_letters", [False, True])
+def test_without_a_chinese_font_pictures_speak_english(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_letters: bool
+) -> None:
+    # Another process calls it.
+    known = functools.partial(bool, has_letters)
+    monkeypatch.setattr("dlperf_runner.commands.report.has_chinese_font", known)
+    campaign = mxnet_campaign(tmp_path / "mxnet")
+    report = make_report([campaign], tmp_path / "zh", "zh")
+    make_report([campaign], tmp_path / "en")
+    name = "plots/01-resnet50-fp32-b128-speedup"
+    english, chinese = ((tmp_path / at / f"{name}.png").read_bytes() for at in ("en", "zh"))
+    assert (chinese == english) is not has_letters
+    assert report.notes == (() if has_letters else (load_labels("zh")("png_language"),))
+    assert "加速比" in (tmp_path / "zh" / f"{name}.svg").read_text("utf-8")
+
+
+def test_a_long_series_is_thinned_and_keeps_what_sticks_out() -> None:
+    pairs = [(n, 100.0) for n in range(10_000)]
+    pairs[1234] = (1234, 5.0)
+    pairs[9876] = (9876, 250.0)
+    kept = thinned(pairs, 100)
+    assert len(kept) <= 100
+    assert {(1234, 5.0), (9876, 250.0)} <= set(kept)
+    assert [step for step, _ in kept] == sorted(step for step, _ in kept)
+    assert thinned(pairs[:50], 100) == pairs[:50]
+
+
+def chart(*values: float, log: bool = True) -> Chart:
+    points = tuple(Point(2.0**n, value) for n, value in enumerate(values))
+    return Chart("a", "b", "x", "y", (Line("line", points),), log=log)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(1.0, 1.0), (1e-9, 1e9), (5.0,), (384.19, 384.2), (0.5, 0.25, 0.1)],
+)
+@pytest.mark.parametrize("log", [True, False])
+def test_any_positive_values_stay_inside_the_picture(values: tuple[float, ...], log: bool) -> None:
+    root = ElementTree.fromstring(draw(chart(*values, log=log)).svg)  # noqa: S314
+    marks = [g for g in root.iter() if "mark-symbol role-mark" in g.get("class", "")]
+    places = [re.findall(r"[-\d.e]+", p.get("transform", "")[10:]) for g in marks for p in g]
+    assert len(places) == len(values)
+    for x, y in places:
+        assert 0 <= float(x) <= 480
+        assert -1e-6 <= float(y) <= 250 + 1e-6
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (384.19, 384.2), (1.0, 1e9), (3.0, 40.0)])
+def test_a_logarithmic_axis_has_ticks(values: tuple[float, ...]) -> None:
+    axis = vega_lite(chart(*values))["encoding"]["y"]
+    low, high = axis["scale"]["domain"]
+    assert 1 <= len(axis["axis"]["values"]) <= 20
+    assert all(low <= tick <= high for tick in axis["axis"]["values"])
+
+
+def test_published_points_of_another_accelerator_are_said_to_be(
+    several: tuple[Report, Path],
+) -> None:
+    """975 images/s on an A100 stand above 415 on a V100."""
+    page = (several[1] / "report.html").read_text(encoding="utf-8")
+    assert "tensorflow, published (A100, V100)</text>" in page
+    assert "paddle, published (V100)</text>" in page
+
+
+def no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_the_program_of_the_page_is_kept_and_made_anew_where_it_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = pictures.program()
+    assert "window.vegaEmbed=" in made
+    assert "</script" not in made
+    (kept,) = (tmp_path / "dlperf_runner").iterdir()
+    assert kept.read_text(encoding="utf-8") == made
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert pictures.program() == made
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert pictures.program() == made
