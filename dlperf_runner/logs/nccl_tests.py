@@ -23,10 +23,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .reader import Block, blocks
+from .reader import Block, blocks, holds
 from .records import Columns, Format, Header, LineError
 
-_NUMBER = rb"\d+(?:\.\d+)?(?:e[+-]\d+)?"
+_NUMBER = rb"\d++(?:\.\d++)?+(?:e[+-]\d+)?+"
 _HALF = rb"(?: +%s){3} +(?:\d+|N/A)" % _NUMBER
 _ROW = re.compile(
     rb"^ *(?P<size>\d{1,18}) +(?P<count>\d{1,18}) +(?P<type>[a-z][\w-]*)(?: +[a-z]\w*)?(?: +-?\d+)?"
@@ -89,13 +89,14 @@ def read(pieces: Iterable[bytes]) -> NcclTests:
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
         last = block.line(len(block.data))
-        devices = _RANK.findall(block.data)
-        found.ranks += len(dict(devices))
-        hosts = (host.decode("utf-8", "replace") for _, host in devices)
-        found.hosts = tuple(dict.fromkeys((*found.hosts, *hosts)))
-        if program := _PROGRAM.search(block.data):
+        if holds(block.data, b" Rank "):
+            devices = _RANK.findall(block.data)
+            found.ranks += len(dict(devices))
+            hosts = (host.decode("utf-8", "replace") for _, host in devices)
+            found.hosts = tuple(dict.fromkeys((*found.hosts, *hosts)))
+        if holds(block.data, b"starting: ") and (program := _PROGRAM.search(block.data)):
             found.collective = program[1].decode()
-        if row := _ROW.search(block.data):
+        if not found.datatype and (row := _ROW.search(block.data)):
             found.datatype = row["type"].decode()
         if sizes := _SIZES.search(block.data):
             least, most, step = (int(sizes[n]) for n in (1, 2, 3))
