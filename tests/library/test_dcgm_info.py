@@ -11,7 +11,7 @@ from typing import Any
 
 import command_line
 import pytest
-from standins import call, program
+from standins import call, needed, program
 
 from dlperf_runner.commands.doctor import examine
 from dlperf_runner.doctor.dcgm import dcgm_findings
@@ -72,12 +72,14 @@ def version_3(memory: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def findings(tmp_path: Path, printed: str, status: int = 0, level: int = 2) -> list[Finding]:
+def findings(
+    tmp_path: Path, printed: str, status: int = 0, level: int = 2, python: str | None = None
+) -> list[Finding]:
     """The doctor's findings of a dcgmi that prints this if it is asked for the level as JSON."""
     script = f'[ "$*" = "diag -r {level} -j" ] || exit 2\ncat {tmp_path}/output\nexit {status}'
     (tmp_path / "output").write_text(printed)
     folder = program(tmp_path / "bin", "dcgmi", script)
-    facts = call("dcgm_info", tmp_path, [folder, Path("/bin")], level=level)
+    facts = call("dcgm_info", tmp_path, [folder, Path("/bin")], python, level=level)
     return list(dcgm_findings("node7", facts))
 
 
@@ -108,6 +110,14 @@ def test_a_failed_test_is_named_with_node_gpu_and_advice(
     assert (found.node, found.check, found.status) == ("node7", "dcgm memory", "failed")
     assert found.found == f"GPU 1: {text}"
     assert advice in found.hint
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6"])
+def test_under_old_pythons(tmp_path: Path, version: str) -> None:
+    result = {"status": "Fail", "warnings": "Température trop élevée"}
+    printed = json.dumps(version_4({1: result}, {"status": "Pass"}))
+    (found,) = findings(tmp_path, printed, 226, python=needed(version))
+    assert found.found == "GPU 1: Température trop élevée"
 
 
 def test_an_error_of_no_device_and_a_skipped_test(tmp_path: Path) -> None:
