@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -40,44 +40,37 @@ def _text(text: str, _: str) -> str | None:
     return text or None
 
 
+def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: str = "") -> None:
+    """Raise UserError if the text is none of the known ones; `otherwise` says how to do without."""
+    if text not in known:
+        raise UserError(
+            f"unknown {thing} {text!r}",
+            where=option_name(name),
+            expected=f"one of {', '.join(known)}{otherwise}",
+        )
+
+
 def _sources(text: str, name: str) -> tuple[str, ...]:
-    for source in _names(text, name):
-        if source not in SOURCE_NAMES:
-            raise UserError(
-                f"unknown source {source!r}",
-                where=option_name(name),
-                expected=f"one of {', '.join(SOURCE_NAMES)}",
-            )
-    return _names(text, name)
+    sources = _names(text, name)
+    for source in sources:
+        _known(source, name, "source", SOURCE_NAMES)
+    return sources
 
 
 def _engine(text: str, name: str) -> str | None:
-    if text and text not in ENGINES:
-        raise UserError(
-            f"unknown container engine {text!r}",
-            where=option_name(name),
-            expected=f"one of {', '.join(ENGINES)}; omit it to run without containers",
-        )
+    _known(
+        text or ENGINES[0], name, "container engine", ENGINES, "; omit it to run without containers"
+    )
     return text or None
 
 
 def _order(text: str, name: str) -> str:
-    if text and text not in ORDERS:
-        raise UserError(
-            f"unknown order {text!r}",
-            where=option_name(name),
-            expected=f"one of {', '.join(ORDERS)}",
-        )
+    _known(text or ORDERS[0], name, "order", ORDERS)
     return text or ORDERS[0]
 
 
 def _data(text: str, name: str) -> str | None:
-    if text and text not in DATA:
-        raise UserError(
-            f"unknown kind of data {text!r}",
-            where=option_name(name),
-            expected=f"one of {', '.join(DATA)}",
-        )
+    _known(text or DATA[0], name, "kind of data", DATA)
     return text or None
 
 

@@ -30,16 +30,8 @@ class JUnitCase:
 NUMBERS = (
     *("a", "b", "n_a", "n_b", "relative", "relative_low", "relative_high", "at_worst"),
     *("mine", "repeats", "published", "ratio", "ratio_low", "ratio_high"),
-    *(
-        "verdict",
-        "limit",
-        "environment",
-        "apart",
-        "factors",
-        "noted",
-        "declared",
-        "published_title",
-    ),
+    *("verdict", "limit", "environment", "apart", "factors", "noted", "declared"),
+    "published_title",
 )
 
 

@@ -14,7 +14,6 @@ from dlperf_runner.catalog import reader
 from dlperf_runner.core.units import named
 
 NAME = "pytorch-llama-of-a-test"
-LENGTH = 8192
 
 
 @pytest.fixture(autouse=True)
