@@ -11,6 +11,7 @@ from typing import TypeVar
 from .. import logs
 from ..core.errors import UserError
 from ..core.node import Node
+from ..core.paths import own_catalog, project
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
 from .entry import load_entry as load_entry
@@ -65,18 +66,67 @@ def lookup(kind: str, name: str, known: Mapping[str, _T], where: str | None = No
 
 def load_catalog(root: Path = CATALOG) -> Catalog:
     """Read and validate the whole catalogue in `root`. This project's own is read once."""
-    return _own_catalog() if root == CATALOG else _load_catalog(root)
+    if root != CATALOG:
+        return _load_catalog(root)
+    own_workloads()  # which makes the user's log formats known
+    return _own_catalog(own_catalog())
 
 
 @cache
-def _own_catalog() -> Catalog:
-    return _load_catalog(CATALOG)
+def _own_catalog(own: Path | None) -> Catalog:
+    return _load_catalog(CATALOG, own)
 
 
-@cache
 def own_workloads() -> Mapping[str, Workload]:
-    """This project's workloads, without the rest of the catalogue."""
-    return _load_all(CATALOG / "workloads", Workload)
+    """This project's workloads and those of the user, without the rest of the catalogue."""
+    workloads, forms = _workloads(own_catalog())
+    logs.use_own(forms)
+    return workloads
+
+
+def forget() -> None:
+    """Read the user's folder again when it is needed: a file was written there."""
+    _workloads.cache_clear()
+    _own_catalog.cache_clear()
+
+
+def folder_of(workload: str) -> Path:
+    """The folder in which the files of a workload lie."""
+    own = own_catalog()
+    is_own = own is not None and (own / "workloads" / f"{workload}.yml").is_file()
+    return own if own is not None and is_own else project()
+
+
+@cache
+def _workloads(own: Path | None) -> tuple[Mapping[str, Workload], Mapping[str, logs.Format]]:
+    """The workloads, and the formats that the user's describe."""
+    found = _load_all(CATALOG / "workloads", Workload)
+    if own is None:
+        return found, {}
+    if not own.is_dir():
+        raise UserError(
+            "no such directory",
+            where=f"--catalog or DLPERF_CATALOG: {own}",
+            hint="create a workload in it: dlperf --catalog DIR init-workload",
+        )
+    forms: dict[str, logs.Format] = {}
+    for name, workload in _load_all(own / "workloads", Workload).items():
+        where = own / "workloads" / f"{name}.yml"
+        _refuse_known("workload", name, found, f"{where}: name")
+        found[name] = workload
+        if workload.log_pattern is not None:
+            _refuse_known(
+                "log format", workload.log_format, logs.built_in(), f"{where}: log_format"
+            )
+            forms[workload.log_format] = workload.log_pattern.format_named(workload.log_format)
+    return found, forms
+
+
+def _refuse_known(kind: str, name: str, known: Mapping[str, object], where: str) -> None:
+    if name in known:
+        raise UserError(
+            f"the name of a built-in {kind}", where=where, expected="another name", found=name
+        )
 
 
 def unit_of(workload: str | None) -> Unit:
@@ -94,12 +144,17 @@ def printed_unit(workload: str) -> str:
     return per_second(unit_of(workload)) + ("" if per == "world" else f"/{per}")
 
 
-def _load_catalog(root: Path) -> Catalog:
+def _load_catalog(root: Path, own: Path | None = None) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
-    workloads = own_workloads() if root == CATALOG else _load_all(root / "workloads", Workload)
+    for name, framework in (_load_all(own / "frameworks", Framework) if own else {}).items():
+        _refuse_known("framework", name, frameworks, f"{own}/frameworks/{name}.yml: name")
+        frameworks[name] = _with_paths(framework, own) if own else framework
+    workloads: Mapping[str, Workload] = _load_all(root / "workloads", Workload)
+    if root == CATALOG:
+        workloads = own_workloads()
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
-        path = root / "workloads" / f"{workload.name}.yml"
+        path = _path(root, own, "workloads", workload.name)
         lookup("log format", workload.log_format, logs.formats(), f"{shown(path)}: log_format")
         if not workload.sources.items():
             continue
@@ -111,10 +166,27 @@ def _load_catalog(root: Path) -> Catalog:
             for stack in source.stacks:
                 lookup("stack", stack, stacks, f"{shown(path)}: sources.{source_name}.stacks")
     for framework in frameworks.values():
-        path = root / "frameworks" / f"{framework.name}.yml"
+        path = _path(root, own, "frameworks", framework.name)
         for stack in framework.stacks:
             lookup("stack", stack, stacks, f"{shown(path)}: environments")
     return Catalog(frameworks, workloads, stacks)
+
+
+def _with_paths(framework: Framework, own: Path) -> Framework:
+    """A framework of the user; the paths of its requirements are absolute."""
+    environments = {
+        stack: environment.model_copy(update={"requirements": f"{own}/{environment.requirements}"})
+        if environment.requirements
+        else environment
+        for stack, environment in framework.environments.items()
+    }
+    return framework.model_copy(update={"environments": environments})
+
+
+def _path(root: Path, own: Path | None, kind: str, name: str) -> Path:
+    """The file of an entry."""
+    of_root = root / kind / f"{name}.yml"
+    return of_root if own is None or of_root.is_file() else own / kind / f"{name}.yml"
 
 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import model_validator
@@ -35,6 +36,12 @@ class Rule(Entry):
     published_estimator: Literal["mean_of_lines"] | None = None
     surplus_steps: CountOrNone = 0
     round_value_to: CountOrNone = 2
+
+    def warmup_of(self, total_steps: int) -> int:
+        """The warm-up of a run with so many steps: the same share, rounded up to a line of the log,
+        so that each line is either warm-up or measured."""
+        lines = math.ceil(self.warmup_steps * total_steps / self.total_steps / self.log_every)
+        return min(lines * self.log_every, total_steps - 1)
 
     @model_validator(mode="after")
     def _something_is_measured(self) -> Rule:

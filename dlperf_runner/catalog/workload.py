@@ -17,6 +17,7 @@ from .framework import Framework as Framework
 from .framework import Horovod as Horovod
 from .framework import OperatorWheel as OperatorWheel
 from .launcher_options import LauncherOptions as LauncherOptions
+from .log_pattern import LogPattern
 from .rule import Rule as Rule
 from .rule import RuleChange
 from .stack import Stack as Stack
@@ -32,6 +33,7 @@ from .types import (
     listed,
     wrong,
 )
+from .variant import Variant as Variant
 
 # The names that an argv template can use in addition to the workload's own parameters.
 RUN_KEYS = (
@@ -74,13 +76,6 @@ class Matrix(Entry):
     rule: RuleChange = RuleChange()
     parameters: Parameters = {}
     timeout_s: Count = 3600
-
-
-class Variant(Entry):
-    """One of several networks that a workload trains. Its model is `<model>-<variant>`."""
-
-    short_name: Name
-    parameters: Parameters = {}
 
 
 class Patch(Entry):
@@ -171,9 +166,10 @@ class _Source(Entry):
 
 
 class BuiltinSource(_Source):
-    """Files from this repository. They are copied into one directory on the node."""
+    """Files from this repository, or from the user's folder of the catalogue if the workload is
+    there. They are copied into one directory on the node."""
 
-    files: Annotated[tuple[RelativePath, ...], Field(min_length=1)]
+    files: tuple[RelativePath, ...] = ()
 
 
 class UpstreamSource(_Source):
@@ -215,7 +211,7 @@ class Workload(Entry):
     """A model trained with a framework: its source, its launcher and its log format. Without a
     source, its logs can be read, but it cannot be run.
 
-    `unit`: what its throughput counts.
+    `unit`: what its throughput counts. `log_pattern`: describes `log_format` if it is the user's.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
     """
@@ -227,6 +223,7 @@ class Workload(Entry):
     families: tuple[Name, ...] = ()
     short_name: Name
     log_format: Name
+    log_pattern: LogPattern | None = None
     unit: Unit = SAMPLES
     launcher: Name = "direct"
     max_nodes: Count | None = None

@@ -8,8 +8,10 @@ needs, and this module imports only typer, so that `--help` is fast.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +20,7 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from ..core.errors import Stopped, UserError
+from ..core.paths import OWN_CATALOG
 from . import playbooks
 from .aa import aa
 from .bandwidth import bandwidth
@@ -26,6 +29,7 @@ from .compare import compare
 from .completion import completes
 from .doctor import doctor
 from .history import history
+from .init_workload import init_workload
 from .mlperf import mlperf
 from .options import (
     AsJson,
@@ -48,7 +52,7 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
     *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
-    *("list", "source", "container-command", "seal"),
+    *("list", "init-workload", "source", "container-command", "seal"),
 )
 
 
@@ -65,6 +69,22 @@ class _Commands(TyperGroup):
             # Use the whole first paragraph. Typer would cut it after about 40 characters.
             command.short_help = " ".join((command.help or "").split("\n\n")[0].split())
         return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --catalog behind the command, too."""
+        rest, own, words = [], [], iter(args)
+        for word in words:
+            if word == "--":
+                rest += [word, *words]
+            elif word == "--catalog":
+                own += [word, *islice(words, 1)]
+                if len(own) % 2:
+                    ctx.fail("Option '--catalog' requires an argument.")
+            elif word.startswith("--catalog="):
+                own += word.split("=", 1)
+            else:
+                rest.append(word)
+        return super().parse_args(ctx, [*own, *rest])
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -111,6 +131,7 @@ app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
 app.command()(history)
 app.command()(playbooks.init)
+app.command("init-workload")(init_workload)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
 app.command()(mlperf)
 app.command()(bandwidth)
@@ -130,12 +151,28 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _use_catalog(folder: Path | None) -> None:
+    """Name the folder in the environment, so that playbooks and other processes know it, too."""
+    if folder is not None:
+        os.environ[OWN_CATALOG] = str(folder.absolute())
+
+
 @app.callback()
 def _options(
     version: Annotated[
         bool,
         option("--version", "Print the version.", callback=_show_version, is_eager=True),
     ] = False,
+    catalog: Annotated[
+        Path | None,
+        option(
+            "--catalog",
+            "Your own folder of the catalogue, beside the built-in one; for every command.",
+            "DIR",
+            envvar=OWN_CATALOG,
+            callback=_use_catalog,
+        ),
+    ] = None,
 ) -> None:
     pass
 

@@ -127,6 +127,8 @@ _STATED = (
     ("batch_size", "The batch size per device", "N"),
     ("precision", "The precision", "NAME"),
     ("accelerator", "The accelerator", "NAME"),
+    ("total_steps", "The number of steps", "N"),
+    ("warmup_steps", "The number of warm-up steps", "N"),
 )
 
 
@@ -192,6 +194,15 @@ def _with_options(
     wrapped.__annotations__ = {item.name: item.annotation for item in signature.parameters.values()}
     del wrapped.__wrapped__
     return wrapped
+
+
+def with_texts(
+    texts: Iterable[tuple[str, str, str, str]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add options with texts (name, option, help, metavar) to a command. It gets their values by
+    name, empty if not given, as first argument."""
+    options = [_text(*text) for text in texts]
+    return lambda command: _with_options(command, options, dict)
 
 
 def print_json(document: object) -> None:

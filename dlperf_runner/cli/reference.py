@@ -31,6 +31,9 @@ bash, zsh and fish complete commands, options and names of the catalogue. This p
 A table never hides or cuts a column. In a pipe or a file, each row is one line. On a narrow terminal, cells take several lines;
 `COLUMNS=60` sets another width. Colours and progress bars appear only on a terminal; `NO_COLOR` disables colours. `--json`
 prints the same data for programs.
+
+`--catalog DIR`, before or behind any command, adds [workloads of your own](own-workload.md) to the catalogue;
+`DLPERF_CATALOG` does the same.
 """  # noqa: E501
 
 

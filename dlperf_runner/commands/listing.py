@@ -8,10 +8,11 @@ from typing import Any
 
 from ..catalog.framework import Environment
 from ..catalog.published_numbers import as_record, load_published
-from ..catalog.reader import Catalog
+from ..catalog.reader import Catalog, folder_of
 from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
+from ..core.paths import project
 from ..core.units import SAMPLES, per_second
 from ..report.terminal import wrapped
 
@@ -92,6 +93,8 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
             *([] if workload.sources.items() else [("runs", "no; logs only")]),
         ]
+        if (folder := folder_of(workload.name)) != project():
+            details.append(("catalogue", str(folder)))
         if workload.published:
             details.append(("published", workload.published))
         yield f"{workload.name}: {workload.title}", details

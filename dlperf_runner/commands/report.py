@@ -223,7 +223,13 @@ def results_csv(cases: Sequence[Mapping[str, Any]]) -> str:
 
 def results_json(document: Document, options: Mapping[str, Any]) -> str:
     """The unchanged cases, and the tables of the report as lists of objects."""
-    tables = [*document.sweeps, *document.side_by_side, document.compared, *document.environment]
+    tables = [
+        *document.sweeps,
+        *document.time,
+        *document.side_by_side,
+        document.compared,
+        *document.environment,
+    ]
     tables += [table for table in (document.not_counted, document.differences) if table]
     whole = {
         "title": document.title,

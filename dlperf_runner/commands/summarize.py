@@ -17,7 +17,7 @@ from typing import Any
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.frame import COLUMNS, Row
+from ..core.frame import COLUMNS, PEAK_TFLOPS, Row
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
 from ..core.printable import printable
@@ -135,7 +135,7 @@ def documents(
 ) -> tuple[list[dict[str, Any]], list[str], dict[str, str]]:
     """The statistics, the notes on them, and the content of each result file by its name."""
     from ..report import data, markdown
-    from ..report.units import named_cases, named_row
+    from ..report.units import named_cases, named_rows
     from ..stats import summary
     from ..stats.notes import remarks
 
@@ -145,7 +145,7 @@ def documents(
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
         "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
-        "measurements.csv": data.csv(COLUMNS, map(named_row, rows)),
+        "measurements.csv": data.csv(COLUMNS, named_rows(rows)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }
@@ -161,15 +161,30 @@ def notes_on(cases: Iterable[dict[str, Any]], results: Results) -> Iterator[str]
     """Notes on the input and the calculation that the statistics do not show."""
     from ..stats.groups import by_group
 
+    cases = list(cases)
     groups = by_group(cases)
     for name, of in groups.items():
         if len({case["estimator"] for case in of}) > 1:
             texts = [f"{topology_text(case)} {case['estimator']}" for case in of]
             yield f"{name}: the published rule uses different estimators: {', '.join(texts)}"
+    yield from _flops_notes(cases)
     yield from _repeat_notes(results)
     yield from _not_pooled([of[0] for of in groups.values()])
     for (what, by), number in sorted(results.unconfirmed.items()):
         yield f"the {what} is from {by}, not from the log: {number} of {len(results.counted)} runs"
+
+
+def _flops_notes(cases: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """The formula and the peak of each MFU."""
+    for model, formula, peak, source in dict.fromkeys(
+        (case["model"], case["flops_formula"], case[PEAK_TFLOPS], case["peak_source"])
+        for case in cases
+        if case["flops_formula"]
+    ):
+        share = "no MFU, because the peak of the accelerator at this precision is unknown"
+        if peak is not None:
+            share = f"MFU is their share of {peak:g} TFLOP/s ({source})"
+        yield f"{model}: model FLOPs per token are {formula}; {share}"
 
 
 def _repeat_notes(results: Results) -> Iterator[str]:

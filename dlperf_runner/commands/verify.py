@@ -105,7 +105,7 @@ def _against_logs(
     notes: list[str],
 ) -> Iterator[str]:
     """Compute everything again. Adds to the problems and notes."""
-    from ..report.units import named_record, named_row
+    from ..report.units import named_record, named_rows
 
     if not (place / "summary.json").exists():
         raise UserError(
@@ -120,7 +120,7 @@ def _against_logs(
     problems += results.problems
     cases, _, files = documents(results, known)
     runs = [row._asdict() for row in results.rows]
-    written = [named_row(row)._asdict() for row in results.rows]
+    written = [row._asdict() for row in named_rows(results.rows)]
     differing = [
         *_compared("summary.json", recorded_cases, [*map(named_record, cases)], CASE),
         *_compared("measurements.csv", recorded_runs, [*map(_as_text, written)], _RUN),

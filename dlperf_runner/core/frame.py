@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
 SAMPLES_PER_SECOND = "samples_per_second"
 GPU_MEMORY = "gpu_memory_peak"  # the maximum over the devices of a run
+LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
+STEP_TIME = "step_time"  # the beginning of the names of its percentiles
+# Of a step without communication, in seconds: the mean of the ranks, the longest, and its rank.
+ALONE_MEAN, ALONE_LONGEST, SLOWEST_RANK = "alone_mean", "alone_longest", "slowest_rank"
+NCCL_INTERFACES = "nccl_interfaces"  # how many; the estimator names them
+MODEL_TFLOPS = "model_tflops_per_device"
+MFU = "mfu"
+PEAK_TFLOPS = "peak_tflops_per_device"
 
 
 class Row(NamedTuple):

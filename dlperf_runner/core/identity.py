@@ -106,7 +106,7 @@ def parameters_text(parameters: Mapping[str, object]) -> str:
 def read_parameters(text: str | None) -> dict[str, str]:
     """The parameters in a canonical text; none if they are unknown."""
     try:
-        words = shlex.split(text or "")
+        words = shlex.split(text) if text else []
     except ValueError:  # edited by hand
-        words = (text or "").split()
+        words = text.split() if text else []
     return {name: value for name, _, value in (word.partition("=") for word in words)}

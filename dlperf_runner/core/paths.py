@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 _CLONE = PACKAGE.parent
 # The wheel contains playbooks, roles, inventories and locked requirements here.
 _SHIPPED = PACKAGE / "project"
+OWN_CATALOG = "DLPERF_CATALOG"
 _STAMP = ".unpacked"
 
 
@@ -39,6 +40,12 @@ def home() -> Path:
     """The directory for an unpacked package: DLPERF_HOME, or the user's data directory."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
     return Path(os.environ.get("DLPERF_HOME") or Path(data) / "dlperf_runner").absolute()
+
+
+def own_catalog() -> Path | None:
+    """The user's own folder of the catalogue (`--catalog`, DLPERF_CATALOG), if there is one."""
+    folder = os.environ.get(OWN_CATALOG)
+    return Path(folder).absolute() if folder else None
 
 
 def _unpacked(target: Path) -> Path:

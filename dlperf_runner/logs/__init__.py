@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from . import steps, text
 from .reader import Block, blocks, holds
@@ -24,14 +25,17 @@ __all__ = [
     "LineError",
     "Log",
     "Statement",
+    "built_in",
     "detect",
     "formats",
     "line_of",
+    "own_formats",
     "parse",
     "parse_tail",
+    "use_own",
 ]
 
-FIRST = 2**13
+FIRST = 2**11
 
 
 @dataclass
@@ -46,9 +50,28 @@ class Log:
     memory_gib: float | None = None
 
 
-@functools.cache
+_own: dict[str, Format] = {}  # the formats of the user's catalogue
+
+
+def use_own(forms: Mapping[str, Format]) -> None:
+    """Know these formats of the user, and no other ones, besides the built-in formats."""
+    _own.clear()
+    _own.update(forms)
+
+
+def own_formats() -> Mapping[str, Format]:
+    """The formats of the user."""
+    return _own
+
+
 def formats() -> dict[str, Format]:
     """Every known format by name."""
+    return {**built_in(), **_own} if _own else built_in()
+
+
+@functools.cache
+def built_in() -> dict[str, Format]:
+    """The formats of this package by name."""
     found: dict[str, Format] = {}
     for module in pkgutil.iter_modules(__path__):
         entry = getattr(importlib.import_module(f"{__name__}.{module.name}"), "FORMAT", None)
@@ -73,27 +96,33 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
             if header.final_samples_per_second or without_line not in known:
                 known.add(without_line)
                 log.headers.append(header)
-        first = not seen.batches
+        before = set(seen.of_run)
         log.columns.extend(steps.columns(form, of_rank, seen))
-        if seen.batches and (first or len(seen.batches) > 1):
-            log.headers.append(_global_batch(form, of_rank, seen.batches))
+        for group, values in seen.of_run.items():
+            if group not in before or len(values) > 1:
+                log.headers.append(_of_run(form, of_rank, group, values))
         if most is not None and len(log.columns.steps) > most:
             break
     log.memory_gib = seen.memory_gib
     return log
 
 
-def _global_batch(form: Format, block: Block, batches: set[bytes]) -> Header:
-    """The global batch size that the lines with a rate state. Raises LineError if steps differ in
-    it: then steps per second say nothing."""
+def _of_run(form: Format, block: Block, group: str, values: set[bytes]) -> Header:
+    """What the lines with a rate state of the whole run. Raises LineError if they differ: of steps
+    with other batch sizes, for instance, steps per second say nothing."""
+    field, words = steps.OF_RUN[group]
     matches = steps.with_rate(form, block.data)
     first = next(matches)
-    if len(batches) > 1:
-        other = next((match for match in matches if match["batch"] != first["batch"]), first)
-        line = block.line(other.start("batch"))
-        problem = "the global batch size changes during the run"
-        raise LineError(line, problem, expected="one", found=", ".join(map(bytes.decode, batches)))
-    return Header(block.line(first.start("batch")), global_batch_size=int(*batches))
+    if len(values) > 1:
+        other = next((match for match in matches if match[group] != first[group]), first)
+        raise LineError(
+            block.line(other.start(group)),
+            f"the {words} changes during the run",
+            expected="one",
+            found=", ".join(map(bytes.decode, sorted(values))),
+        )
+    stated: dict[str, Any] = {field: int(*values)}
+    return Header(block.line(first.start(group)), **stated)
 
 
 def line_of(form: Format, pieces: Iterable[bytes], index: int) -> int:
@@ -120,10 +149,11 @@ def _blocks(form: Format, pieces: Iterable[bytes]) -> Iterator[tuple[Block, Bloc
         yield block, block.of_rank(rank)
 
 
-def detect(pieces: Iterable[bytes]) -> Format | None:
-    """The format of the first line with a rate; None if no line has a rate."""
-    forms = list(formats().values())
-    for block in blocks(_small_first(pieces), [form.marker for form in forms]):
+def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -> Format | None:
+    """The format of the first line with a rate, by default among the built-in ones; None if no line
+    has a rate."""
+    forms = list((built_in() if known is None else known).values())
+    for block in blocks(_growing(pieces), [form.marker for form in forms]):
         matches = [
             (match.start(), number)
             for number, form in enumerate(forms)
@@ -135,18 +165,19 @@ def detect(pieces: Iterable[bytes]) -> Format | None:
     return None
 
 
-def _small_first(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _growing(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Most logs print a step early; searching for the markers of all formats in more is slow."""
-    rest = iter(pieces)
-    first = next(rest, b"")
-    yield first[:FIRST]
-    yield first[FIRST:]
-    yield from rest
+    for piece in pieces:
+        start, size = 0, FIRST
+        while start < len(piece):
+            yield piece[start : start + size]
+            start, size = start + size, 2 * size
 
 
 def parse_tail(log_format: str, tail: str) -> float | None:
-    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none."""
-    form = formats().get(log_format)
+    """The last rate in a piece of a log, which may begin and end anywhere; None if it has none, or
+    if the format is a user's, whose expression may need any time."""
+    form = built_in().get(log_format)
     if form is None:
         return None
     # The rate shows that the run is alive; a surrogate or an odd byte must not hide it.

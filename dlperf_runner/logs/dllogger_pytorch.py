@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 
+from . import text
 from .records import Format, Statement
 
 # batch_size : 256, or "batch_size": 256
@@ -39,6 +40,7 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d+",
     statements=(
+        Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(
             _PARAMETER,
             _OPTION,

@@ -23,8 +23,8 @@ FORMAT = Format(
     sample="INFO:root:Epoch[0] Batch[2]\tSpeed: 2.05 samples/sec",
     marker=b"] Batch[",
     entry=re.compile(
-        rb"Epoch\[0\] (?:Rank\[\d+\] )?Batch\[(?P<step>\d{1,12})\]"
-        rb"(?:[ \t]+Speed: (?P<rate>\S+) samples/sec| Loss\[(?P<loss>[^\]\r\n]*)\])"
+        rb"Epoch\[0\] (?:Rank\[\d+\] |)Batch\[(?P<step>\d{1,12}+)\]"
+        rb"(?:[ \t]++Speed: (?P<rate>\S++) samples/sec| Loss\[(?P<loss>[^\]\r\n]*)\])"
     ),
     rate=text.NUMBER,
     statements=(

@@ -29,7 +29,7 @@ FORMAT = Format(
     sample="iteration 20/ 100 | ... elapsed time per iteration (ms): 123.4 | ... lm loss: 2.0 |",
     marker=b" elapsed time per iteration (ms): ",
     entry=re.compile(
-        rb"iteration +(?P<step>\d{1,12})/ *\d+ \|(?:[^|\r\n]*+\|)*?"
+        rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
         rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
         rb" global batch size: +(?P<batch>\d{1,12}) \|"
         rb"(?:(?:[^|\r\n]*+\|)*? lm loss: (?P<loss>\S+) \|)?"

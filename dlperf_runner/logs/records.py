@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Protocol
 
 
 @dataclass
@@ -96,13 +97,25 @@ class Statement:
         return "final_samples_per_second" in self.pattern.groupindex
 
 
+class Entries(Protocol):
+    """What formats need of a pattern."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def finditer(self, string: bytes, /) -> Iterator[re.Match[bytes]]: ...
+
+    def findall(self, string: bytes, /) -> list[Any]: ...
+
+
 @dataclass(frozen=True)
 class Format:
     """A log format.
 
     `entry` matches a line with a rate. Its named groups are `step`, `rate`, and optionally `loss`,
-    `time`, `memory_gib` and `batch`, the global batch size. A match without a rate gives the loss
-    of a step whose rate follows. `marker` is a literal text that each match contains. `rate`
+    `time`, `memory_gib`, and what each of these lines states of the whole run: `batch`, the global
+    batch size, and `total`, the number of steps. A match without a rate gives the loss of a step
+    whose rate follows. `marker` is a literal text that each match contains. `rate`
     matches a whole rate, so that a number that was cut or wrapped is noticed. `sample` is a line
     with a rate, for messages.
 
@@ -117,7 +130,7 @@ class Format:
     name: str
     sample: str
     marker: bytes
-    entry: re.Pattern[bytes]
+    entry: Entries
     rate: bytes
     statements: tuple[Statement, ...]
     zero_based: bool = False

@@ -20,6 +20,7 @@ _COUNTS = {
     "total_steps": "number of steps",
     "log_every": "log interval",
 }
+_FIELDS = {*_COUNTS, *Header.__dataclass_fields__}
 _DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 _WRAPPED = re.compile(text.WRAPPED)
 _LONGEST = 2**14  # a printed namespace has about 2000 characters
@@ -77,7 +78,6 @@ def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")
     precision, final, writer = map(stated.get, ("precision", "final_samples_per_second", "writer"))
     warmup = stated.get("warmup_steps")
-    known = {*_COUNTS, *Header.__dataclass_fields__}
     return Header(
         line,
         **counts,
@@ -86,7 +86,7 @@ def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
         writer=None if writer is None else int(writer),
         warmup_steps=None if warmup is None else int(warmup),
         network=stated.get("network"),
-        parameters=tuple((name, stated[name]) for name in sorted(stated) if name not in known),
+        parameters=tuple((name, stated[name]) for name in sorted(stated.keys() - _FIELDS)),
     )
 
 

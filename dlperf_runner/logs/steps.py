@@ -13,15 +13,21 @@ from .records import Columns, Format, LineError
 
 # The last step with a loss, and the loss, by rank.
 Losses = dict[int | None, tuple[bytes, bytes]]
+# Groups of a line with a rate that state a setting of the run: the field of Header, and its words.
+OF_RUN = {
+    "batch": ("global_batch_size", "global batch size"),
+    "total": ("total_steps", "number of steps"),
+}
 
 
 @dataclass
 class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
-    before its rate; all global batch sizes; and the highest memory use."""
+    before its rate; what each line with a rate states of the whole run, by group; and the highest
+    memory use."""
 
     losses: Losses = field(default_factory=dict)
-    batches: set[bytes] = field(default_factory=set)
+    of_run: dict[str, set[bytes]] = field(default_factory=dict)
     memory_gib: float | None = None
 
 
@@ -36,7 +42,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
     steps, rates = group["step"], group["rate"]
     empty: Sequence[bytes] = (b"",) * len(entries)
     printed, times = group.get("loss", empty), group.get("time", empty)
-    seen.batches |= set(group.get("batch", ()))
+    for name in OF_RUN.keys() & group.keys():
+        seen.of_run.setdefault(name, set()).update(group[name])
     if "memory_gib" in group:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if seen.losses or not all(rates):
@@ -82,7 +89,7 @@ def with_rate(form: Format, data: bytes) -> Iterator[re.Match[bytes]]:
 def _rates(form: Format, block: Block, printed: Sequence[bytes]) -> list[float]:
     joined = b"\n".join(printed) + b"\n"
     if form.whole_rates.fullmatch(joined):
-        rates = list(map(float, joined.replace(b",", b"").split()))
+        rates = list(map(float, joined.replace(b",", b"").split() if b"," in joined else printed))
         if not rates or (min(rates) > 0 and max(rates) < text.FASTEST):
             return text.per_second(rates, form)
     found = []

@@ -16,6 +16,10 @@ WRAPPED = rb"\r?\n[\d.]+(?=(?: images/s)?%s)" % END
 # The rest of a line after a label, with what was wrapped; a number is not whole then.
 REST = rb"[^\r\n]*?%s|[^\r\n]*?" % WRAPPED
 
+# What this project's own programs print after their training.
+ALONE = "seconds of a step without communication, by rank: "
+SECONDS_OF_RANKS = re.compile(rf"{ALONE}(?P<alone>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+
 # No cluster trains faster, and sums of such numbers are still finite.
 FASTEST = 1e12
 _SIGNED = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)", re.ASCII)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 
+from . import text
 from .records import Format, Statement
 
 _COLOUR = rb"(?:\x1b\[[\d;]*m)?"
@@ -40,6 +41,7 @@ FORMAT = Format(
     ),
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
+        Statement(text.ALONE, text.SECONDS_OF_RANKS),
         Statement(
             "with local batch size ",
             re.compile(

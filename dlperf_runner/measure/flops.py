@@ -2,9 +2,9 @@
 
 Two conventions count attention differently; a number means nothing without its convention:
 
-- FULL: 6 N + 12 L d T per token (Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; torchtitan;
+- full: 6 N + 12 L d T per token (Chowdhery et al., PaLM, arXiv 2204.02311, appendix B; torchtitan;
   MaxText before July 2025). Every token attends to all T.
-- CAUSAL: 6 N + 6 L d T. Only half of the pairs are needed (MaxText since July 2025, docs/reference/
+- causal: 6 N + 6 L d T. Only half of the pairs are needed (MaxText since July 2025, docs/reference/
   performance_metrics.md at e591f30).
 
 N: the parameters that multiply each token; torchtitan leaves out the input embedding, PaLM counts
@@ -14,59 +14,33 @@ no model FLOPs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterator
 
-from ..core.errors import UserError
+from ..catalog.accelerators import Peak
+from ..catalog.variant import Attention, Decoder
+from ..core.frame import MFU, MODEL_TFLOPS, PEAK_TFLOPS
+from .estimators import Measurement
 
-
-class Attention(Enum):
-    """How the FLOPs of attention are counted; the value is the formula."""
-
-    FULL = "6N + 12LdT (full attention)"
-    CAUSAL = "6N + 6LdT (causal attention)"
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """What the FLOPs of a decoder depend on. `width`: heads times the size of a head."""
-
-    parameters: int
-    layers: int
-    width: int
-
-    def flops_per_token(self, sequence_length: int, attention: Attention) -> int:
-        """The FLOPs of training on one token: forward, and twice as many backward."""
-        per_pair = 12 if attention is Attention.FULL else 6
-        return 6 * self.parameters + per_pair * self.layers * self.width * sequence_length
+FORMULAS = {
+    Attention.FULL: "6N+12LdT (full attention)",
+    Attention.CAUSAL: "6N+6LdT (causal attention)",
+}
 
 
-@dataclass(frozen=True)
-class Utilization:
-    """An MFU as a fraction, with the convention that it was computed by."""
-
-    mfu: float
-    attention: Attention
-
-    def ratio_to(self, other: Utilization) -> float:
-        """How many times the other one this is. Raises UserError if the conventions differ."""
-        if self.attention is not other.attention:
-            raise UserError(
-                "MFU of different conventions cannot be compared",
-                expected=other.attention.value,
-                found=self.attention.value,
-                hint="compare tokens/s",
-            )
-        return self.mfu / other.mfu
+def flops_per_token(decoder: Decoder, sequence_length: int) -> int:
+    """The FLOPs of training on one token: forward, and twice as many backward."""
+    per_pair = 12 if decoder.attention is Attention.FULL else 6
+    return 6 * decoder.parameters + per_pair * decoder.layers * decoder.width * sequence_length
 
 
-def utilization(
-    tokens_per_second: float,
-    decoder: Decoder,
-    sequence_length: int,
-    peak_flops: float,
-    attention: Attention,
-) -> Utilization:
-    """The MFU of so many tokens/s on hardware with this peak, both of one device or of all."""
-    flops = decoder.flops_per_token(sequence_length, attention)
-    return Utilization(tokens_per_second * flops / peak_flops, attention)
+def model_flops(
+    tokens_per_second: float, decoder: Decoder, sequence_length: int, peak: Peak | None
+) -> Iterator[Measurement]:
+    """The model FLOPs of one device that trains on so many tokens/s, and the share of its peak. The
+    estimator is the formula."""
+    formula = FORMULAS[decoder.attention]
+    tflops = tokens_per_second * flops_per_token(decoder, sequence_length) / 1e12
+    yield Measurement(MODEL_TFLOPS, tflops, "TFLOP/s", formula)
+    if peak is not None:
+        yield Measurement(MFU, tflops / peak.tflops, "1", formula)
+        yield Measurement(PEAK_TFLOPS, peak.tflops, "TFLOP/s", peak.source)

@@ -43,16 +43,18 @@ def measure(
     final = settings.final_rate(log.headers, name)
     every = next((header.log_every for header in log.headers if header.log_every), rule.log_every)
     writers = {header.writer for header in log.headers if header.writer is not None}
+    is_planned = expected.by("number of steps") == "the plan"
+    hint = None if is_planned else "if it is whole, state its steps with --total-steps"
     number = 1 if log.has_ranks else max(1, len(writers))
     lines = found = log.columns
     if number > 1:
         own = sequence.first_lines(lines.steps, number, line_of, name)
         found = lines.take(own)
         every = sequence.check(
-            form, found.steps, every, rule, lambda index: line_of(own[index]), name
+            form, found.steps, every, rule, lambda index: line_of(own[index]), name, hint
         )
     else:
-        every = sequence.check(form, found.steps, every, rule, line_of, name)
+        every = sequence.check(form, found.steps, every, rule, line_of, name, hint)
     span = 1 if form.one_step else every
     first, end = _window(found.steps, span, rule, form, name)
     left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])

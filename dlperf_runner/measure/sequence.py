@@ -14,10 +14,17 @@ LineOf = Callable[[int], int]
 
 
 def check(
-    form: Format, steps: Sequence[int], every: int, rule: Rule, line_of: LineOf, name: str
+    form: Format,
+    steps: Sequence[int],
+    every: int,
+    rule: Rule,
+    line_of: LineOf,
+    name: str,
+    hint: str | None = None,
 ) -> int:
     """The interval between the steps, which may be shorter than `every`. Raises UserError if a step
-    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index."""
+    is missing, out of order or beyond the rule. `line_of` gives the line of a step by its index.
+    `hint`: what to do about a log with another number of steps."""
     if not steps:
         raise UserError(
             "the log has no rate of a single step",
@@ -29,7 +36,7 @@ def check(
         # Step 1 shows that the beginning is there, so the interval may be longer, too.
         is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
         interval = steps[1] if is_regular else every
-        return check(form, steps[1:], interval, rule, lambda index: line_of(index + 1), name)
+        return check(form, steps[1:], interval, rule, lambda index: line_of(index + 1), name, hint)
     first, every = _start(form, steps, every, rule)
     limit = rule.total_steps + rule.surplus_steps
     wanted = range(first, limit + 1, every)
@@ -46,6 +53,7 @@ def check(
             where=f"{name}:{line_of(len(wanted))}",
             expected=f"{rule.total_steps} steps",
             found=f"step {beyond}",
+            hint=hint,
         )
     last = first + (rule.total_steps - first) // every * every
     if steps[-1] < last:
@@ -54,7 +62,7 @@ def check(
             where=f"{name}:{line_of(len(steps) - 1)}",
             expected=f"step {last} of {rule.total_steps}",
             found=str(steps[-1]),
-            hint="the run may have ended early; truncated?",
+            hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
         )
     return every
 

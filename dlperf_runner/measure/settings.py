@@ -36,8 +36,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
     }
     found = {"batch size"} if expected.unit == BANDWIDTH else set()
     for field, what in _WHAT.items():
-        values = ((header.line, getattr(header, field)) for header in headers)
-        stated = [(line, value) for line, value in values if value is not None]
+        stated = [(h.line, value) for h in headers if (value := getattr(h, field)) is not None]
         if not stated:
             continue
         _check_agreement(what, stated, name)

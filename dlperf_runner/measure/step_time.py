@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ..core.frame import LOG_MEMORY, STEP_TIME
 from .estimators import Measurement
 
-STEP_TIME = "step_time"
-LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
 PERCENTILES = {"median": 50, "p95": 95, "p99": 99}
 
 
@@ -18,7 +17,7 @@ def step_times(rates: Sequence[float], per_step: float | None, span: int) -> Ite
     percentiles of means, which hide single slow steps; the estimator says so."""
     if per_step is None or not rates:
         return
-    times = sorted(per_step / rate for rate in rates)
+    times = sorted([per_step / rate for rate in rates])
     estimator = "single_steps" if span == 1 else f"means_of_{span}_steps"
     for name, percent in PERCENTILES.items():
         yield Measurement(f"{STEP_TIME}_{name}", percentile(times, percent), "s", estimator)

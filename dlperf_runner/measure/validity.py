@@ -246,6 +246,12 @@ def _about_processes(
 # ---- NCCL's interface
 
 
+def used_network(lines: Iterable[str]) -> str | None:
+    """The transport and the interfaces that NCCL logs first: `IB mlx5_0, mlx5_1`."""
+    found = (match for line in lines if (match := _USING.search(line)))
+    return next((f"{match[1]} {', '.join(_NAME.findall(match[2]))}" for match in found), None)
+
+
 def _about_interface(evidence: Evidence, rules: ValidityRules) -> list[str] | None:
     """Judged only if the run has several nodes; None if the log does not show NCCL's choice."""
     if evidence.nodes == 1:

@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -268,9 +267,7 @@ def _window(choice: Choice, rule: Rule) -> Window:
     total = choice.iterations or rule.total_steps
     warmup = choice.warmup
     if warmup is None and choice.iterations:
-        # A multiple of `log_every`, so that each log line is either warm-up or measured.
-        lines = math.ceil(rule.warmup_steps * total / rule.total_steps / rule.log_every)
-        warmup = min(lines * rule.log_every, total - 1)
+        warmup = rule.warmup_of(total)
     elif warmup is None:
         warmup = rule.warmup_steps
     if warmup >= total:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ..catalog.reader import Catalog
+from ..catalog.reader import Catalog, folder_of
 from ..catalog.workload import BuiltinSource, Patch, UpstreamSource
 from ..core import paths
 from ..core.errors import UserError
@@ -116,10 +116,10 @@ def _prepare(
 
 
 def _own_files(workload: str, source: str, names: Sequence[str]) -> list[File]:
-    """The files, all in one directory, regardless of their directories in the repository."""
+    """The files, all in one directory, regardless of their own directories."""
     files = []
     for name in names:
-        path = paths.project() / name
+        path = folder_of(workload) / name
         if not path.is_file():
             raise UserError(
                 "file not found",

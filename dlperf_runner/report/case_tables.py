@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from ..core.frame import MODEL_TFLOPS
 from ..core.identity import GROUP, topology_text
 from ..core.lists import grouped
 from .labels import Labels
 from .layout import MEMORY
-from .numbers import exact_decimals, rate_decimals, ratio, speedup
+from .numbers import exact_decimals, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import is_bandwidth, per_device, rate_unit
+from .units import is_bandwidth, per_device, rate_unit, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -46,6 +47,7 @@ def group_title(case: Case, t: Labels) -> str:
 def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     """The cases of a table, the columns of the published reports first, under their names."""
     form, unit = rate_form(group), rate_unit(group[0]["workload"])
+    formula = next((text for case in group if (text := case.get("flops_formula"))), "")
     columns = [
         Column("node_num", True, "0"),
         Column("gpu_num", True, "0"),
@@ -59,10 +61,17 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
         Column("CV", True, "0.00%", hint=t("cv_hint")),
         Column(t("outliers"), True, "0", hint=t("outliers_hint")),
         Column(t("gpu_memory"), True, "#,##0", hint=MEMORY),
+        *(
+            Column(t(f"step_{name}"), True, "0.000", hint=t("step_hint"))
+            for name in ("median", "p95", "p99")
+        ),
+        Column(t("log_memory"), True, "#,##0", hint=t("log_memory_hint")),
+        Column(f"TFLOP/s/{t('device')}", True, "0.0", hint=t("flops_hint")),
+        Column(f"MFU ({formula.partition(' ')[0]})", True, _PERCENT, hint=formula),
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
-        rows = [(*row[:_OUTLIERS], cell(None), row[_OUTLIERS + 1]) for row in rows]
+        rows = [(*row[:_OUTLIERS], cell(None), *row[_OUTLIERS + 1 :]) for row in rows]
     # A bandwidth has no speed-up.
     keep = _REPORTED - is_bandwidth(group[0]["workload"])
     shown, lines = without_empty(columns, rows, keep)
@@ -97,6 +106,10 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case.get(f"{rate}_cv"), ".2%"),
         cell(_whole(case.get(f"{rate}_outliers"))),
         cell(case["gpu_memory_mib"], ",.0f"),
+        *(cell(step_time(case, name), seconds) for name in ("median", "p95", "p99")),
+        cell(case.get("log_memory_mib"), ",.0f"),
+        cell(case.get(MODEL_TFLOPS), tflops),
+        cell(case.get("mfu"), ".1%"),
     )
 
 

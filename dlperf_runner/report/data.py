@@ -29,14 +29,17 @@ def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 def _fields(column: Sequence[object]) -> list[str]:
     """A column as fields. Most columns repeat few values, so each of these is formatted once."""
-    if float in set(map(type, column)):  # 0.0 and -0.0 are equal
+    values = set(column)
+    if any(isinstance(value, float) for value in values):  # 0.0 and -0.0 are equal
         return list(map(_field, column))
-    texts = {value: _field(value) for value in set(column)}
-    return [texts[value] for value in column]
+    texts = {value: _field(value) for value in values}
+    return list(map(texts.__getitem__, column))
 
 
 def _field(value: object) -> str:
-    text = "" if value is None else str(unlike_a_formula(value))
+    if not isinstance(value, str):
+        return "" if value is None else str(value)
+    text = str(unlike_a_formula(value))
     quoted = text.replace('"', '""')
     return f'"{quoted}"' if quoted != text or _SPECIAL.search(text) else text
 

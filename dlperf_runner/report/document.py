@@ -18,6 +18,7 @@ from .labels import Labels
 from .numbers import rate_decimals
 from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
+from .time_tables import time_chart, time_tables
 from .units import common_unit, is_bandwidth, named_record, rate_unit
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Document:
     figures: tuple[Figure, ...]
     sections: tuple[Section, ...]
     sweeps: tuple[Table, ...]
+    time: tuple[Table, ...]
     side_by_side: tuple[Table, ...]
     comparison: tuple[Table, ...]  # for reading, by group
     compared: Table  # the same, whole
@@ -141,6 +143,7 @@ def make_document(
         figures=figures,
         sections=sections,
         sweeps=tuple(sweep_tables(cases, t)),
+        time=tuple(time_tables(_groups(cases), t)),
         side_by_side=tuple(case_tables.side_by_side(cases, t)),
         comparison=tuple(case_tables.comparisons(verdicts, compared, t)),
         compared=compared,
@@ -184,7 +187,12 @@ def make_figures(
         kinds = ("throughput", "speedup")
         if charts:
             named = tuple((f"{stem}-{k}", c) for k, c in zip(kinds, charts, strict=False))
-            yield Figure(stem, title, named)
+            of_time = (
+                (f"{stem}-time-{case_tables.file_name(name)}", chart)
+                for name, group in zip(names, groups, strict=True)
+                if (chart := time_chart(f"{title}, {name}", group, t))
+            )
+            yield Figure(stem, title, (*named, *of_time))
 
 
 def _published_points(

@@ -107,6 +107,7 @@ def _contents(document: Document) -> list[tuple[str, str]]:
         ("plots", "plots", document.figures),
         ("results", "results", True),
         ("sweeps", "sweeps", document.sweeps),
+        ("time", "time_heading", document.time),
         ("beside", "side_by_side", document.side_by_side),
         ("published", "comparison", document.comparison),
         ("lost", "not_counted", document.not_counted or document.problems),

@@ -6,29 +6,55 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..core.frame import MODEL_TFLOPS
 from ..stats.groups import by_group
-from .numbers import rate_decimals, speedup
+from .numbers import rate_decimals, seconds, speedup, tflops
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import is_bandwidth, per_device, rate_unit
+from .units import is_bandwidth, per_device, rate_unit, step_time
 
 PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
+TFLOPS, MFU, LOG_MEMORY = "TFLOP/s/device", "MFU", "memory (MiB)"
+P95, P99 = "step p95 (s)", "step p99 (s)"
 COLUMNS = (
     Column("node_num", True),
     Column("gpu_num", True, stacks=True),
     Column("samples/s", True),
     Column(PER_DEVICE, True, stacks=True),
     Column(INTERVAL, True, stacks=True),
+    Column(TFLOPS, True, stacks=True),
+    Column(MFU, True, stacks=True),
     Column("speedup", True),
     Column("efficiency", True, stacks=True),
     Column("n", True),
+    Column(P95, True, stacks=True),
+    Column(P99, True, stacks=True),
+    Column(LOG_MEMORY, True, stacks=True),
     Column(MEMORY, True, stacks=True),
 )
 _SCALING = ("speedup", "efficiency")
+
+
+def _step_time(row: dict[str, Any], percentile: str) -> float | None:
+    """A percentile of the step times; None for means of steps, which hide single slow steps."""
+    return step_time(row, percentile) if row["step_time_estimator"] == "single_steps" else None
+
+
+def _log_memory(row: dict[str, Any]) -> float | None:
+    """The memory that the program prints, where no sampler saw more."""
+    value: float | None = row["log_memory_mib"]
+    return value if row["gpu_memory_mib"] is None else None
+
+
 # Columns that a table has only if one of its cases has them.
 _OPTIONAL: dict[str, Callable[[dict[str, Any]], object]] = {
     PER_DEVICE: per_device,
     INTERVAL: lambda row: row["samples_per_second_ci_low"],
+    TFLOPS: lambda row: row[MODEL_TFLOPS],
+    MFU: lambda row: row["mfu"],
+    P95: lambda row: _step_time(row, "p95"),
+    P99: lambda row: _step_time(row, "p99"),
+    LOG_MEMORY: _log_memory,
     MEMORY: lambda row: row["gpu_memory_mib"],
 }
 
@@ -67,7 +93,12 @@ def _grid(rows: list[dict[str, Any]]) -> Grid:
     ]
     made = (_cells(row, rate) for row in rows)
     unit = rate_unit(rows[0]["workload"])
-    names = {"samples/s": unit, PER_DEVICE: f"{unit}/device"}
+    formula = next((row["flops_formula"] for row in rows if row["flops_formula"]), "")
+    names = {
+        "samples/s": unit,
+        PER_DEVICE: f"{unit}/device",
+        MFU: f"{MFU} ({formula.partition(' ')[0]})",
+    }
     columns = [replace(column, label=names.get(column.label, column.label)) for column in COLUMNS]
     return [columns[n] for n in kept], [tuple(cells[n] for n in kept) for cells in made]
 
@@ -80,8 +111,13 @@ def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
         cell(row["samples_per_second_median"], rate),
         cell(per_device(row), rate),
         span(row["samples_per_second_ci_low"], row["samples_per_second_ci_high"], rate, "-"),
+        cell(row[MODEL_TFLOPS], tflops),
+        cell(row["mfu"], ".1%"),
         cell(row["speedup"], speedup),
         cell(row["scaling_efficiency"], lambda share: f"{100 * share:.0f} %"),
         cell(row["repeats"]),
+        cell(_step_time(row, "p95"), seconds),
+        cell(_step_time(row, "p99"), seconds),
+        cell(_log_memory(row), ".0f"),
         cell(row["gpu_memory_mib"], ".0f"),
     )

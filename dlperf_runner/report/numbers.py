@@ -42,6 +42,16 @@ def speedup(value: float) -> str:
     return f"{value:.{decimals([value], significant=2)}f}"
 
 
+def tflops(value: float) -> str:
+    """Model TFLOP/s: 333.7, but 0.0021."""
+    return f"{value:.{decimals([value], 1, 2)}f}"
+
+
+def seconds(value: float) -> str:
+    """A step time: 1.042, but 0.00312."""
+    return f"{value:.{decimals([value], 3, 3)}f}"
+
+
 def ratio(value: float) -> str:
     """A ratio to a published number: 1.003."""
     return f"{value:.{decimals([value], 3, 3)}f}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..catalog.reader import unit_of
+from ..catalog.reader import own_workloads, unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row
-from ..core.units import BANDWIDTH, TOKENS, named, per_second
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, named, per_second
 
 
 def rate_unit(workload: str | None) -> str:
@@ -29,6 +29,8 @@ def common_unit(workloads: Iterable[str | None]) -> str | None:
 def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
     """A case with its rates under the names of its unit, tokens also per device."""
     unit = unit_of(case["workload"])
+    if unit == SAMPLES:
+        return dict(case)
     record = {named(name, unit): value for name, value in case.items()}
     return record | {_column(unit): per_device(case)} if unit == TOKENS else record
 
@@ -41,10 +43,22 @@ def per_device(case: Mapping[str, Any]) -> float | None:
     return median / int(case["world_size"])
 
 
-def named_row(row: Row) -> Row:
-    """A row of the tidy frame, as `named_record` names it."""
-    unit = unit_of(row.workload)
-    return row._replace(metric=named(row.metric, unit))
+def named_rows(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the tidy frame, as `named_record` names their metrics."""
+    units = {workload: unit_of(workload) for workload in {row.workload for row in rows}}
+    if set(units.values()) <= {SAMPLES}:
+        return list(rows)
+    return [row._replace(metric=named(row.metric, units[row.workload])) for row in rows]
+
+
+def step_time(case: Mapping[str, Any], percentile: str) -> float | None:
+    """The median or a percentile of a case's step times; None for a workload with a published
+    report, whose tables have none."""
+    entry = own_workloads().get(case["workload"])
+    if entry is not None and entry.published is not None:
+        return None
+    value: float | None = case.get(f"step_time_{percentile}_s")
+    return value
 
 
 def named_cases(

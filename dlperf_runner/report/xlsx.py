@@ -24,6 +24,8 @@ _FORMATS = {
     "repeats": "0",
     "speedup": "0.00",
     "gpu_memory_mib": "#,##0",
+    "log_memory_mib": "#,##0",
+    "mfu": "0.0%",
 }
 
 
@@ -48,7 +50,7 @@ def render(document: Document) -> bytes:
 def _tables(document: Document) -> Iterator[Table]:
     t = document.labels
     yield all_cases(t("results"), document.cases)
-    yield from (*document.sweeps, *document.side_by_side)
+    yield from (*document.sweeps, *document.time, *document.side_by_side)
     if document.compared.rows:
         yield document.compared
     if document.not_counted:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .. import logs
 from ..campaign.directory import read_plan, run_directory
 from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
@@ -88,6 +89,7 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
         _find_records(sources[0], found)
         return found
     seen: set[Path] = set()
+    is_stated = statements != NOTHING
     matched: list[str] = []
     for source in sources:
         for place in _in_directory(source, found.skipped) if source.is_dir() else _given(source):
@@ -96,7 +98,7 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
                 seen.add(place.path.resolve())
                 if len(seen) == before:
                     continue
-            if statements == NOTHING:
+            if not is_stated:
                 found.places.append(place)
                 continue
             base = source if source.is_dir() else source.parent
@@ -179,7 +181,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
-        return run, Log(run.path)
+        return run, Log(run.path, logs.own_formats().get(run.log_format))
     log = Log(place.path)
     try:
         _ = log.form
@@ -216,10 +218,16 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(directory):
-        for name in names:  # everything but directories: files, links and devices
-            path = Path(folder, name)
-            if not name.startswith(".") and path.is_file():
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:  # a directory that the user cannot read
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(Path(entry))
+        elif not entry.name.startswith("."):
+            path = Path(entry)
+            if entry.is_file(follow_symlinks=False) or path.is_file():
                 yield path
 
 

@@ -27,7 +27,7 @@ def evidence_of(run: FoundRun) -> Evidence:
         samples=_samples(run),
         xids=_xids(run),
         gpu_processes=list(_gpu_processes(run)) or None,
-        network=_net_lines(run.path),
+        network=tuple(_net_lines(run.path)) if run.topology.nodes > 1 else (),
         nccl=dict(run.nccl),
     )
 

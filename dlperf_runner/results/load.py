@@ -244,7 +244,7 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if why is None:
         results.counted.append(run)
         results.notes += measured.notes
-        results.without_loss += all(m.metric != "loss_first" for m in measured.measurements)
+        results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
     else:
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
     for rule in reading.verdict.not_judged:

@@ -6,22 +6,25 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 
 from .. import logs
 from ..core.errors import UserError
 from .compressed import MAGIC, expanded
+from .time_limit import limited
 
 PIECE = 2**20
 
 
 class Log:
-    """The log at a path. Raises UserError if the file cannot be read."""
+    """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
+    is known, which is so for planned runs with a format of the user."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, form: logs.Format | None = None) -> None:
         self.path = path
+        self._form = form
 
     @cached_property
     def _head(self) -> tuple[bytes, bool]:
@@ -48,17 +51,23 @@ class Log:
     @cached_property
     def form(self) -> logs.Format:
         """Its format. Raises UserError if the format is unknown or the file is not text."""
+        if self._form is not None:
+            return self._form
         with self.errors():
+            # A user's expression may match lines of other formats, too.
             form = logs.detect(self.pieces())
+            if form is None and (own := logs.own_formats()):
+                form = logs.detect(self.pieces(), own)
         if form is None:
             raise self._nothing_found()
         return form
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Add the name of the log to errors of its lines."""
+        """Add the name of the log to errors of its lines. Limit the time of a user's format."""
         try:
-            yield
+            with limited(str(self.path), self._size) if logs.own_formats() else nullcontext():
+                yield
         except logs.LineError as error:
             raise UserError(
                 error.problem,
@@ -66,6 +75,11 @@ class Log:
                 expected=error.expected,
                 found=error.found,
             ) from None
+
+    @property
+    def _size(self) -> int:
+        with self._file() as file:
+            return os.fstat(file.fileno()).st_size
 
     def _file(self) -> io.FileIO:
         try:

@@ -78,7 +78,8 @@ def check_parameters(headers: Iterable[logs.Header], run: FoundRun) -> None:
 
 def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) -> FoundRun:
     """A run that is no part of a campaign, with what its log states: the parameters, the device,
-    and the number of steps and warm-up steps."""
+    and the number of steps and warm-up steps. Without a published rule, the number of steps is
+    enough; the share of the warm-up is that of the catalogue."""
     headers = list(headers)
     printed = dict(pair for header in reversed(headers) for pair in header.parameters)
     parameters = dict(_parameters(printed, entry))
@@ -93,8 +94,14 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
                 found="cpu : True",
             )
         run = replace(run, accelerator="cpu")
-    total, warmup = (_first(headers, field) for field in ("total_steps", "warmup_steps"))
-    if total is None or warmup is None or run.is_window_stated or warmup >= total:
+    stated = dict(run.stated_by)
+    total, warmup = (
+        getattr(run.rule, field) if field in stated else _first(headers, field)
+        for field in ("total_steps", "warmup_steps")
+    )
+    if total is not None and warmup is None and not entry.is_published:
+        warmup = entry.rule.warmup_of(total)
+    if total is None or warmup is None or warmup >= total:
         return run
     return replace(run, rule=entry.rule_of(total, warmup))
 

@@ -94,7 +94,6 @@ class _Identification:
             stated_by=tuple((_SETTINGS.get(f, f), s.by) for f, s in self.statement.items()),
             accelerator=accelerator,
             assumed=ASSUMED_NODES if self._nodes_are_assumed else None,
-            is_window_stated=bool(steps or warmup),
             other_words=" ".join(self.words.others),
         )
 

@@ -12,14 +12,19 @@ from operator import attrgetter
 from typing import Any
 
 from .. import logs
-from ..catalog.reader import unit_of
+from ..catalog.accelerators import peak_of
+from ..catalog.reader import own_workloads, unit_of
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
+from ..catalog.variant import Decoder
 from ..core.errors import UserError
 from ..core.lists import grouped
+from ..core.units import TOKENS
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
+from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
+from ..measure.step_parts import network, of_ranks
 from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
@@ -73,6 +78,7 @@ def read_all(
     places: Iterable[Place], known: Sequence[Known], with_series: bool = False
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
+    own_workloads()  # makes the user's log formats known in a new process, too
     readings = [_read(place, known) for place in places]
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
@@ -101,6 +107,13 @@ def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
 
 def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     name, rule = str(log.path), run.rule
+    if rule is None:
+        raise UserError(
+            "the workload is not in the catalogue",
+            where=name,
+            found=run.workload,
+            hint="if it is your own, name its folder: dlperf --catalog DIR",
+        )
     if log.form.name != run.log_format:
         raise UserError(
             "the log format is not that of the workload",
@@ -108,8 +121,6 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
             expected=run.log_format,
             found=log.form.name,
         )
-    if rule is None:
-        raise UserError("the workload is not in the catalogue", where=name, found=run.workload)
     content, digest = _content(log, run, rule)
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:
@@ -132,6 +143,13 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
     )
+    evidence = evidence_of(run)
+    measured.measurements += (
+        *of_ranks(content.headers, run.topology.world_size),
+        *network(evidence.network),
+    )
+    if entry is not None and entry.decoder is not None and expected.sequence_length is not None:
+        measured.measurements += _model_flops(measured, run, entry.decoder, expected)
     rates, scale = found.samples_per_second, world_scale(rule, expected)
     series = RunSeries(
         run,
@@ -142,8 +160,18 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         warmup_steps=left_out,
         total_steps=rule.total_steps,
     )
-    verdict = judge(evidence_of(run), found.steps, found.losses, run.rules or catalogued_rules())
+    verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
+
+
+def _model_flops(
+    measured: Measured, run: FoundRun, decoder: Decoder, expected: Expected
+) -> tuple[Measurement, ...]:
+    """The model FLOPs of a run on devices of its accelerator."""
+    length = expected.sequence_length or 0
+    rate = measured.measurements[0].value / run.topology.world_size
+    tokens = rate if expected.unit == TOKENS else rate * length
+    return tuple(model_flops(tokens, decoder, length, peak_of(run.accelerator, run.precision)))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:

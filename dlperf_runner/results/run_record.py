@@ -4,9 +4,10 @@ of a campaign."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
+    from ..catalog.variant import Decoder
     from ..catalog.workload import Workload
 
 
@@ -54,6 +56,20 @@ class Known:
         declared = (source.data for source in sources)
         names = (name for data in declared for name in getattr(data, "synthetic", ()))
         return ("", *names)
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What the FLOPs of the model depend on, if they are known."""
+        if self.definition is None:
+            return None
+        variants = self.definition.variants.items()
+        own = (v.decoder for key, v in variants if self.definition.model_name(key) == self.model)
+        return next(own, None)
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the rule is that of a publication, which logs must follow."""
+        return self.definition is None or self.definition.published is not None
 
     @property
     def max_nodes(self) -> int | None:
@@ -101,7 +117,6 @@ class FoundRun:
     stated_by: tuple[tuple[str, str], ...] = ()  # which option or mapping states a setting
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
-    is_window_stated: bool = False  # the user states the steps; the log must confirm them
     copy_of: str | None = None  # the log that counts instead, and what both have in common
     # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -125,16 +140,12 @@ class FoundRun:
     @cached_property
     def case(self) -> CaseKey:
         """The key of runs that are repeats of each other."""
-        topology = self.topology
-        places = (topology.nodes, topology.gpus_per_node, topology.world_size)
-        values = dict(zip(TOPOLOGY, places, strict=True))
-        key = (values[name] if name in values else getattr(self, name) for name in CASE)
-        return tuple(printable(value) if isinstance(value, str) else value for value in key)
+        return tuple([printable(v) if isinstance(v, str) else v for v in _case_of(self)])
 
-    @property
+    @cached_property
     def settings(self) -> tuple[object, ...]:
         """The key of runs that are in one table."""
-        return tuple(getattr(self, name) for name in GROUP)
+        return _settings_of(self)
 
     @property
     def setting(self) -> str:
@@ -143,6 +154,12 @@ class FoundRun:
 
     def __str__(self) -> str:
         return f"{self.setting} {self.topology}"
+
+
+_case_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(
+    *(f"topology.{name}" if name in TOPOLOGY else name for name in CASE)
+)
+_settings_of: Callable[[FoundRun], tuple[object, ...]] = attrgetter(*GROUP)
 
 
 def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:

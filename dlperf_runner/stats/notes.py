@@ -46,14 +46,14 @@ def _runs(rows: Iterable[Row]) -> dict[CaseKey, list[Record]]:
     """The valid runs by case: {"repeat": 1, metric: value, ...}. A log that exists twice counts as
     two runs. "estimator" is the estimator of samples_per_second."""
     by_case: dict[CaseKey, list[Record]] = {}
+    run: Record = {}
     for row in rows:
         if not row.valid or row.value is None:
             continue
-        runs = by_case.setdefault(case_of(row), [])
-        if row.metric == SAMPLES_PER_SECOND:
-            runs.append({"repeat": row.repeat, "estimator": row.estimator})
-        if runs:  # the other metrics of a run follow its samples_per_second
-            runs[-1][row.metric] = row.value
+        if row.metric == SAMPLES_PER_SECOND:  # the other metrics of a run follow it
+            run = {"repeat": row.repeat, "estimator": row.estimator}
+            by_case.setdefault(case_of(row), []).append(run)
+        run[row.metric] = row.value
     return by_case
 
 

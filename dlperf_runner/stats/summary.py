@@ -4,13 +4,30 @@ names."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import unit_of
-from ..core.frame import GPU_MEMORY, SAMPLES_PER_SECOND, TYPES, Row, case_of, make_table, rows_of
+from ..core.frame import (
+    ALONE_LONGEST,
+    ALONE_MEAN,
+    GPU_MEMORY,
+    LOG_MEMORY,
+    MFU,
+    MODEL_TFLOPS,
+    NCCL_INTERFACES,
+    PEAK_TFLOPS,
+    SAMPLES_PER_SECOND,
+    SLOWEST_RANK,
+    STEP_TIME,
+    TYPES,
+    Row,
+    case_of,
+    make_table,
+    rows_of,
+)
 from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH
@@ -26,9 +43,36 @@ _STATISTICS = (
     *("median", "mean", "min", "max", "std"),
     *("ci_low", "ci_high", "ci_coverage", "cv", "mad", "outliers"),
 )
-_NUMBERS = (
+
+
+def _of_all(values: Sequence[float]) -> float | None:
+    """The value that all runs have."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+# Further metrics of a case: its column, what is made of the values of the runs, and the column of
+# their estimator, which must then be the same for all of them.
+_FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float | None], str | None]] = {
+    GPU_MEMORY: ("gpu_memory_mib", max, None),
+    LOG_MEMORY: ("log_memory_mib", max, None),
+    f"{STEP_TIME}_median": ("step_time_median_s", median, "step_time_estimator"),
+    f"{STEP_TIME}_p95": ("step_time_p95_s", median, "step_time_estimator"),
+    f"{STEP_TIME}_p99": ("step_time_p99_s", median, "step_time_estimator"),
+    ALONE_MEAN: ("alone_mean_s", median, None),
+    ALONE_LONGEST: ("alone_longest_s", median, None),
+    SLOWEST_RANK: (SLOWEST_RANK, _of_all, None),
+    NCCL_INTERFACES: (NCCL_INTERFACES, median, "nccl_network"),
+    MODEL_TFLOPS: (MODEL_TFLOPS, median, "flops_formula"),
+    MFU: (MFU, median, "flops_formula"),
+    PEAK_TFLOPS: (PEAK_TFLOPS, median, "peak_source"),
+}
+_TEXTS = tuple(dict.fromkeys(text for *_, text in _FURTHER.values() if text))
+_OWN = (
     *(f"{SAMPLES_PER_SECOND}_{name}" for name in _STATISTICS),
-    *("gpu_memory_mib", "base_case", "base_world_size"),
+    *(column for column, *_ in _FURTHER.values()),
+)
+_OF_BASE = (
+    *("base_case", "base_world_size"),
     *("speedup", "speedup_ci_low", "speedup_ci_high"),
     *("scaling_efficiency", "scaling_efficiency_ci_low", "scaling_efficiency_ci_high"),
 )
@@ -36,7 +80,9 @@ _NUMBERS = (
 _TYPES = {
     **{name: TYPES[name] for name in (*CASE, "estimator")},
     "repeats": "int64",
-    **dict.fromkeys(_NUMBERS, "float64"),
+    **dict.fromkeys(_OWN, "float64"),
+    **dict.fromkeys(_TEXTS, "object"),
+    **dict.fromkeys(_OF_BASE, "float64"),
     f"{SAMPLES_PER_SECOND}_outliers": "Int64",
     "base_case": "object",
     "base_world_size": "Int64",
@@ -56,7 +102,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     Missing values are None.
 
     Keys: those of CASE, estimator, repeats (n), samples_per_second_{median, mean, min, max,
-    std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, gpu_memory_mib, base_case,
+    std, ci_low, ci_high, ci_coverage, cv, mad, outliers}, those of _FURTHER, base_case,
     base_world_size, speedup, speedup_ci_{low, high}, scaling_efficiency and
     scaling_efficiency_ci_{low, high}.
 
@@ -66,12 +112,13 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     speedup, nor has a bandwidth. scaling_efficiency is speedup * base_world_size / world_size.
     ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
     standard deviation (n - 1). With n = 1, there is no spread and no interval. outliers is the
-    number of flagged values, which are still included; there is none for n below 5. gpu_memory_mib
-    is the largest peak of the runs, if it was measured.
+    number of flagged values, which are still included; there is none for n below 5. Memory is the
+    largest peak of the runs, step times and FLOPs are medians of the runs. Runs whose estimators of
+    one of these differ have no such number: model FLOPs of two formulas are never mixed.
     """
     values: dict[CaseKey, list[float]] = {}
     estimators: dict[CaseKey, set[str]] = {}
-    peaks: dict[CaseKey, float] = {}
+    further: dict[CaseKey, dict[str, list[Row]]] = {}
     for row in rows:
         if not row.valid or row.value is None:
             continue
@@ -79,16 +126,15 @@ def cases(rows: Iterable[Row]) -> list[Record]:
             key = case_of(row)
             values.setdefault(key, []).append(row.value)
             estimators.setdefault(key, set()).add(str(row.estimator))
-        elif row.metric == GPU_MEMORY:
-            key = case_of(row)
-            peaks[key] = max(peaks.get(key, row.value), row.value)
+        elif row.metric in _FURTHER:
+            further.setdefault(case_of(row), {}).setdefault(row.metric, []).append(row)
     found = [
         {
             **dict(zip(CASE, key, strict=True)),
             "estimator": "+".join(sorted(estimators[key])),
             "repeats": len(values[key]),
             **_statistics(values[key], mean),
-            "gpu_memory_mib": peaks.get(key),
+            **_further(further.get(key, {})),
         }
         for key, mean in zip(values, _means(list(values.values())), strict=True)
     ]
@@ -130,6 +176,18 @@ def _statistics(values: Sequence[float], mean: float) -> Record:
     return dict(zip(names, map(plain, found), strict=True))
 
 
+def _further(rows: Mapping[str, Sequence[Row]]) -> Record:
+    """The columns of _FURTHER of a case."""
+    found: Record = dict.fromkeys((*(column for column, *_ in _FURTHER.values()), *_TEXTS))
+    for metric, of_runs in rows.items():
+        column, made, text = _FURTHER[metric]
+        estimators = {row.estimator for row in of_runs}
+        if text is None or len(estimators) == 1:
+            found[column] = made([row.value for row in of_runs if row.value is not None])
+            found |= {text: estimators.pop()} if text else {}
+    return found
+
+
 def _std(values: Sequence[float]) -> float:
     """The sample standard deviation by the method of Welford, as pandas computes it; NaN for a
     single value."""
@@ -159,7 +217,7 @@ def _speedup(
         *map(plain, speedups),
         *(plain(value * scale) for value in speedups),
     )
-    return dict(zip(_NUMBERS[-len(values) :], values, strict=True))
+    return dict(zip(_OF_BASE, values, strict=True))
 
 
 def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -> Interval:

@@ -28,6 +28,10 @@ PLACES = (
 )
 
 
+# Steps without communication after the training: some to get going, and those that are timed.
+ALONE_BEFORE, ALONE_STEPS = 2, 5
+
+
 class Place(NamedTuple):
     """The process among all processes, one per device."""
 
@@ -130,6 +134,39 @@ def intervals(
             wait()
             yield number, clock() - began
             began = clock()
+
+
+def alone(
+    torch: Any,
+    network: Any,
+    step: Callable[[], object],
+    wait: Callable[[], None],
+    place: Place,
+    clock: Callable[[], float] = time.perf_counter,
+) -> str | None:
+    """The text that says how long each rank takes for a step without communication; None if the
+    network always communicates. To be called after the training: it takes steps, and the ranks'
+    networks are different afterwards.
+
+    The rest of a step is communication that the computation does not hide, and waiting.
+    """
+    if not isinstance(network, torch.nn.parallel.DistributedDataParallel):
+        return None
+    with network.no_sync():
+        for _ in range(ALONE_BEFORE):  # the first one still sends the buffers
+            step()
+        wait()
+        torch.distributed.barrier()
+        began = clock()
+        for _ in range(ALONE_STEPS):
+            step()
+        wait()
+        seconds = (clock() - began) / ALONE_STEPS
+    of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=network.device)
+    of_ranks[place.rank] = seconds
+    torch.distributed.all_reduce(of_ranks)
+    shown = " ".join(f"{value:.6f}" for value in of_ranks.tolist())
+    return f"seconds of a step without communication, by rank: {shown}"
 
 
 def mean_over_ranks(torch: Any, value: Any, place: Place) -> float:

@@ -12,10 +12,20 @@ import argparse
 import datetime
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from builtin_common import at_least, check, positive
-from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, peak_memory, wait_for
+from llama_sizes import SIZES
+from pytorch_common import (
+    alone,
+    intervals,
+    join,
+    leave,
+    mean_over_ranks,
+    on_or_off,
+    peak_memory,
+    wait_for,
+)
 
 # Dense bf16 FLOPS of devices, by a part of their names, as their data sheets state them.
 PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "B200": 2.25e15}
@@ -24,51 +34,6 @@ CPU_FSDP = (2, 13)
 # Of the vocabulary, so many tokens occur.
 ALPHABET = 64
 GIB = 1 << 30
-
-
-class Size(NamedTuple):
-    """`tied`: the output layer is the transposed embedding. 8b and 70b are sizes of Llama 3.1, 1b
-    is one of Llama 3.2."""
-
-    dim: int
-    layers: int
-    heads: int
-    kv_heads: int
-    hidden: int
-    vocabulary: int
-    tied: bool = False
-    rope_theta: float = 500_000.0
-
-    @property
-    def head_dim(self) -> int:
-        return self.dim // self.heads
-
-    @property
-    def embedding_parameters(self) -> int:
-        return self.vocabulary * self.dim
-
-    @property
-    def parameters(self) -> int:
-        attention = self.dim * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
-        block = attention + 3 * self.dim * self.hidden + 2 * self.dim
-        embeddings = (1 if self.tied else 2) * self.embedding_parameters
-        return embeddings + self.layers * block + self.dim
-
-    def flops_per_token(self, sequence_length: int) -> int:
-        """Model FLOPS of a training step per token, as torchtitan counts them: 6 per parameter that
-        multiplies, and attention in full, as if it were not causal. Recomputation does not count.
-        """
-        multiplying = self.parameters - (0 if self.tied else self.embedding_parameters)
-        attention = 12 * self.layers * self.heads * self.head_dim * sequence_length
-        return 6 * multiplying + attention
-
-
-SIZES = {
-    "llama-lab": Size(256, 4, 8, 4, 704, 2048),
-    "llama-1b": Size(2048, 16, 32, 8, 8192, 128_256, tied=True),
-    "llama-8b": Size(4096, 32, 32, 8, 14_336, 128_256),
-    "llama-70b": Size(8192, 80, 64, 8, 28_672, 128_256),
-}
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -258,6 +223,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         memory = peak_memory(torch, device)
         rate = tokens_per_line / seconds
         log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
+    if text := alone(torch, model, step, wait_for(torch, device), place):
+        log(text)
     log("Training completed")
     leave(torch)
     return losses

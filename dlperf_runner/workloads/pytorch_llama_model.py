@@ -16,7 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 if TYPE_CHECKING:
-    from pytorch_llama import Size
+    from llama_sizes import Size
 
 
 def rotated(vectors: Any, cosines: Any, sines: Any) -> Any:

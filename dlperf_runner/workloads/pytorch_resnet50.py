@@ -8,13 +8,12 @@ of all devices, `train.loss` the mean over them.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from builtin_common import check, positive
-from pytorch_common import intervals, join, leave, mean_over_ranks, on_or_off, wait_for
+from dllogger_lines import parameters, print_line
+from pytorch_common import alone, intervals, join, leave, mean_over_ranks, on_or_off, wait_for
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -89,21 +88,6 @@ def resnet50(torch: Any, classes: int) -> Any:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
-def parameters(arguments: argparse.Namespace, world_size: int) -> dict[str, object]:
-    """What runs, under the names of NVIDIA's program where it has one."""
-    names = {"iterations": "prof", "log_interval": "print_freq", "classes": "num_classes"}
-    named = {names.get(name, name): value for name, value in vars(arguments).items()}
-    return {"data_backend": "synthetic", "arch": "resnet50", **named, "world_size": world_size}
-
-
-def line(step: str, values: Mapping[str, object], now: datetime.datetime) -> str:
-    """A line of DLLogger: rates with their unit, and nothing after other values."""
-    units = {"train.compute_ips": "img/s", "train.total_ips": "img/s"}
-    formats = {"train.loss": ".5f", "train.compute_ips": ".2f", "train.total_ips": ".2f"}
-    texts = (f"{k} : {v:{formats.get(k, '')}} {units.get(k, '')}" for k, v in values.items())
-    return f"DLL {now:%Y-%m-%d %H:%M:%S.%f} - {step} {' '.join(texts)}"
-
-
 def train(arguments: argparse.Namespace) -> list[float]:
     """Train on a fixed batch, and return the losses; only rank 0 says anything."""
     # Imported here so that --help and a wrong option need no framework.
@@ -164,12 +148,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
         say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": arguments.lr})
     rate = samples * len(losses) * arguments.log_interval / seconds
     say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
+        print(text, flush=True)
     leave(torch)
     return losses
-
-
-def print_line(step: str, values: Mapping[str, object]) -> None:
-    print(line(step, values, datetime.datetime.now()), flush=True)
 
 
 def main(argv: list[str] | None = None) -> None:

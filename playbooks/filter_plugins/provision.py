@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -193,13 +194,26 @@ def document(name: str, root: str, kind: str = "") -> dict[str, Any]:
 
     Ansible's from_yaml would take 20 ms per document.
     """
-    folder = Path(root, "dlperf_runner", "catalog", kind)
-    path = folder / f"{name}.yml"
-    if not path.is_file():
-        known = ", ".join(sorted(entry.stem for entry in folder.glob("*.yml")))
+    files = _files(root, kind)
+    path = files.get(name)
+    if path is None:
+        known = ", ".join(sorted(files))
         raise ValueError(f"unknown name {name} in {kind}; known names: {known}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506  both are safe
+
+
+def _files(root: str, kind: str) -> dict[str, Path]:
+    """The documents of a kind by name: the catalogue's, and those of the user's own folder."""
+    own = os.environ.get("DLPERF_CATALOG")
+    folders = [*([Path(own)] if own else []), Path(root, "dlperf_runner", "catalog")]
+    return {path.stem: path for folder in folders for path in (folder / kind).glob("*.yml")}
+
+
+def _place(root: str, name: str) -> str:
+    """The folder below which the files of a framework lie."""
+    path = _files(root, "frameworks")[name]
+    return root if path.is_relative_to(Path(root, "dlperf_runner")) else str(path.parents[1])
 
 
 def environments(
@@ -238,7 +252,7 @@ def environments(
             "libraries": entry.get("libraries", []),
             "apt_packages": list(entry.get("apt_packages", [])),
             "requires_python": entry["python"],
-            "requirements": f"{root}/{entry['requirements']}",
+            "requirements": f"{_place(root, framework['name'])}/{entry['requirements']}",
             "operator_wheels": [
                 _operator_wheel(name, wheel, operator_wheels or {})
                 for wheel in entry.get("operator_wheels", [])
@@ -276,10 +290,9 @@ def _image(entry: Mapping[str, Any], digests: Mapping[str, str]) -> str:
 
 def _framework(name: str, root: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The framework of an environment's name, and its environments by stack."""
-    folder = Path(root, "dlperf_runner", "catalog", "frameworks")
-    own, _, _ = name.partition("-")
-    for base in (name, *(f.stem for f in folder.glob(f"{own}*.yml") if name.startswith(f.stem))):
-        if (folder / f"{base}.yml").is_file():
+    files = _files(root, "frameworks")
+    for base in (name, *(stem for stem in files if name.startswith(stem))):
+        if base in files:
             framework = document(base, root, "frameworks")
             if base == name:
                 return framework, framework["environments"]

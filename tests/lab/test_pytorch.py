@@ -4,21 +4,17 @@ on two, and on two nodes, by torchrun and by mpirun."""
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from lab_under_test import Lab
+from trained_campaigns import CASES, check, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
-CASES = ["1n1g", "1n2g", "2n2g"]
-LOSS = {
-    "pytorch-llama": r" step: +\d+  loss: +(\S+) ",
-    "pytorch-resnet50v1.5": r" train\.loss : (\S+) ",
-}
+TORCH = "torch", "2.6.0"
 
 
 @pytest.fixture(scope="module")
@@ -45,30 +41,8 @@ def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def runs_of(campaign: Path) -> list[tuple[dict[str, object], str]]:
-    """Each run's record, and its log."""
-    found = []
-    for path in sorted(campaign.glob("runs/*/r1/run.json")):
-        record = json.loads(path.read_text())
-        found.append((record, (path.parent / record["log_name"]).read_text()))
-    return found
-
-
-def check(found: list[tuple[dict[str, object], str]], workloads: list[str]) -> None:
-    ran = [(run["workload"], f"{run['nodes']}n{run['gpus_per_node']}g") for run, _ in found]
-    assert sorted(ran) == sorted((name, case) for name in workloads for case in CASES)
-    for run, log in found:
-        outcome = run["outcome"]
-        assert isinstance(outcome, dict)
-        assert outcome["status"] == "done", log
-        assert outcome["versions"]["torch"].startswith("2.6.0")
-        losses = [float(text) for text in re.findall(LOSS[str(run["workload"])], log)]
-        assert len(losses) == run["total_steps"]
-        assert losses[-1] < 0.9 * losses[0]
-
-
 def test_both_programs_learn_on_one_process_on_two_and_on_two_nodes(campaign: Path) -> None:
-    check(runs_of(campaign), ["pytorch-llama", "pytorch-resnet50v1.5"])
+    check(runs_of(campaign), ["pytorch-llama", "pytorch-resnet50v1.5"], *TORCH)
 
 
 def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
@@ -82,6 +56,61 @@ def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
     assert {row["framework_version"] for row in rows} == {"2.6.0+debian"}
 
 
+def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
+    for run, log in runs_of(campaign):
+        assert ("seconds of a step without communication" in log) == (run["world_size"] != 1)
+    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
+    assert done.returncode == 0, done.stdout
+    text = " ".join((campaign / "report" / "report.md").read_text().split())
+    said = re.findall(
+        r"2n2g: of a step of (\S+) s, (\S+)% is the computation .*? (\S+)% is wait", text
+    )
+    assert len(said) == 2
+    assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share, _ in said)
+    assert len([*campaign.rglob("*-time-*.svg")]) == 2
+
+
+OWN = """\
+import os, sys, time
+steps, batch = map(int, sys.argv[1:])
+for step in range(1, steps + 1):
+    began = time.perf_counter()
+    sum(n * n for n in range(20000))
+    if os.environ["RANK"] == "0":
+        rate = batch / (time.perf_counter() - began)
+        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
+"""
+
+
+def test_a_program_of_the_users_own_runs_on_two_nodes(nodes: Lab, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(OWN)
+    dlperf = ("python", "-m", "dlperf_runner", "--catalog", str(tmp_path / "catalog"))
+    answers = {
+        "--name": "mine",
+        "--command": "{python} train.py {total_steps} {batch_size_per_device}",
+        "--framework": "pytorch",
+        "--launcher": "torchrun",
+        "--regex": r"it (?P<step>\d+)/\d+ \| (?P<rate>\S+) img/s \| loss (?P<loss>\S+)",
+        "--unit": "samples",
+        "--rates-are-per": "device",
+        "--topologies": "1n1g,2n2g",
+        "--total-steps": "12",
+        "--warmup-steps": "2",
+        "--file": str(tmp_path / "train.py"),
+    }
+    made = nodes.command(*dlperf, "init-workload", *(w for pair in answers.items() for w in pair))
+    assert made.returncode == 0, made.stdout
+    done = nodes.command(
+        *dlperf, "run", "--workload", "mine", "--campaign", str(tmp_path / "campaign")
+    )
+    assert done.returncode == 0, done.stdout
+    assert "mine builtin, fp32, batch size 1 per device" in done.stdout
+    with (tmp_path / "campaign" / "summary.csv").open() as table:
+        assert [row["world_size"] for row in csv.DictReader(table)] == ["1", "4"]
+    for run, _ in runs_of(tmp_path / "campaign"):
+        assert run["outcome"]["status"] == "done"  # type: ignore[index]
+
+
 def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
     directory = tmp_path / "mpirun"
     done = nodes.command(
@@ -90,7 +119,7 @@ def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     found = runs_of(directory)
-    check(found, ["pytorch-llama"])
+    check(found, ["pytorch-llama"], *TORCH)
     assert all("mpirun" in str(run["commands"]) for run, _ in found)
 
 

@@ -100,6 +100,18 @@ def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
     assert until_gone(marker)
 
 
+def test_a_command_that_ignores_term_is_killed(tmp_path: Path) -> None:
+    """As JAX does, which takes it for a notice that the node will be preempted."""
+    marker = f"dlperf-ignores-{os.getpid()}"
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    argv = (sys.executable, "-c", code, marker)
+    began = time.monotonic()
+    result = call(tmp_path, *argv, timeout_s=1, wait_s=40)
+    assert (result["reason"], result["exit_status"]) == ("timeout", -9)
+    assert time.monotonic() - began < 40
+    assert not processes_of(marker)
+
+
 def test_without_a_controller_the_lease_ends_the_command(tmp_path: Path) -> None:
     marker = f"dlperf-lease-{os.getpid()}"
     argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)

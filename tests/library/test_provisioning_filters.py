@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from filters import load, provision
 from provisioning_choices import choice, node, stack
 from standins import wheel
@@ -192,6 +193,22 @@ def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
     (environment,) = variables["framework_environments"]
     assert environment["apt_packages"] == ["python3-torch"]
     assert environment["variables"] == {"USE_LIBUV": "0"}
+
+
+def test_a_node_whose_python_is_too_old_for_jax_gets_one_if_the_inventory_chooses_it() -> None:
+    """Ubuntu 22.04 has 3.10. What the role can build is in its table."""
+    chosen, old = choice(frameworks=["jax"], stack="a100-cuda11.8"), node(python_version="3.10.12")
+    variables = provision.for_node(chosen, old, {})
+    (environment,) = variables["framework_environments"]
+    assert Path(environment["requirements"]).name == "jax-cuda12.txt"
+    told = python_env.refusal(variables["python_env_environments"], old)
+    assert "jax needs Python >=3.11,<3.15, but this node's /usr/bin/python3 is 3.10.12" in told
+    document = yaml.safe_load((PROJECT / "roles/python/vars/main.yml").read_text())
+    releases = [version for version in document["__python_releases"] if version.startswith("3.12.")]
+    (version,) = releases
+    built = provision.for_node({**chosen, "python": version}, node(python_version=None), {})
+    assert (built["python_version"], "python" in built["provision_roles"]) == (version, True)
+    assert python_env.refusal(built["python_env_environments"], built["dlperf_node"]) == ""
 
 
 def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:

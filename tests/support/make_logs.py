@@ -176,8 +176,9 @@ def torchtitan(
     world: int = 1,
     steps: int = 100,
     every: int = 10,
+    warmup: int = 20,
 ) -> list[str]:
-    """A log of torchtitan: `tokens` per second and device after the first 20 steps."""
+    """A log of torchtitan: `tokens` per second and device after the warm-up."""
     start = "[titan] 2025-12-01 12:{:02d}:{:02d},123 - root - INFO - "
     per_step = batch * length / tokens
     lines = [
@@ -187,9 +188,9 @@ def torchtitan(
         f" size {batch * world}, gradient accumulation steps 1, sequence length {length}, total"
         f" steps {steps} (warmup 2)",
     ]
-    for step in (1, *range(every, steps + 1, every)):
+    for step in sorted({1, *range(every, steps + 1, every)}):
         second = round(step * per_step)
-        rate = tokens if step > 20 else tokens // 3
+        rate = tokens if step > warmup else tokens // 3
         lines.append(
             f"{start.format(second // 60, second % 60)}step: {step:2}  loss: {8 - step / 100:8.5f}"
             f"  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: {rate:,}  tflops: 12.30"
@@ -236,13 +237,15 @@ def dllogger_pytorch(
     ]
 
 
-def maxtext(tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1) -> list[str]:
-    """A log of MaxText, 30 steps: `tokens` per second and device after the first 10."""
-    options = {"dtype": "bfloat16", "max_target_length": length, "steps": 30}
+def maxtext(
+    tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1, steps: int = 30
+) -> list[str]:
+    """A log of MaxText: `tokens` per second and device after the first third."""
+    options = {"dtype": "bfloat16", "max_target_length": length, "steps": steps}
     lines = [f"Config param {k}: {v}" for k, v in options.items()]
     lines += [f"Config param per_device_batch_size: {batch}.0", f"Num_devices: {world}, shape (1,)"]
-    for step in range(30):
-        rate = tokens if step >= 10 else 20 * tokens
+    for step in range(steps):
+        rate = tokens if 3 * step >= steps else 20 * tokens
         lines.append(
             f"completed step: {step}, seconds: {batch * length / rate:.3f}, TFLOP/s/device: 134.9"
             f"09, Tokens/s/device: {rate:.3f}, total_weights: {batch * length * world},"
@@ -252,17 +255,22 @@ def maxtext(tokens: float, *, batch: int = 4, length: int = 2048, world: int = 1
 
 
 def megatron(
-    milliseconds: float, *, batch: int = 16, length: int = 4096, world: int = 8
+    milliseconds: float,
+    *,
+    batch: int = 16,
+    length: int = 4096,
+    world: int = 8,
+    steps: int = 100,
 ) -> list[str]:
-    """A log of Megatron-LM, 100 steps of that duration after the first 20."""
+    """A log of Megatron-LM: steps of that duration after the first fifth."""
     arguments = {"bf16": True, "fp16": False, "global_batch_size": batch, "log_interval": 10}
-    arguments |= {"seq_length": length, "train_iters": 100, "world_size": world}
+    arguments |= {"seq_length": length, "train_iters": steps, "world_size": world}
     lines = ["------------------------ arguments ------------------------"]
     lines += [f"  {name} {'.' * (48 - len(name))} {value}" for name, value in arguments.items()]
-    for step in (1, *range(10, 101, 10)):
-        duration = milliseconds if step > 20 else 5 * milliseconds
+    for step in (1, *range(10, steps + 1, 10)):
+        duration = milliseconds if 5 * step > steps else 5 * milliseconds
         lines.append(
-            f" [2026-04-27 00:00:{step // 2:02d}.123456] iteration {step:8d}/{100:8d} | consumed "
+            f" [2026-04-27 00:00:{step // 2:02d}.123456] iteration {step:8d}/{steps:8d} | consumed "
             f"samples: {step * batch:12d} | elapsed time per iteration (ms): {duration:.1f} |"
             f" learning rate: 1.000000E-04 | global batch size: {batch:5d} |"
             f" lm loss: {8 - step / 100:.6E} | loss scale: 1.0 | grad norm: 1.000 |"

@@ -70,7 +70,7 @@ def test_values_are_frozen() -> None:
             "launcher: mpirun",
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
-            " (expected one of mpirun, paddle_launch, paddle_launch_1,"
+            " (expected one of jax, jax_mpirun, mpirun, paddle_launch, paddle_launch_1,"
             " same_command_everywhere, single_process, direct, torchrun, torch_mpirun,"
             " found 'mpirum')",
         ),
@@ -138,7 +138,7 @@ def test_values_are_frozen() -> None:
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of mxnet, ",
+            " (expected one of jax, mxnet, nccl, oneflow, paddle, pytorch, tensorflow)",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -241,7 +241,7 @@ def test_several_mistakes_are_counted(tmp_path: Path) -> None:
 def test_an_unknown_name_lists_the_known_ones() -> None:
     loaded = load_catalog()
     with pytest.raises(
-        UserError, match=r"--workload: unknown workload 'x' \(expected one of jax-llama, meg"
+        UserError, match=r"--workload: unknown workload 'x' \(expected one of jax-llama, jax-resn"
     ):
         loaded.workload("x", "--workload")
 

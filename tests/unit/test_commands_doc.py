@@ -42,4 +42,6 @@ def test_commands_that_print_data_print_json() -> None:
         and not any("--json" in parameter.opts for parameter in command.params)
     }
     # Their output is a playbook's; that of run ends with the table of summarize.
-    assert without == {"run", "lab", "provision", "bench", "decommission", "init"}
+    assert without == {
+        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload")
+    }

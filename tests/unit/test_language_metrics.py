@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from make_logs import LLAMA, MAXTEXT, MEGATRON, gluoncv, maxtext, megatron, torchtitan
 from measured_logs import RESNET, run, values
 
+from dlperf_runner.catalog.accelerators import Peak, peak_of
+from dlperf_runner.catalog.reader import own_workloads
+from dlperf_runner.catalog.variant import Attention, Decoder
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.measure.flops import Attention, Decoder, utilization
+from dlperf_runner.measure.flops import flops_per_token, model_flops
 from dlperf_runner.measure.step_time import percentile
+from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS, SIZES, Size
 
 # Llama 3.1 8B: 8,030,261,248 parameters, of which 128,256 x 4,096 are the input embedding;
 # 32 layers, 32 heads of 128.
-LLAMA_8B = Decoder(8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
+LLAMA_8B = Decoder(parameters=8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
 
 
 # ---- tokens per second of all devices
@@ -98,35 +102,94 @@ def test_memory_that_the_log_prints() -> None:
 # ---- model FLOPs
 
 
+def device(tokens: float, decoder: Decoder, length: int, peak: float) -> dict[str, float]:
+    found = model_flops(tokens, decoder, length, Peak(peak, "a data sheet"))
+    return {measurement.metric: measurement.value for measurement in found}
+
+
 def test_flops_of_llama_by_both_conventions() -> None:
     # 6 * 7,504,924,672 = 45,029,548,032; 32 * 4096 * 8192 = 1,073,741,824
-    full = LLAMA_8B.flops_per_token(8192, Attention.FULL)
-    causal = LLAMA_8B.flops_per_token(8192, Attention.CAUSAL)
-    assert full == 45_029_548_032 + 12 * 1_073_741_824 == 57_914_449_920
-    assert causal == 45_029_548_032 + 6 * 1_073_741_824 == 51_471_998_976
+    causal = LLAMA_8B.model_copy(update={"attention": Attention.CAUSAL})
+    assert flops_per_token(LLAMA_8B, 8192) == 45_029_548_032 + 12 * 1_073_741_824
+    assert flops_per_token(causal, 8192) == 45_029_548_032 + 6 * 1_073_741_824
+    names = {m.estimator for m in model_flops(1, causal, 8192, None)}
+    assert names == {"6N+6LdT (causal attention)"}
 
 
 @pytest.mark.parametrize(("tokens", "published"), [(5762, 0.33), (6667, 0.39)])
 def test_mfu_that_torchtitan_publishes(tokens: float, published: float) -> None:
     """pytorch/torchtitan b5bcd76, benchmarks/llama3_h100_202412_torchtitan.md: `training on 8 or
     128 H100 GPUs without Float8 achieves 33% to 39% MFU`; peak in torchtitan/tools/utils.py."""
-    found = utilization(tokens, LLAMA_8B, 8192, 989e12, Attention.FULL)
-    assert int(100 * found.mfu) / 100 == published
+    assert int(100 * device(tokens, LLAMA_8B, 8192, 989)["mfu"]) / 100 == published
 
 
 def test_mfu_that_palm_publishes() -> None:
     """Chowdhery et al., arXiv 2204.02311, appendix B and table 3: 540.35 B parameters, 118 layers,
     48 heads of 256, 2048 tokens, 238.3 K tokens/s on 6144 TPU v4 of 275 TFLOP/s: 46.2 %."""
-    palm = Decoder(540_350_000_000, layers=118, width=48 * 256)
-    found = utilization(238_300, palm, 2048, 6144 * 275e12, Attention.FULL)
-    assert round(found.mfu, 3) == 0.462
+    palm = Decoder(parameters=540_350_000_000, layers=118, width=48 * 256)
+    assert round(device(238_300 / 6144, palm, 2048, 275)["mfu"], 3) == 0.462
 
 
-def test_conventions_are_never_mixed() -> None:
-    full = utilization(5762, LLAMA_8B, 8192, 989e12, Attention.FULL)
-    causal = utilization(5762, LLAMA_8B, 8192, 989e12, Attention.CAUSAL)
-    assert full.mfu > causal.mfu
-    twice = utilization(2 * 5762, LLAMA_8B, 8192, 989e12, Attention.FULL)
-    assert twice.ratio_to(full) == pytest.approx(2)
-    with pytest.raises(UserError, match="MFU of different conventions cannot be compared"):
-        full.ratio_to(causal)
+def test_decoders_of_the_catalogue_are_those_of_the_program() -> None:
+    variants = own_workloads()["pytorch-llama"].variants
+    for name, size in SIZES.items():
+        decoder = variants[name.removeprefix("llama-")].decoder
+        assert decoder is not None
+        assert flops_per_token(decoder, 4096) == size.flops_per_token(4096)
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant", "size"),
+    [
+        ("megatron-llama", "3-8b", (4096, 32, 32, 8, 14_336, 128_256)),
+        ("megatron-llama", "3-70b", (8192, 80, 64, 8, 28_672, 128_256)),
+        ("megatron-llama", "3.1-405b", (16_384, 126, 128, 8, 53_248, 128_256)),
+        ("jax-llama", "2-7b", (4096, 32, 32, 32, 11_008, 32_000)),
+        ("jax-llama", "3.1-8b", (4096, 32, 32, 8, 14_336, 128_256)),
+        ("jax-llama", "3.1-70b", (8192, 80, 64, 8, 28_672, 128_256)),
+        ("jax-llama", "3.1-405b", (16_384, 126, 128, 8, 53_248, 128_256)),
+    ],
+)
+def test_decoders_of_other_programs(workload: str, variant: str, size: tuple[int, ...]) -> None:
+    """The sizes of Llama 2 (arXiv 2307.09288) and Llama 3.1 (arXiv 2407.21783, table 3)."""
+    decoder = own_workloads()[workload].variants[variant].decoder
+    assert decoder is not None
+    assert flops_per_token(decoder, 8192) == Size(*size).flops_per_token(8192)
+
+
+def test_peaks_are_those_by_which_the_program_prints_its_mfu() -> None:
+    names = {
+        "A100": "A100-SXM4-40GB", "H100 NVL": "H100 NVL", "H100": "H100 80GB HBM3", "H200": "H200",
+        "B200": "B200",
+    }  # fmt: skip
+    assert names.keys() == PEAK_FLOPS.keys()
+    for part, flops in PEAK_FLOPS.items():
+        peak = peak_of(names[part], "bf16")
+        assert peak is not None
+        assert peak.tflops == pytest.approx(flops / 1e12, rel=1e-3)
+        assert peak.source.startswith("dense bf16, NVIDIA ")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "precision"),
+    [
+        (None, "bf16"),
+        ("cpu", "fp32"),
+        ("h100", "bf16"),  # SXM or PCIe
+        ("A100-SXM4-40GB+A100-PCIE-40GB", "bf16"),  # the nodes differ
+        ("H100 80GB HBM3", "fp8"),  # which a recipe uses for some of the products
+        ("V100-SXM2-16GB", "bf16"),
+        ("Instinct MI300X", "bf16"),
+    ],
+)
+def test_what_is_unknown_has_no_peak(accelerator: str | None, precision: str) -> None:
+    assert peak_of(accelerator, precision) is None
+
+
+def test_products_are_told_apart() -> None:
+    found = {n: peak_of(n, "amp") for n in ("H100 PCIe", "H100-SXM5-80GB", "V100-PCIE-16GB")}
+    assert {n: peak and peak.tflops for n, peak in found.items()} == {
+        "H100 PCIe": 756,
+        "H100-SXM5-80GB": 989.4,
+        "V100-PCIE-16GB": 112,
+    }

@@ -184,6 +184,42 @@ def test_mpirun_tells_pytorch_where_to_meet() -> None:
     ]
 
 
+def test_jax_is_one_process_per_node_and_is_told_who_it_is() -> None:
+    """Address, number and rank: JAX neither detects a launcher nor resolves a host name."""
+    first, second = launch("jax", program(), gpu_nodes(2))
+    assert first == Command(
+        host="node1",
+        argv=(PYTHON, "-u", "train.py", "--batch-size", "128"),
+        env={
+            "JAX_PROCESS_ID": "0",
+            "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
+            "JAX_COORDINATOR_ADDRESS": "10.11.0.2:29500",
+            "JAX_NUM_PROCESSES": "2",
+            "OMP_NUM_THREADS": "1",
+            **BETWEEN_NODES,
+        },
+        cwd="/opt/dlperf/src/w-builtin",
+    )
+    assert (second.host, second.argv) == ("node2", first.argv)
+    assert second.env == {**first.env, "JAX_PROCESS_ID": "1"}
+    (alone,) = launch("jax", program(on_gpu=False, gpus_per_node=2), lab_nodes(1))
+    assert (alone.env["CUDA_VISIBLE_DEVICES"], alone.env["JAX_NUM_PROCESSES"]) == ("", "1")
+
+
+def test_mpirun_starts_one_process_of_jax_per_node() -> None:
+    (command,) = launch("jax_mpirun", program(), gpu_nodes(2))
+    assert command.argv[:5] == ("/usr/bin/mpirun", "--host", "node1:1,node2:1", "-np", "2")
+    assert command.env == {
+        "CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7",
+        "JAX_COORDINATOR_ADDRESS": "10.11.0.2:29500",
+        "JAX_NUM_PROCESSES": "2",
+        "OMP_NUM_THREADS": "1",
+        **BETWEEN_NODES,
+    }
+    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
+    assert exported == list(command.env)
+
+
 @pytest.mark.parametrize("launcher", ["single_process", "direct"])
 def test_one_process_cannot_span_nodes(launcher: str) -> None:
     with pytest.raises(UserError, match="one process cannot use several nodes"):
@@ -285,5 +321,5 @@ def test_a_program_that_writes_is_started_in_the_runs_own_directory() -> None:
 def test_every_launcher_is_covered_here() -> None:
     assert set(launchers()) == {
         *("direct", "mpirun", "single_process", "same_command_everywhere"),
-        *("paddle_launch", "paddle_launch_1", "torchrun", "torch_mpirun"),
+        *("paddle_launch", "paddle_launch_1", "torchrun", "torch_mpirun", "jax", "jax_mpirun"),
     }

@@ -67,14 +67,14 @@ def test_megatron_logs_stand_beside_their_publication(tmp_path: Path) -> None:
 
 def test_the_list_says_so() -> None:
     text = " ".join(render(load_catalog(), "workloads").split())
-    assert "log format maxtext unit tokens/s runs no; logs only" in text
+    assert "log format megatron unit tokens/s runs no; logs only" in text
 
 
 def test_no_plan_contains_them() -> None:
     everything = make_plan(parse_choice({}), load_catalog(), lab_nodes())
-    assert "jax-llama" not in {run.workload for run in everything}
-    with pytest.raises(UserError, match="no program for jax-llama; only its logs can be read"):
-        make_plan(parse_choice({"workload": "jax-llama"}), load_catalog(), lab_nodes())
+    assert "megatron-llama" not in {run.workload for run in everything}
+    with pytest.raises(UserError, match="no program for megatron-llama; only its logs can be read"):
+        make_plan(parse_choice({"workload": "megatron-llama"}), load_catalog(), lab_nodes())
 
 
 def test_half_a_program_is_refused(tmp_path: Path) -> None:

@@ -42,13 +42,15 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
         (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " llama, llama-1b, llama-70b, llama-8b, llama-lab, ",
+            " llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b,"
+            " llama-3.2-1b, llama-70b, llama-8b, llama-lab, nccl, ",
         ),
         (
             {"framework": "torch"},
-            "--framework: unknown framework 'torch' (expected one of mxnet, ",
+            "--framework: unknown framework 'torch'"
+            " (expected one of jax, mxnet, nccl, oneflow, paddle, pytorch, tensorflow)",
         ),
-        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of mxnet-arcface, "),
+        ({"workload": "x"}, "--workload: unknown workload 'x' (expected one of jax-llama, "),
         (
             {"workload": "mxnet-resnet50v1b", "precision": "fp8"},
             "--precision: mxnet-resnet50v1b has no precision 'fp8' (expected one of fp32, fp16)",
@@ -101,7 +103,7 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
 
 def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
     message = refusal(choose(model="resnet50"), everything, lab_nodes(2))
-    assert message.startswith("node1, node2: oneflow-resnet50v1.5 needs oneflow, which these nodes")
+    assert message.startswith("node1, node2: jax-resnet50v1.5 needs jax, which these nodes do not")
 
 
 @pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
@@ -111,15 +113,16 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
         replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
     ]
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
+    models = ("llama", "resnet50v1.5")
     built = set() if stack == "b200-cuda13" else {"nccl-allreduce"}
-    assert planned == {"pytorch-llama", "pytorch-resnet50v1.5"} | built
+    assert planned == built | {f"{name}-{model}" for name in ("jax", "pytorch") for model in models}
     reasons = left_out(shipped, nodes)
     runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
     assert planned | set(reasons) == runnable
     assert f"mxnet has no environment for the stack {stack}: " in reasons["mxnet-resnet50v1b"]
     # A family means those of its models that run there; a named workload must run.
     family = make_plan(choose(model="resnet50"), shipped, nodes)
-    assert {run.workload for run in family} == {"pytorch-resnet50v1.5"}
+    assert {run.workload for run in family} == {"jax-resnet50v1.5", "pytorch-resnet50v1.5"}
     assert f"mxnet has no environment for the stack {stack}: " in refusal(
         choose(workload="mxnet-resnet50v1b"), shipped, nodes
     )

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from make_logs import KNOWN, campaign_run, gluoncv
+from typer.testing import CliRunner
 
 from dlperf_runner.catalog.validity import catalogued_rules
+from dlperf_runner.cli.main import app
 from dlperf_runner.measure.validity import Verdict, is_selected, judge
 from dlperf_runner.results.discovery import Skipped, find, run_at
 from dlperf_runner.results.evidence import evidence_of
@@ -363,3 +365,19 @@ def test_campaign_of_an_older_version_is_not_judged_by_what_ran_beside(tmp_path:
     del rules["most_cores_beside"]
     (tmp_path / "campaign.json").write_text(json.dumps({"validity": rules}))
     assert verdict(tmp_path) == Verdict()
+
+
+def test_the_report_names_the_network_that_nccl_used(tmp_path: Path) -> None:
+    for repeat in (1, 2):
+        lines = [CARDS, *gluoncv(99.0 + repeat, world=4)]
+        gpu_run(tmp_path, "2n2g", repeat, lines, env={"NCCL_IB_HCA": "mlx5"})
+    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
+    assert (case["nccl_network"], case["nccl_interfaces"]) == ("IB mlx5_0, mlx5_1", 2)
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "On 2n2g, NCCL used IB mlx5_0, mlx5_1." in text
+    # Runs that used different networks have none in common.
+    gpu_run(tmp_path, "2n2g", 3, [SOCKET, *gluoncv(102.0, world=4)])
+    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
+    assert case["nccl_network"] is None

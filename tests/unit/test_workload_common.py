@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ast
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.workloads import builtin_common as common
 from dlperf_runner.workloads import (
     mxnet_arcface,
@@ -15,6 +18,8 @@ from dlperf_runner.workloads import (
     paddle_arcface,
     tensorflow_resnet50,
 )
+
+PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -92,3 +97,15 @@ def test_wrong_options(
         program.parse_arguments(options)
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_program_takes_along_what_it_imports() -> None:
+    """On a node its files lie alone in a directory; a program without a needed one ends at once."""
+    modules = {path.stem: path for path in (PROJECT / "dlperf_runner/workloads").glob("*.py")}
+    for workload in load_catalog().workloads.values():
+        builtin = workload.sources.builtin
+        given = {Path(file).stem for file in builtin.files} if builtin else set()
+        for module in given:
+            tree = ast.parse(modules[module].read_text())
+            froms = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+            assert froms & set(modules) <= given, (workload.name, module)

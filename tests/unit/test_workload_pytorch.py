@@ -10,6 +10,7 @@ import socket
 import pytest
 from read_logs import read
 
+from dlperf_runner.workloads import dllogger_lines as dllogger
 from dlperf_runner.workloads import pytorch_common as common
 from dlperf_runner.workloads import pytorch_llama as llama
 from dlperf_runner.workloads import pytorch_resnet50 as resnet
@@ -100,9 +101,9 @@ def test_the_log_of_resnet_confirms_the_plan() -> None:
     now = datetime.datetime(2026, 11, 22, 12, 0, 1, 5)
     values = {"train.loss": 6.5, "train.compute_ips": 2000.0, "train.total_ips": 2000.0}
     lines = [
-        resnet.line("PARAMETER", resnet.parameters(arguments, 16), now),
-        *(resnet.line(f"Epoch: 0 Iteration: {step} ", values, now) for step in (10, 20, 30)),
-        resnet.line("Summary:", {"train.compute_ips": 1.0, "train.total_ips": 1.0}, now),
+        dllogger.line("PARAMETER", dllogger.parameters(arguments, 16), now),
+        *(dllogger.line(f"Epoch: 0 Iteration: {step} ", values, now) for step in (10, 20, 30)),
+        dllogger.line("Summary:", {"train.compute_ips": 1.0, "train.total_ips": 1.0}, now),
     ]
     assert lines[1] == (
         "DLL 2026-11-22 12:00:01.000005 - Epoch: 0 Iteration: 10  train.loss : 6.50000"

@@ -1,0 +1,33 @@
+"""The schema of a workload's variants: the networks that it trains."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .types import Count, Entry, Name, Parameters
+
+
+class Attention(Enum):
+    """How the FLOPs of attention are counted (see measure/flops.py)."""
+
+    FULL = "full"
+    CAUSAL = "causal"
+
+
+class Decoder(Entry):
+    """What the FLOPs of a decoder depend on. `parameters`: those that multiply each token, so not
+    the input embedding. `width`: heads times the size of a head."""
+
+    parameters: Count
+    layers: Count
+    width: Count
+    attention: Attention = Attention.FULL
+
+
+class Variant(Entry):
+    """One of several networks that a workload trains. Its model is `<model>-<variant>`. Without a
+    `decoder`, its FLOPs are unknown."""
+
+    short_name: Name
+    parameters: Parameters = {}
+    decoder: Decoder | None = None

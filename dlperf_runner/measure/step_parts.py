@@ -1,0 +1,33 @@
+"""What a step consists of, from the time that each rank needs for a step without communication, and
+the network that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from statistics import fmean
+
+from ..core.frame import ALONE_LONGEST, ALONE_MEAN, NCCL_INTERFACES, SLOWEST_RANK
+from ..logs import Header
+from .estimators import Measurement
+from .validity import used_network
+
+_LONGEST_S = 1e6
+
+
+def of_ranks(headers: Iterable[Header], world_size: int) -> Iterator[Measurement]:
+    """The mean of the ranks and the longest one; nothing unless the log has all ranks."""
+    texts = (text for header in headers for name, text in header.parameters if name == "alone")
+    seconds = [float(text) for text in next(texts, "").split()]
+    if len(seconds) != world_size or not all(0 < value < _LONGEST_S for value in seconds):
+        return
+    estimator = "steps_without_communication"
+    longest = max(seconds)
+    yield Measurement(ALONE_MEAN, fmean(seconds), "s", estimator)
+    yield Measurement(ALONE_LONGEST, longest, "s", estimator)
+    yield Measurement(SLOWEST_RANK, seconds.index(longest), "1", estimator)
+
+
+def network(lines: Iterable[str]) -> Iterator[Measurement]:
+    """The interfaces that NCCL logs."""
+    if names := used_network(lines):
+        yield Measurement(NCCL_INTERFACES, names.count(",") + 1, "1", names)

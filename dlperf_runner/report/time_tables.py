@@ -1,0 +1,94 @@
+"""Where the time of a step goes: a table and a picture per table of cases, and a paragraph per case
+on several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..core.identity import topology_text
+from ..stats.step_parts import StepParts, step_parts
+from .case_tables import Case, group_title
+from .charts import Chart, Line, Point
+from .labels import Labels
+from .numbers import seconds
+from .tables import Cell, Column, Table, cell, without_empty
+
+_PARTS = ("computation", "waiting", "communication")
+
+
+def has_parts(group: Sequence[Case]) -> bool:
+    """Whether the logs of a case on several devices say where the time goes."""
+    return any(case["world_size"] > 1 and step_parts(case) for case in group)
+
+
+def _is_explained(group: Sequence[Case]) -> bool:
+    return has_parts(group) or any(case.get("nccl_network") for case in group)
+
+
+def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
+    """A table per group whose logs say something of it."""
+    for number, group in enumerate(filter(_is_explained, groups), start=1):
+        found = [(case, step_parts(case)) for case in group]
+        columns = (
+            Column("node_num", True, "0"),
+            Column("gpu_num", True, "0"),
+            *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
+            Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
+            Column(t("part_slowest"), True, "0"),
+            Column(t("part_network")),
+        )
+        columns_with, rows = without_empty(columns, [_row(*each) for each in found], 2)
+        notes = tuple(_paragraph(case, parts, t) for case, parts in found if case["nodes"] > 1)
+        title = group_title(group[0], t)
+        yield Table(f"time-{number}", title, columns_with, rows, tuple(filter(None, notes)))
+
+
+def _row(case: Case, parts: StepParts | None) -> tuple[Cell, ...]:
+    times: tuple[Cell, ...] = (cell(None),) * (len(_PARTS) + 3)
+    if parts is not None:
+        times = (
+            *(cell(getattr(parts, name), seconds) for name in ("step", *_PARTS)),
+            cell(parts.communication / parts.step, ".1%"),
+            cell(parts.slowest_rank),
+        )
+    return cell(case["nodes"]), cell(case["world_size"]), *times, cell(case.get("nccl_network"))
+
+
+def _paragraph(case: Case, parts: StepParts | None, t: Labels) -> str:
+    """What is known of a case on several nodes; empty if nothing is."""
+    topology, said = topology_text(case), []
+    if parts is not None:
+        shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
+        said.append(t("time_of_step", topology=topology, step=seconds(parts.step), **shares))
+    if parts is not None and parts.slowest_rank is not None and parts.has_straggler:
+        node = parts.slowest_rank // case["gpus_per_node"] + 1
+        said.append(t("time_straggler", rank=parts.slowest_rank, node=node))
+    if network := case.get("nccl_network"):
+        said.append(t("time_network", topology=topology, network=network))
+    return t("between_sentences").join(said)
+
+
+def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
+    """The parts of a step over the number of devices, one above the other."""
+    if not has_parts(group):
+        return None
+    ordered = sorted(group, key=lambda case: (case["world_size"], case["nodes"]))
+    found = [(case["world_size"], parts) for case in ordered if (parts := step_parts(case))]
+    lines = []
+    for look, last in enumerate(_PARTS, start=1):
+        points = tuple(
+            Point(devices, total, hint=f"{seconds(total)} s")
+            for devices, parts in found
+            for total in [sum(getattr(parts, name) for name in _PARTS[:look])]
+        )
+        lines.append(Line(t(f"line_{last}"), points, look - 1))
+    return Chart(
+        t("time_heading"),
+        title,
+        t("devices"),
+        t("part_step"),
+        tuple(lines),
+        log=False,
+        from_zero=True,
+        x_ticks=tuple(float(devices) for devices, _ in found),
+    )

@@ -1,0 +1,42 @@
+"""Where the time of a step goes: computation, waiting for the slowest rank, communication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+NOTABLE = 0.02  # a smaller share of waiting names no straggler
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """The seconds of a step. `computation` is that of the mean rank; `waiting` is how much longer
+    the slowest rank computes; `communication` is the rest, which no computation hides."""
+
+    step: float
+    computation: float
+    waiting: float
+    communication: float
+    slowest_rank: int | None
+
+    @property
+    def has_straggler(self) -> bool:
+        """Whether one rank is the slowest of all runs, and others wait for it notably."""
+        return self.slowest_rank is not None and self.waiting >= NOTABLE * self.step
+
+
+def step_parts(case: Mapping[str, Any]) -> StepParts | None:
+    """The parts of a case's step; None if its logs do not say them. A single device computes all
+    the time."""
+    step = case["step_time_median_s"]
+    if step is None:
+        return None
+    if case["world_size"] == 1:
+        return StepParts(step, step, 0.0, 0.0, None)
+    mean, longest, rank = (case[n] for n in ("alone_mean_s", "alone_longest_s", "slowest_rank"))
+    if mean is None or longest is None:
+        return None
+    communication = max(0.0, step - longest)
+    waiting = min(longest - mean, max(0.0, step - mean))
+    return StepParts(step, mean, waiting, communication, None if rank is None else int(rank))

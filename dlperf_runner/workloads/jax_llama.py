@@ -1,0 +1,121 @@
+"""Train a decoder like Llama with JAX on synthetic tokens; print MaxText's lines.
+
+A token of a sequence follows from the two before it, so that the loss falls. A step is forward,
+backward, clipping of the gradient and AdamW, compiled as one. Its seconds are those since the step
+before was complete on the devices. FLOPs are counted as MaxText does, with half of attention.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from builtin_common import at_least, check, count, positive
+from jax_common import completed, join
+from llama_sizes import SIZES
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--model", choices=SIZES, default="llama-3.1-8b")
+    parser.add_argument("--devices", type=positive, default=1, help="of this node")
+    parser.add_argument("--batch-size", type=positive, default=1, help="sequences per device")
+    parser.add_argument("--sequence-length", type=at_least(3), default=8192, help="in tokens")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument(
+        "--parallel",
+        choices=("fsdp", "dp"),
+        default="fsdp",
+        help="fsdp shards parameters, gradients and optimiser",
+    )
+    parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
+    parser.add_argument(
+        "--attention",
+        choices=("auto", "xla", "cudnn"),
+        default="auto",
+        help="auto is cudnn for bfloat16 on a GPU, else xla",
+    )
+    parser.add_argument("--steps", type=positive, default=30)
+    parser.add_argument("--lr", type=float, default=3e-4, help="learning rate")
+    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    arguments = parser.parse_args(argv)
+    takes_cudnn = arguments.dtype == "bfloat16" and not arguments.no_cuda
+    if arguments.attention == "cudnn" and not takes_cudnn:
+        parser.error("--attention cudnn needs a GPU and --dtype bfloat16; choose xla")
+    if arguments.attention == "auto":
+        arguments.attention = "cudnn" if takes_cudnn else "xla"
+    return arguments
+
+
+def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
+    """Say what runs, in MaxText's words, so that the log can confirm the plan."""
+    told = {
+        "attention": arguments.attention,
+        "dtype": arguments.dtype,
+        "max_target_length": arguments.sequence_length,
+        "model_name": arguments.model,
+        "parallel": arguments.parallel,
+        "per_device_batch_size": float(arguments.batch_size),
+        "remat_policy": arguments.recompute,
+        "steps": arguments.steps,
+    }
+    for name, value in told.items():
+        log(f"Config param {name}: {value}")
+    log(f"Num_devices: {world_size}, shape ({world_size},)")
+
+
+def progress(
+    step: int, loss: float, seconds: float, tokens: int, world_size: int, flops_per_token: int
+) -> str:
+    """MaxText's line of a step; `tokens` and rates are of one device."""
+    rate = tokens / seconds
+    return (
+        f"completed step: {step}, seconds: {seconds:.3f},"
+        f" TFLOP/s/device: {rate * flops_per_token / 1e12:.3f}, Tokens/s/device: {rate:.3f},"
+        f" total_weights: {tokens * world_size}, loss: {loss:.3f}"
+    )
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train, and return the losses; only process 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import jax
+    from jax_llama_step import training
+
+    mesh = join(jax, arguments.devices, arguments.no_cuda)
+    log = (lambda text: print(text, flush=True)) if jax.process_index() == 0 else (lambda _: None)
+    state(log, arguments, mesh.size)
+    if arguments.dtype == "float32":
+        jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would take TF32
+    size = SIZES[arguments.model]
+    log(f"number parameters: {size.parameters / 1e9:.3f} billion")
+    trained, step = training(arguments, size, mesh)
+
+    def take() -> Any:
+        nonlocal trained
+        trained, loss = step(trained)
+        return loss
+
+    losses: list[float] = []
+    tokens = arguments.batch_size * arguments.sequence_length
+    flops = size.flops_per_token(arguments.sequence_length, causal=True)
+    for loss, seconds in completed(take, jax.block_until_ready, arguments.steps):
+        losses.append(float(loss))
+        log(progress(len(losses) - 1, losses[-1], seconds, tokens, mesh.size, flops))
+    return losses
+
+
+def main(argv: list[str] | None = None) -> None:
+    problem = check(train(parse_arguments(argv)))
+    if problem:
+        sys.exit("jax_llama: " + problem)
+
+
+if __name__ == "__main__":
+    main()

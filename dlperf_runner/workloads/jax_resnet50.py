@@ -1,0 +1,81 @@
+"""Train ResNet-50 v1.5 with JAX on a fixed synthetic batch; print DLLogger's lines.
+
+A step is forward, backward, all-reduce and update, compiled as one program per device
+(`shard_map`). Batch normalisation is over the images of one device, as in other frameworks. A step
+ends when all devices have completed it. `train.total_ips` is the rate of all devices, `train.loss`
+the mean over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from builtin_common import check, count, positive
+from dllogger_lines import parameters, print_line
+from jax_common import completed, join
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--devices", type=positive, default=1, help="of this node")
+    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
+    parser.add_argument("--iterations", type=positive, default=120)
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1000)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--momentum", type=float, default=0.875)
+    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
+    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision == "tf32":
+        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
+    return arguments
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only process 0 says anything."""
+    # Imported here so that --help and a wrong option need no framework.
+    import jax
+    from jax_resnet50_step import training
+
+    mesh = join(jax, arguments.devices, arguments.no_cuda)
+    say: Callable[..., None] = print_line if jax.process_index() == 0 else (lambda *_: None)
+    say("PARAMETER", parameters(arguments, mesh.size))
+    exactness = {"fp32": "highest", "tf32": "tensorfloat32"}.get(arguments.precision)
+    jax.config.update("jax_default_matmul_precision", exactness)
+    trained, batch, step = training(arguments, mesh)
+
+    def take() -> Any:
+        nonlocal trained
+        trained, loss = step(trained, batch)
+        return loss
+
+    losses: list[float] = []
+    whole, samples = 0.0, mesh.size * arguments.batch_size
+    for loss, seconds in completed(take, jax.block_until_ready, arguments.iterations):
+        losses.append(float(loss))
+        whole += seconds
+        rate = samples / seconds
+        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
+        say(f"Epoch: 0 Iteration: {len(losses)} ", {**values, "train.lr": arguments.lr})
+    rate = samples * len(losses) / whole
+    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    return losses
+
+
+def main(argv: list[str] | None = None) -> None:
+    problem = check(train(parse_arguments(argv)))
+    if problem:
+        sys.exit("jax_resnet50: " + problem)
+
+
+if __name__ == "__main__":
+    main()

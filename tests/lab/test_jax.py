@@ -1,0 +1,108 @@
+"""JAX from the index, on two nodes: provisioned, and both programs trained on one device, on two,
+and on two nodes, by their own launcher and by mpirun; and ended while they train."""
+
+from __future__ import annotations
+
+import csv
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab
+from trained_campaigns import CASES, check, runs_of
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.jax]
+
+JAX = "jax", "0.10.2"
+NODES = ("node1", "node2")
+RUN = (sys.executable, "-m", "dlperf_runner", "run")
+END_S = 60  # from the signal to the runner's end; no step of the program is as long
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
+    lab = Lab(tmp_path_factory.mktemp("jax") / "lab")
+    lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", "lab_frameworks=jax")
+    try:
+        lab.play("provision.yml")
+        for node in NODES:
+            first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
+            lab.said(node, first)
+            assert lab.said(node, f"getent hosts {node}").startswith("127.0.1.1")
+        yield lab
+    finally:
+        lab.down()
+
+
+@pytest.fixture(scope="module")
+def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("campaigns") / "jax"
+    nodes.play("bench.yml", "-e", f"campaign={directory}")
+    return directory
+
+
+def test_both_programs_learn_on_one_device_on_two_and_on_two_nodes(campaign: Path) -> None:
+    check(runs_of(campaign), ["jax-llama", "jax-resnet50v1.5"], *JAX)
+
+
+def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
+    done = nodes.command("python", "-m", "dlperf_runner", "summarize", str(campaign))
+    assert done.returncode == 0, done.stdout
+    assert "tokens/s" in done.stdout
+    assert "samples/s" in done.stdout
+    with (campaign / "summary.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == 2 * len(CASES)
+    assert {row["framework_version"] for row in rows} == {"0.10.2"}
+
+
+def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
+    directory = tmp_path / "mpirun"
+    chosen = ("--workload", "jax-llama", "--parameter", "launcher=jax_mpirun")
+    done = nodes.command(*RUN, *chosen, "--campaign", str(directory))
+    assert done.returncode == 0, done.stdout
+    found = runs_of(directory)
+    check(found, ["jax-llama"], *JAX)
+    assert all("mpirun" in str(run["commands"]) for run, _ in found)
+
+
+def training(lab: Lab, node: str) -> str:
+    return lab.said(node, "pgrep -u dlperf -f jax_llama.py || true")
+
+
+def test_a_signal_ends_the_processes_of_both_nodes(nodes: Lab, tmp_path: Path) -> None:
+    """JAX that awaits a notice of preemption lives on for minutes after TERM."""
+    directory = tmp_path / "stopped"
+    chosen = ("--workload", "jax-llama", "--nodes", "2", "--iterations", "100000")
+    process = subprocess.Popen(
+        [*RUN, *chosen, "--campaign", str(directory)],
+        cwd=PROJECT, env=nodes.environment, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 300
+        while not any(
+            "Tokens/s" in p.read_text() for p in directory.glob("runs/*/*/progress.json")
+        ):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(1)
+        assert all(training(nodes, node) for node in NODES)
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=END_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + signal.SIGTERM, told
+    assert [training(nodes, node) for node in NODES] == ["", ""]
+
+
+def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
+    recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
+    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]

@@ -1,0 +1,38 @@
+"""What the runs of a campaign of builtin programs must show: every case is done, and has learnt."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+CASES = ["1n1g", "1n2g", "2n2g"]
+LOSS = {
+    "dllogger_pytorch": r" train\.loss : (\S+) ",
+    "maxtext": r"completed step: .* loss: (\S+)",
+    "torchtitan": r" step: +\d+  loss: +(\S+) ",
+}
+
+
+def runs_of(campaign: Path) -> list[tuple[dict[str, object], str]]:
+    """Each run's record, and its log."""
+    found = []
+    for path in sorted(campaign.glob("runs/*/r1/run.json")):
+        record = json.loads(path.read_text())
+        found.append((record, (path.parent / record["log_name"]).read_text()))
+    return found
+
+
+def check(
+    found: list[tuple[dict[str, object], str]], workloads: list[str], package: str, version: str
+) -> None:
+    ran = [(run["workload"], f"{run['nodes']}n{run['gpus_per_node']}g") for run, _ in found]
+    assert sorted(ran) == sorted((name, case) for name in workloads for case in CASES)
+    for run, log in found:
+        outcome = run["outcome"]
+        assert isinstance(outcome, dict)
+        assert outcome["status"] == "done", log
+        assert outcome["versions"][package].startswith(version)
+        losses = [float(text) for text in re.findall(LOSS[str(run["log_format"])], log)]
+        assert len(losses) == run["total_steps"]
+        assert losses[-1] < 0.9 * losses[0]

@@ -1,0 +1,151 @@
+"""Step times, memory, model FLOPs and MFU in the tables of summarize and report."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from make_logs import dllogger_pytorch, gluoncv, torchtitan, write
+from typer.testing import CliRunner
+
+from dlperf_runner.cli.main import app
+from dlperf_runner.core.frame import Row
+from dlperf_runner.report.layout import render
+from dlperf_runner.report.terminal import Screen
+from dlperf_runner.stats.summary import cases
+
+FLOPS = 57_914_449_920  # per token of 8b at 8192, attention in full: see test_language_metrics
+
+
+def call(*arguments: object, status: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output + str(result.exception)
+    return result.output
+
+
+def logs_of(folder: Path, tokens: int = 6000, every: int = 1) -> Path:
+    """Three repeats on one node with 8 devices, of 60 steps."""
+    for repeat in (1, 2, 3):
+        log = torchtitan(tokens + repeat, world=8, steps=60, every=every, warmup=10)
+        write(folder / "1n8g" / f"llama8b_b2_bf16_{repeat}.log", log)
+    return folder
+
+
+def summary(folder: Path, *options: str) -> tuple[str, dict[str, str]]:
+    """What summarize prints, and the only case of summary.csv."""
+    out = call("summarize", folder, "--output-dir", folder / "out", *options)
+    with (folder / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
+        (case,) = csv.DictReader(file)
+    return out, case
+
+
+def test_mfu_with_its_convention_and_its_peak(tmp_path: Path) -> None:
+    out, case = summary(logs_of(tmp_path), "--accelerator", "H100-SXM5-80GB")
+    assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
+    assert float(case["mfu"]) == pytest.approx(6002 * FLOPS / 989.4e12)
+    assert case["flops_formula"] == "6N+12LdT (full attention)"
+    assert (case["peak_tflops_per_device"], case["peak_source"]) == (
+        "989.4",
+        "dense bf16, NVIDIA H100 white paper, SXM5",
+    )
+    assert "| TFLOP/s/device | MFU (6N+12LdT) |" in " ".join(out.split())
+    assert "| 347.6 | 35.1% |" in " ".join(out.split())
+    assert "6N+12LdT (full attention); MFU is their share of 989.4 TFLOP/s (dense bf16" in " ".join(
+        out.split()
+    )
+    assert "MFU (6N+12LdT)" in (tmp_path / "out" / "summary.md").read_text()
+    (found,) = json.loads((tmp_path / "out" / "summary.json").read_text())["cases"]
+    assert found["mfu"] == float(case["mfu"])
+
+
+@pytest.mark.parametrize("options", [(), ("--accelerator", "cpu"), ("--accelerator", "MI300X")])
+def test_no_mfu_without_a_peak(tmp_path: Path, options: tuple[str, ...]) -> None:
+    out, case = summary(logs_of(tmp_path), *options)
+    assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
+    assert (case["mfu"], case["peak_tflops_per_device"]) == ("", "")
+    assert "| MFU" not in out
+    assert "no MFU, because the peak of the accelerator at this precision is unknown" in " ".join(
+        out.split()
+    )
+
+
+def test_samples_have_no_model_flops(tmp_path: Path) -> None:
+    write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(384.25))
+    out, case = summary(tmp_path, "--accelerator", "V100-SXM2-16GB")
+    assert case["model_tflops_per_device"] == case["flops_formula"] == ""
+    assert not [word for word in ("TFLOP", "MFU", "p95", "memory") if word in out]
+    call("report", tmp_path, "--output-dir", tmp_path / "report")
+    assert "step" not in (tmp_path / "report" / "report.md").read_text().partition("## What")[0]
+    # 100 steps of 128 samples, half of them at 384 and half at 384.5 samples/s
+    assert float(case["step_time_median_s"]) == pytest.approx((128 / 384 + 128 / 384.5) / 2)
+    assert float(case["step_time_p99_s"]) == pytest.approx(128 / 384)
+
+
+def test_step_times_and_memory(tmp_path: Path) -> None:
+    out, case = summary(logs_of(tmp_path))
+    # 2 samples of 8192 tokens at 6001 to 6003 tokens/s/device: the median of the runs
+    assert float(case["step_time_p95_s"]) == pytest.approx(2 * 8192 / 6002)
+    assert case["log_memory_mib"] == "41472.0"  # 40.50 GiB
+    assert "| n | step p95 (s) | step p99 (s) | memory (MiB) |" in " ".join(out.split())
+    assert "| 3 | 2.730 | 2.730 | 41472 |" in " ".join(out.split())
+
+
+def test_means_of_steps_are_no_step_times_of_the_table(tmp_path: Path) -> None:
+    out, case = summary(logs_of(tmp_path, every=10))
+    assert case["step_time_estimator"] == "means_of_10_steps"
+    assert "p95" not in out
+
+
+def test_samples_without_a_published_report_have_step_times(tmp_path: Path) -> None:
+    lines = dllogger_pytorch(100.0)
+    every = [re.sub(r"Iteration: (\d+)0 ", r"Iteration: \1 ", line) for line in lines]
+    every[0] = every[0].replace("prof : 100", "prof : 10").replace("freq : 10", "freq : 1")
+    write(tmp_path / "1n1g" / "rn50_b256_amp_1.log", every)
+    out, case = summary(tmp_path)
+    assert "| step p95 (s) | step p99 (s) |" in " ".join(out.split())
+    assert case["model_tflops_per_device"] == ""
+
+
+def test_tables_keep_60_columns(tmp_path: Path) -> None:
+    _, case = summary(logs_of(tmp_path), "--accelerator", "H100-SXM5-80GB")
+    (found,) = json.loads((tmp_path / "out" / "summary.json").read_text())["cases"]
+    rates = {k.replace("tokens_per", "samples_per"): v for k, v in found.items()}
+    lines = render([rates], [], Screen(60)).splitlines()
+    assert max(map(len, lines)) <= 60
+    text = "\n".join(lines)
+    assert all(word in text for word in ("efficiency", "interval", "MFU (6N+12LdT)", "step p99"))
+    assert "|" in text
+    assert case["mfu"][:6] in f"{found['mfu']}"
+
+
+def test_report_shows_them(tmp_path: Path) -> None:
+    logs_of(tmp_path / "logs")
+    report = tmp_path / "report"
+    call("report", tmp_path / "logs", "--output-dir", report, "--accelerator", "H100-SXM5-80GB")
+    for name in ("report.md", "report.html"):
+        text = (report / name).read_text()
+        assert "MFU (6N+12LdT)" in text
+        assert "35.1%" in text
+        assert "dense bf16, NVIDIA H100 white paper" in text
+    assert "step p99 (s)" in (report / "report.md").read_text()
+
+
+def row(metric: str, value: float, estimator: str, repeat: int) -> Row:
+    whole = dict.fromkeys(Row._fields)
+    texts = {"framework": "pytorch", "workload": "pytorch-llama", "model": "llama-8b"}
+    numbers = {"nodes": 1, "gpus_per_node": 8, "world_size": 8, "batch_size_per_device": 2}
+    own = {"metric": metric, "value": value, "estimator": estimator, "repeat": repeat}
+    return Row(**{**whole, **texts, **numbers, **own, "precision": "bf16", "valid": True})  # type: ignore[arg-type]
+
+
+def test_two_conventions_are_never_mixed() -> None:
+    runs = [row("samples_per_second", 1.0, "mean_of_rates", repeat) for repeat in (1, 2)]
+    same = [row("mfu", 0.3, "6N+12LdT", 1), row("mfu", 0.5, "6N+12LdT", 2)]
+    (case,) = cases([*runs, *same])
+    assert (case["mfu"], case["flops_formula"]) == (0.4, "6N+12LdT")
+    other = [row("mfu", 0.3, "6N+12LdT", 1), row("mfu", 0.5, "6N+6LdT", 2)]
+    (case,) = cases([*runs, *other])
+    assert (case["mfu"], case["flops_formula"]) == (None, None)

@@ -1,0 +1,376 @@
+"""A user's program as a workload in a folder of their own: described, planned, run, and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filters import provision
+from make_logs import ROOT, gluoncv, write
+from typer.testing import CliRunner, Result
+
+from dlperf_runner import logs
+from dlperf_runner.catalog import reader
+from dlperf_runner.cli import init_workload as command
+from dlperf_runner.cli.main import app
+from dlperf_runner.results import time_limit
+
+# It prints a rate of all devices in each step, without a name for anything.
+PROGRAM = """\
+import sys, time
+steps, batch, devices = (int(word) for word in sys.argv[1:])
+for step in range(1, steps + 1):
+    began = time.perf_counter()
+    sum(n * n for n in range(20000))
+    rate = batch * devices / (time.perf_counter() - began)
+    print(f"it {step}/{steps} | {rate:.2f} img/s | loss {8 - step / steps:.4f}", flush=True)
+"""
+REGEX = r"it (?P<step>\\d+)/\\d+ \\| (?P<rate>[\\d.]+) img/s \\| loss (?P<loss>\\S+)".replace(
+    "\\\\", "\\"
+)
+NODES = {
+    "nodes": {
+        "hosts": {
+            "node1": {
+                "ansible_host": "10.11.0.2",
+                "dlperf_devices_per_node": 2,
+                "dlperf_accelerator": "cpu",
+                "dlperf_stack": "cpu",
+                "dlperf_matrix": "smoke",
+                "dlperf_frameworks": ["mxnet"],
+            }
+        }
+    }
+}
+ANSWERS = {
+    "--name": "mine",
+    "--command": "{python} train.py {total_steps} {batch_size_per_device} {world_size}",
+    "--framework": "mxnet",
+    "--launcher": "direct",
+    "--regex": REGEX,
+    "--unit": "samples",
+}
+MORE = {
+    "--total-steps": "12",
+    "--warmup-steps": "2",
+    "--batch-size": "4",
+    "--topologies": "1n1g,1n2g",
+    "--sample": "it 3/12 | 12.50 img/s | loss 7.7500",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder, which the environment names; the tests before have left nothing."""
+    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
+    monkeypatch.chdir(tmp_path)
+    reader.forget()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "hosts.json").write_text(json.dumps(NODES))
+    return tmp_path / "catalog"
+
+
+def call(*arguments: str, **options: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), **options)  # type: ignore[arg-type]
+
+
+def said(result: Result, status: int = 0) -> str:
+    assert result.exit_code == status, result.output + str(result.exception)
+    return " ".join(result.output.split())
+
+
+def init(*files: str, without: tuple[str, ...] = (), **changes: str) -> Result:
+    """init-workload with ANSWERS and MORE, some of them changed or left out."""
+    changed = {f"--{name.replace('_', '-')}": text for name, text in changes.items()}
+    given = {k: v for k, v in {**ANSWERS, **MORE, **changed}.items() if k not in without}
+    words = [word for pair in given.items() for word in pair]
+    return call("init-workload", *words, *(word for file in files for word in ("--file", file)))
+
+
+def test_round_trip(folder: Path, tmp_path: Path) -> None:
+    """Described, listed, planned, run by the argv of the plan, and read like any other workload."""
+    said(init("train.py"))
+    assert "mine: mine framework mxnet --model mine" in said(call("list", "workloads"))
+    campaign = tmp_path / "campaign"
+    options = ("--workload", "mine", "-i", "hosts.json", "--campaign", str(campaign))
+    plan = json.loads(call("plan", *options, "--json").stdout)
+    assert [run["id"] for run in plan["runs"]] == [
+        "mine-builtin_fp32_b4_1n1g/r1",
+        "mine-builtin_fp32_b4_1n2g/r1",
+    ]
+    source = json.loads(call("source", "--workload", "mine", "--json").stdout)
+    shutil.unpack_archive(source["path"], tmp_path / "node")
+    for run in plan["runs"]:
+        (started,) = run["commands"]
+        python, *argv = started["argv"]
+        assert python == "/opt/dlperf/envs/mxnet/bin/python"
+        log = subprocess.run(
+            [sys.executable, *argv], cwd=tmp_path / "node", capture_output=True, check=True
+        ).stdout
+        place = campaign / "runs" / run["id"]
+        (place / run["log_name"]).write_bytes(log)
+        record = json.loads((place / "run.json").read_text())
+        record["outcome"] |= {"status": "done", "exit_status": 0, "versions": {}}
+        (place / "run.json").write_text(json.dumps(record))
+    text = said(call("summarize", str(campaign), "--no-history"))
+    assert "mine builtin, fp32, batch size 4 per device" in text
+    cases = json.loads((campaign / "summary.json").read_text())["cases"]
+    assert [case["world_size"] for case in cases] == [1, 2]
+    assert cases[1]["speedup"] > 1
+    assert "loss_last" in (campaign / "measurements.csv").read_text()
+    said(call("report", str(campaign)))
+    assert "mine" in (campaign / "report" / "report.md").read_text()
+    assert "not published" in said(call("compare", str(campaign)))
+
+
+def test_logs_of_others(folder: Path, tmp_path: Path) -> None:
+    said(init("train.py"))
+    for repeat in (1, 2):
+        lines = [f"it {n}/12 | {100 + repeat}.50 img/s | loss {9 - n / 10}" for n in range(1, 13)]
+        write(tmp_path / "logs" / "1n2g" / f"mine_b4_fp32_{repeat}.log", lines)
+    assert "| 102.00 |" in said(call("summarize", "logs"))
+
+
+def test_the_option_stands_before_or_behind_the_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(init("train.py"))
+    monkeypatch.setenv("DLPERF_CATALOG", "")
+    assert "mine" not in said(call("list", "workloads"))
+    for words in (
+        ("--catalog", str(folder), "list", "workloads"),
+        ("list", "workloads", f"--catalog={folder}"),
+        ("list", "--catalog", "catalog", "workloads"),
+    ):
+        assert "mine: mine" in said(call(*words))
+        # Playbooks and the processes that they start inherit it.
+        assert os.environ["DLPERF_CATALOG"] == str(folder)
+        monkeypatch.setenv("DLPERF_CATALOG", "")
+
+
+def test_the_option_needs_its_value(folder: Path) -> None:
+    assert "requires an argument" in said(call("list", "workloads", "--catalog"), 2)
+
+
+def test_all_that_is_missing_is_named_at_once(folder: Path) -> None:
+    text = said(init(without=("--name", "--regex", "--unit")), 2)
+    assert "options are missing (expected --name, --log-format, --regex, --unit)" in text
+    text = said(init(without=("--regex",), log_format="own"), 2)
+    assert "options are missing (expected --regex)" in text
+    assert not folder.exists()
+
+
+def test_a_terminal_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "on_terminal", lambda: True)
+    answers = "\n".join(
+        ["mine", "{python} train.py {total_steps} 1 1", "mxnet", "direct", "own", REGEX, "tokens"]
+    )
+    said(call("init-workload", "--file", "train.py", input=f"{answers}\n"))
+    mine = reader.load_catalog().workload("mine")
+    assert (mine.unit, mine.launcher) == ("tokens", "direct")
+    assert mine.log_pattern is not None
+    assert mine.log_pattern.regex == REGEX
+
+
+def test_a_built_in_format_needs_no_expression(folder: Path) -> None:
+    said(init("train.py", without=("--regex", "--sample"), log_format="torchtitan"))
+    mine = reader.load_catalog().workload("mine")
+    assert (mine.log_format, mine.log_pattern) == ("torchtitan", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"framework": "mxnett"}, "unknown framework 'mxnett'"),
+        ({"launcher": "mpi"}, "unknown launcher"),
+        ({"unit": "pixels"}, "unit"),
+        ({"command": "{python} train.py {steps}"}, "unknown placeholder"),
+        ({"command": "{python} 'train.py"}, "No closing quotation"),
+        ({"regex": "it (?P<step>[0-9]+"}, "unterminated subpattern"),
+        ({"regex": "it (?P<step>[0-9]+)"}, "wrong groups"),
+        ({"regex": "(?P<step>.) (?P<rate>.) (?P<speed>.)"}, "wrong groups"),
+        ({"sample": "step 3"}, "the expression does not match its sample"),
+        ({"warmup_steps": "12"}, "no steps remain to be measured"),
+        ({"total_steps": "many"}, "invalid number"),
+        ({"topologies": "2x8"}, "invalid topology"),
+        ({"name": "mxnet-arcface"}, "the name of a built-in workload"),
+        ({"name": "../mine"}, "invalid name"),
+    ],
+)
+def test_what_the_catalogue_would_not_take_is_not_written(
+    folder: Path, changes: dict[str, str], told: str
+) -> None:
+    assert told in said(init("train.py", **changes), 2)
+    assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_nothing_is_overwritten(folder: Path) -> None:
+    said(init("train.py"))
+    before = (folder / "workloads" / "mine.yml").read_bytes()
+    assert "the workload exists already" in said(init("train.py", unit="tokens"), 2)
+    assert (folder / "workloads" / "mine.yml").read_bytes() == before
+    assert (folder / "files" / "mine" / "train.py").is_file()
+
+
+def test_a_file_that_is_not_there(folder: Path) -> None:
+    assert "nothing.py" in said(init("nothing.py"), 2)
+    assert not (folder / "workloads" / "mine.yml").exists()
+
+
+def test_a_folder_that_is_not_there(folder: Path) -> None:
+    assert "no such directory" in said(call("list"), 2)
+    assert str(folder) in said(call("list"), 2)
+
+
+def test_a_campaign_without_its_folder(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(init("train.py"))
+    options = ("--workload", "mine", "-i", "hosts.json", "--campaign", "campaign")
+    said(call("plan", *options))
+    for record in tmp_path.glob("campaign/runs/*/*/run.json"):
+        content = json.loads(record.read_text())
+        content["outcome"] = {"status": "done"}
+        record.write_text(json.dumps(content))
+        (record.parent / content["log_name"]).write_text("it 1/12 | 3.0 img/s | loss 1.0\n")
+    monkeypatch.setenv("DLPERF_CATALOG", "")
+    text = said(call("summarize", "campaign", "--no-history"), 2)
+    assert "the workload is not in the catalogue" in text
+    assert "name its folder: dlperf --catalog DIR" in text
+
+
+# ---- expressions and logs that nobody can trust
+
+
+def log_of(tmp_path: Path, text: str) -> str:
+    """What summarize says of a log with 12 whole lines, and a text in place of the last one."""
+    lines = [f"it {n}/12 | 101.50 img/s | loss {9 - n / 10}" for n in range(1, 12)]
+    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
+    path.write_text(path.read_text() + text)
+    return said(call("summarize", "logs"), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("it 12/12 | 10 img", "the log ends with step 11"),
+        ("it 12/12 | 0.00 img/s | loss 1.0\n", "the rate is not possible in training"),
+        ("it 12/12 | 1..5 img/s | loss 1.0\n", "the rate is not a number"),
+        ("it 11/12 | 9.5 img/s | loss 1.0\n", "step 11 repeats"),
+        (f"it 12/12 | 9.5 img/s | loss {'1' * 5000}\n", "the log ends with step 11"),
+        ("it 12/12 | 9.5 img/s | loss nan\n", "the loss is not finite"),
+    ],
+)
+def test_damaged_logs(folder: Path, tmp_path: Path, text: str, told: str) -> None:
+    said(init("train.py"))
+    if told == "the loss is not finite":
+        with pytest.raises(AssertionError):  # invalid, not damaged: exit status 1
+            log_of(tmp_path, text)
+        assert told in said(call("summarize", "logs"), 1)
+        return
+    assert told in log_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("end", ["it 12/12 loss 1.0 rate 10", "it 12/12 loss 1.0 rate 10\n1.50\n"])
+def test_a_rate_that_was_cut_or_wrapped_is_no_smaller_rate(
+    folder: Path, tmp_path: Path, end: str
+) -> None:
+    said(
+        init(
+            "train.py",
+            regex=r"it (?P<step>\d+)/\d+ loss (?P<loss>\S+) rate (?P<rate>[\d.]+)",
+            sample="it 1/12 loss 2.0 rate 3.5",
+        )
+    )
+    lines = [f"it {n}/12 loss 1.5 rate 101.50" for n in range(1, 12)]
+    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
+    path.write_text(path.read_text() + end)
+    text = said(call("summarize", "logs"), 2)
+    assert "ends in the middle of this line" in text or "the rate is not" in text
+
+
+def test_durations_become_rates(folder: Path, tmp_path: Path) -> None:
+    regex = r"(?P<step>\d+): (?P<step_time>[\d.]+) s"
+    said(init("train.py", regex=regex, sample="1: 0.5 s", unit="samples"))
+    lines = [f"{n}: {3.0 if n <= 2 else 0.25} s" for n in range(1, 13)]
+    write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", lines)
+    assert "| 32.00 |" in said(call("summarize", "logs"))  # 2 * 4 samples in 0.25 s
+
+
+def test_an_expression_that_needs_exponential_time_is_stopped(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_limit, "LIMIT_S", 0.5)
+    said(init("train.py", regex=r"(?P<step>\d+) (?P<rate>[\d.]+) (a+)+b", sample="1 2.5 aab"))
+    path = write(tmp_path / "logs" / "1n2g" / "mine_b4_fp32_1.log", ["1 2.5 aab"])
+    path.write_text(path.read_text() + f"2 2.5 {'a' * 60}\n")
+    # `run` shows the speed meanwhile, outside of any limit.
+    assert logs.parse_tail("mine-log", path.read_text()) is None
+    text = said(call("summarize", "logs"), 2)
+    assert "mine_b4_fp32_1.log: the regular expression of the log format takes too long" in text
+
+
+def test_an_expression_that_matches_everything_takes_no_other_logs(
+    folder: Path, tmp_path: Path
+) -> None:
+    said(init("train.py", regex=r"(?P<step>\d+).*?(?P<rate>[\d.]+)", sample="1 2.5"))
+    write(tmp_path / "logs" / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(384.25))
+    assert "mxnet-resnet50v1b, fp32" in said(call("summarize", "logs"))
+
+
+# ---- an environment of the user
+
+PAGE = (ROOT / "docs" / "own-workload.md").read_text(encoding="utf-8")
+
+
+def own_framework(folder: Path) -> None:
+    """The framework of docs/own-workload.md, on CPUs."""
+    _, _, rest = PAGE.partition("```yaml\n")
+    content = rest.partition("```")[0].replace("h100-cuda12.9", "cpu")
+    assert "name: mylib" in content
+    write(folder / "frameworks" / "mylib.yml", content.splitlines())
+
+
+def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_path: Path) -> None:
+    own_framework(folder)
+    said(init("train.py", framework="mylib"))
+    nodes = json.loads(json.dumps(NODES).replace("mxnet", "mylib"))
+    (tmp_path / "hosts.json").write_text(json.dumps(nodes))
+    plan = json.loads(call("plan", "--workload", "mine", "-i", "hosts.json", "--json").stdout)
+    assert plan["runs"][0]["commands"][0]["argv"][0] == "/opt/dlperf/envs/mylib/bin/python"
+    (found,) = provision.environments(["mylib"], "cpu", str(ROOT))
+    assert found["requirements"] == f"{folder}/requirements.txt"
+    assert (found["path"], found["import_name"]) == ("/opt/dlperf/envs/mylib", "mylib")
+    # For `bundle`, which reads the file.
+    own = reader.load_catalog().framework("mylib").environments["cpu"]
+    assert own.requirements == f"{folder}/requirements.txt"
+    # The built-in ones stay what they are.
+    (built_in,) = provision.environments(["mxnet"], "cpu", str(ROOT))
+    assert built_in["requirements"].startswith(f"{ROOT}/requirements/")
+
+
+def test_a_framework_with_a_built_in_name_is_refused(folder: Path) -> None:
+    own_framework(folder)
+    path = folder / "frameworks" / "mylib.yml"
+    path.rename(path.with_name("mxnet.yml"))
+    path.with_name("mxnet.yml").write_text(
+        path.with_name("mxnet.yml").read_text().replace("name: mylib", "name: mxnet", 1)
+    )
+    assert "the name of a built-in framework" in said(call("list"), 2)
+
+
+def test_the_command_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/own-workload.md: its command writes a workload that torchrun starts."""
+    _, _, rest = PAGE.partition("    dlperf --catalog ~/bench init-workload --name")
+    words = shlex.split("--name" + rest.partition("\n\n")[0].replace("\\\n", " "))
+    said(call("init-workload", *words))
+    mine = reader.load_catalog().workload("mynet")
+    assert (mine.launcher, mine.rule.rates_are_per, mine.rule.total_steps) == (
+        *("torchrun", "device", 200),
+    )

@@ -1,0 +1,215 @@
+"""Where the time of a step goes: what programs print, what is computed of it, and the report."""
+
+from __future__ import annotations
+
+import csv
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import dllogger_pytorch, torchtitan, write
+from typer.testing import CliRunner
+
+from dlperf_runner.cli.main import app
+from dlperf_runner.stats.step_parts import StepParts, step_parts
+from dlperf_runner.workloads import pytorch_common as common
+
+TEXT = "seconds of a step without communication, by rank: "
+# A step of 2 samples of 8192 tokens at 6,400 tokens/s/device.
+STEP_S = 2 * 8192 / 6400
+
+
+def titan(alone: str | None, *, devices: int = 2, nodes: int = 2, tokens: int = 6400) -> list[str]:
+    lines = torchtitan(tokens, world=devices * nodes, steps=60, every=1, warmup=10)
+    stamp = "[titan] 2025-12-01 12:59:59,123 - root - INFO - "
+    return [*lines, f"{stamp}{TEXT}{alone}", f"{stamp}Training completed"] if alone else lines
+
+
+def call(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output + str(result.exception)
+    return result.output
+
+
+def cases(folder: Path) -> dict[str, dict[str, str]]:
+    call("summarize", folder / "logs", "--output-dir", folder / "out")
+    with (folder / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
+        return {f"{row['nodes']}n{row['gpus_per_node']}g": row for row in csv.DictReader(file)}
+
+
+def test_times_of_all_ranks(tmp_path: Path) -> None:
+    alone = "2.000000 2.100000 2.000000 2.300000"
+    for repeat in (1, 2):
+        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(alone))
+    case = cases(tmp_path)["2n2g"]
+    assert float(case["alone_mean_s"]) == pytest.approx(2.1)
+    assert (case["alone_longest_s"], case["slowest_rank"]) == ("2.3", "3.0")
+    assert float(case["step_time_median_s"]) == pytest.approx(STEP_S)
+    rows = (tmp_path / "out" / "measurements.csv").read_text()
+    assert "slowest_rank,3" in rows
+    assert "steps_without_communication" in rows
+
+
+def test_dllogger_has_them_too(tmp_path: Path) -> None:
+    log = [*dllogger_pytorch(100.0, world=2), f"{TEXT}0.500000 0.400000"]
+    write(tmp_path / "logs" / "1n2g" / "rn50_b256_amp_1.log", log)
+    call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out")
+    with (tmp_path / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
+        (case,) = csv.DictReader(file)
+    assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.5", "0.0")
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [
+        "2.000000 2.100000 2.000000",  # a rank is missing
+        "2.000000 2.100000 2.000000 0.000000",
+        "2.000000 2.100000 2.000000 2.3",  # cut or wrapped
+        "2.000000 2.100000 nan 2.300000",
+    ],
+)
+def test_times_that_are_not_whole_do_not_count(tmp_path: Path, alone: str) -> None:
+    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
+    case = cases(tmp_path)["2n2g"]
+    assert (case["alone_mean_s"], case["slowest_rank"]) == ("", "")
+
+
+def test_a_straggler_is_named_if_it_is_one_in_all_runs(tmp_path: Path) -> None:
+    for repeat, alone in ((1, "2.0 2.1 2.0 2.3"), (2, "2.4 2.1 2.0 2.3")):
+        seconds = " ".join(f"{float(text):.6f}" for text in alone.split())
+        write(tmp_path / "logs" / "2n2g" / f"llama8b_b2_bf16_{repeat}.log", titan(seconds))
+    assert cases(tmp_path)["2n2g"]["slowest_rank"] == ""
+
+
+CASE: dict[str, Any] = {
+    "world_size": 4,
+    "step_time_median_s": 2.56,
+    "alone_mean_s": 2.1,
+    "alone_longest_s": 2.3,
+    "slowest_rank": 3.0,
+}
+
+
+def test_the_parts_of_a_step_are_the_step() -> None:
+    parts = step_parts(CASE)
+    assert parts is not None
+    assert parts.computation == 2.1
+    assert parts.waiting == pytest.approx(0.2)
+    assert parts.communication == pytest.approx(0.26)
+    assert parts.computation + parts.waiting + parts.communication == pytest.approx(2.56)
+    assert (parts.slowest_rank, parts.has_straggler) == (3, True)
+
+
+def test_communication_that_is_hidden_is_no_negative_number() -> None:
+    parts = step_parts(CASE | {"step_time_median_s": 2.2})
+    assert parts is not None
+    assert (parts.communication, parts.waiting) == (0.0, pytest.approx(0.1))
+    even = step_parts(CASE | {"alone_longest_s": 2.11, "slowest_rank": 3.0})
+    assert even is not None
+    assert not even.has_straggler
+
+
+def test_one_device_only_computes_and_no_data_are_no_parts() -> None:
+    one = step_parts(CASE | {"world_size": 1})
+    assert one == StepParts(2.56, 2.56, 0.0, 0.0, None)
+    assert step_parts(CASE | {"alone_mean_s": None}) is None
+    assert step_parts(CASE | {"step_time_median_s": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        (
+            "en",
+            "2n2g: of a step of 2.560 s, 82.0% is the computation of the mean rank, 7.8% is"
+            " waiting for the slowest rank, and 10.2% is communication that no computation hides."
+            " Rank 3, on node 2, was the slowest in each run.",
+        ),
+        ("zh", "2n2g：每步 2.560 秒"),
+    ],
+)
+def test_report(tmp_path: Path, language: str, told: str) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    write(logs / "1n1g" / "llama8b_b2_bf16_1.log", titan(None, devices=1, nodes=1, tokens=8000))
+    alone = "2.000000 2.100000 2.000000 2.300000"
+    write(logs / "2n2g" / "llama8b_b2_bf16_1.log", titan(alone))
+    call("report", logs, "--output-dir", out, "--lang", language)
+    heading = {"en": "Where the time goes", "zh": "时间花在哪里"}[language]
+    for name in ("report.md", "report.html"):
+        text = " ".join((out / name).read_text().split())
+        assert heading in text
+        assert told in text
+    (picture,) = out.rglob("*-time-*.svg")
+    assert "pytorch" in picture.name
+
+
+def test_a_report_without_these_times_has_no_such_part(tmp_path: Path) -> None:
+    write(tmp_path / "logs" / "2n2g" / "llama8b_b2_bf16_1.log", titan(None))
+    call("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
+    assert "Where the time goes" not in (tmp_path / "report" / "report.md").read_text()
+
+
+# ---- the program
+
+
+class Parallel:
+    """In place of DistributedDataParallel: it counts the steps, and who communicates."""
+
+    device = "cpu"
+
+    def __init__(self) -> None:
+        self.quiet = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.quiet = True
+        yield
+        self.quiet = False
+
+
+class Values(list[float]):
+    def tolist(self) -> list[float]:
+        return list(self)
+
+
+def torch_of(others: list[float]) -> Any:
+    """What the program uses of PyTorch; the other ranks' times are given."""
+
+    def all_reduce(values: Values) -> None:
+        for rank, value in enumerate(others):
+            values[rank] += value
+
+    return types.SimpleNamespace(
+        float64=None,
+        zeros=lambda size, **_: Values([0.0] * size),
+        nn=types.SimpleNamespace(parallel=types.SimpleNamespace(DistributedDataParallel=Parallel)),
+        distributed=types.SimpleNamespace(barrier=lambda: None, all_reduce=all_reduce),
+    )
+
+
+def test_the_program_times_steps_without_communication() -> None:
+    passed, network = [0.0], Parallel()
+
+    def step() -> None:
+        assert network.quiet
+        # The first steps still send buffers.
+        passed.append(9.0 if len(passed) <= common.ALONE_BEFORE else 0.25)
+
+    found = common.alone(
+        torch_of([0.5, 0.0]),
+        network,
+        step,
+        lambda: None,
+        common.Place(1, 2, 1),
+        lambda: sum(passed),
+    )
+    assert found == f"{TEXT}0.500000 0.250000"
+    assert len(passed) == 1 + common.ALONE_BEFORE + common.ALONE_STEPS
+
+
+def test_a_single_process_and_a_sharded_network_print_nothing() -> None:
+    place = common.Place(0, 2, 0)
+    assert common.alone(torch_of([]), object(), lambda: None, lambda: None, place) is None
