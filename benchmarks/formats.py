@@ -76,12 +76,12 @@ LINES: dict[str, Callable[[int], str]] = {
 def seconds(name: str, data: bytes) -> float:
     pieces = [data[at : at + 2**20] for at in range(0, len(data), 2**20)]
     began = time.process_time()
-    if name in logs.formats():
-        found = len(logs.parse(logs.formats()[name], pieces).columns.steps)
+    if name == "nccl_tests":
+        found = len(nccl_tests.read([*pieces, AVERAGE]).rows)
     elif name == "mllog":
         found = len(mllog.read(pieces).step_seconds)
     else:
-        found = len(nccl_tests.read([*pieces, AVERAGE]).rows)
+        found = len(logs.parse(logs.formats()[name], pieces).columns.steps)
     took = time.process_time() - began
     if found != data.count(b"\n"):
         raise SystemExit(f"{name}: {found} of {data.count(bytes([10]))} lines were read")

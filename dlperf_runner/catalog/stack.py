@@ -96,6 +96,17 @@ class Tuning(Entry):
     locked_clocks: LockedClocks | None = None
 
 
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class LeastBusBandwidth(Entry):
+    """The GB/s of bus bandwidth that the all-reduce of nccl-tests must reach at 16 GiB: on all GPUs
+    of one node, and over several nodes."""
+
+    one_node: Rate | None = None
+    several_nodes: Rate | None = None
+
+
 class Stack(Entry):
     """All software below the frameworks on one generation of nodes."""
 
@@ -119,3 +130,4 @@ class Stack(Entry):
     infiniband: InfiniBand | None = None
     container_runtime: ContainerRuntime | None = None
     tuning: Tuning | None = None
+    least_bus_bandwidth: LeastBusBandwidth | None = None

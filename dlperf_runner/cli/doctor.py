@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, option, print_json, screen
+from .options import AsJson, Inventories, Limit, option, print_json, print_note, screen
 
 
 def doctor(
@@ -19,6 +19,25 @@ def doctor(
             "--facts", "Use facts that preflight.yml saved, instead of gathering new ones.", "FILE"
         ),
     ] = None,
+    dcgm: Annotated[
+        int | None,
+        option(
+            "--dcgm",
+            "Also run DCGM's diagnostics on the GPUs: 1 takes seconds, 2 minutes, 3 up to an hour."
+            " Nothing else may use the GPUs.",
+            "LEVEL",
+            min=1,
+            max=3,
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        bool,
+        option(
+            "--bandwidth",
+            "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low or"
+            " nothing is expected, that of each node and of pairs, too.",
+        ),
+    ] = False,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,
     as_json: AsJson = False,
     as_nhc: Annotated[
@@ -36,7 +55,10 @@ def doctor(
 
     if as_nhc and (as_json or everything):
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
-    findings = examine(inventory or (), limit, facts)
+    if facts and (dcgm is not None or bandwidth):
+        raise UserError("--dcgm and --bandwidth run tests; they cannot be combined with --facts")
+    say = print_note if bandwidth else None
+    findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,27 @@ from ..core.errors import UserError
 from ..doctor.findings import Finding
 from ..doctor.nodes import diagnose
 from ..plan.inventory import read_inventory
+from .bandwidth import find_slow
 
 
-def examine(inventories: Sequence[str], limit: str, facts: Path | None = None) -> list[Finding]:
-    """The findings for the nodes of the inventory, from saved facts or, by default, new ones."""
+def examine(
+    inventories: Sequence[str],
+    limit: str,
+    facts: Path | None = None,
+    dcgm: int | None = None,
+    bandwidth: Callable[[str], None] | None = None,
+) -> list[Finding]:
+    """The findings for the nodes of the inventory, from saved facts or, by default, new ones.
+    `dcgm`: the level of DCGM's diagnostics to run on nodes with GPUs. `bandwidth`: also measure it;
+    this gets lines about the progress."""
     nodes = read_inventory(inventories, limit or None)
     catalog = load_catalog()
     stacks = {node.name: catalog.stack_of(node) for node in nodes}
-    document = read_facts(facts) if facts else gather(inventories, limit)
+    if dcgm is not None and all(stack.accelerator != "gpu" for stack in stacks.values()):
+        raise UserError("no node has GPUs", where="--dcgm", expected="a GPU stack (dlperf_stack)")
+    document = read_facts(facts) if facts else gather(inventories, limit, dcgm)
     try:
-        return diagnose(nodes, stacks, document)
+        found = diagnose(nodes, stacks, document)
     except (KeyError, TypeError, AttributeError) as error:
         if facts is None:
             raise
@@ -32,16 +43,18 @@ def examine(inventories: Sequence[str], limit: str, facts: Path | None = None) -
             found=repr(error),
             hint="gather new facts: run the command without --facts",
         ) from None
+    return found + (find_slow(nodes, inventories, bandwidth) if bandwidth else [])
 
 
-def gather(inventories: Sequence[str], limit: str) -> dict[str, Any]:
+def gather(inventories: Sequence[str], limit: str, dcgm: int | None = None) -> dict[str, Any]:
     """Run preflight.yml on the nodes. Returns the facts."""
     from ..campaign.execute import Playbook, run_playbook
 
     with tempfile.TemporaryDirectory(prefix="dlperf-preflight-") as folder:
         path, log = Path(folder) / "facts.json", Path(folder) / "ansible.log"
         state = Playbook(log=log)
-        variables = {"preflight_file": str(path)}
+        variables: dict[str, Any] = {"preflight_file": str(path)}
+        variables |= {} if dcgm is None else {"preflight_dcgm": dcgm}
         names = [str(Path(name).resolve()) if "," not in name else name for name in inventories]
         run_playbook("playbooks/preflight.yml", variables, names, state, limit)
         if path.exists():

@@ -58,6 +58,10 @@ FACTORS = (
     "cuda",
     "interconnect",
 )
+# What the measurement of a bandwidth does not have.
+OF_TRAINING = frozenset(
+    {"batch_size_per_device", "global_batch_size", "data", "xla", "compile", "recipe", "steps"}
+)
 # Conditions that the user may state if the run records do not have them.
 _OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
 STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
@@ -152,6 +156,7 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "recipe": parameters.get("recipe", known.recipe),
         "recompute": parameters.get("recompute"),
         "sequence_length": parameters.get("sequence_length"),
+        "message_bytes": parameters.get("message_bytes"),
         "parallelism": parameters.get("parallel"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,

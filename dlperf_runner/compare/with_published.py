@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import unit_of
 from ..core.identity import CASE, CaseKey, case_key, label
-from ..core.units import per_second
+from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import case_values
 from ..stats.intervals import UNKNOWN, Interval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
     FACTORS,
+    OF_TRAINING,
     TOO_FEW,
     UNDECIDED,
     Difference,
@@ -129,6 +130,8 @@ def compare_published(
             "unit": per_second(unit_of(own["workload"])),
             **dict((conditions or {}).get(key, {})),
         }
+        if unit_of(own["workload"]) == BANDWIDTH:
+            mine = {name: value for name, value in mine.items() if name not in OF_TRAINING}
         of_model = numbers_of_model(own, numbers)
         shown = of_model if every else usable_numbers(of_model, mine["accelerator"])
         usual, runs = case["estimator"], values[key]

@@ -1,4 +1,5 @@
-"""The units of throughput. A workload counts samples or tokens (`unit` in its catalogue entry).
+"""The units of throughput. A workload counts samples, tokens or, for a bandwidth, gigabytes (`unit`
+in its catalogue entry).
 
 Inside the program, the throughput of every workload is the metric `samples_per_second`, and its
 statistics are columns with that beginning. Whatever people or other programs read has the name and
@@ -11,10 +12,12 @@ from typing import Literal
 
 from .frame import SAMPLES_PER_SECOND
 
-# Publications also state the bandwidth of a bus and the speed of arithmetic.
+# Publications also state the speed of arithmetic.
 Unit = Literal["samples", "tokens", "GB", "TFLOP"]
 SAMPLES: Unit = "samples"
 TOKENS: Unit = "tokens"
+# Its rate is that of a link, so it does not grow with the number of devices: it has no speed-up.
+BANDWIDTH: Unit = "GB"
 
 
 def per_second(unit: Unit) -> str:

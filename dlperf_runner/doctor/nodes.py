@@ -13,6 +13,7 @@ from ..catalog.controllers import CONTROLLERS, Controller
 from ..catalog.stack import Stack
 from ..catalog.suites import SYSTEMS
 from ..core.node import Node
+from .dcgm import dcgm_findings
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, judged
 from .gpu import gpu_findings
@@ -63,10 +64,13 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         ("health", _health),
         ("gpu", gpu_findings),
         ("fabric", fabric_findings),
+        ("dcgm", lambda node, _, own: dcgm_findings(node.name, own)),
     )
     for part, check in parts:
         if part == "gpu" and stack.accelerator != "gpu":
             continue
+        if part == "dcgm" and facts.get(part) is None:
+            continue  # not asked for
         own = facts.get(part)
         if not own or own.get("failed"):
             found = (own or {}).get("failed") or "nothing"

@@ -83,6 +83,8 @@ def built_in() -> dict[str, Format]:
 def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log:
     """The content of a log, which comes in pieces of any length. Stops after `most` lines with a
     rate. Raises LineError."""
+    if form.table is not None:
+        return Log(*form.table(pieces))
     log = Log([], Columns())
     seen = steps.Seen()
     known: set[tuple[object, ...]] = set()

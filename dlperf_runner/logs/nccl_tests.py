@@ -1,5 +1,6 @@
-"""nccl-tests (all_reduce_perf and the others): a table of message sizes, so no format of steps.
+"""nccl-tests (all_reduce_perf and the others): a table of message sizes.
 
+    # Collective test starting: all_reduce_perf
     # nThread 1 nGpus 1 minBytes 1073741824 maxBytes 17179869184 step: 2(factor) warmup iters: 5 ...
     #       size         count      type   redop    root     time   algbw   busbw #wrong     time ..
       1073741824     268435456     float     sum      -1   4470.5  240.18  450.34      0   4471.2 ..
@@ -10,7 +11,10 @@ The first four numbers behind the root are of out-of-place operations, the other
 busbw, in GB/s (1e9 bytes), is comparable between numbers of ranks. #wrong is N/A without a check.
 The average is over all sizes, so it depends on the chosen sizes.
 
-Source: NVIDIA/nccl-tests, src/common.cu, and doc/PERFORMANCE.md on busbw.
+As the log of a run, the table is one rate: the bus bandwidth of the largest size, out of place,
+over all iterations. Those that warm up do not count as steps.
+
+Source: NVIDIA/nccl-tests a0b82b2, src/common.cu and src/util.cu, and doc/PERFORMANCE.md on busbw.
 """
 
 from __future__ import annotations
@@ -19,18 +23,29 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .reader import Block, blocks
-from .records import LineError
+from .reader import Block, blocks, holds
+from .records import Columns, Format, Header, LineError
 
+_NUMBER = rb"\d++(?:\.\d++)?+(?:e[+-]\d+)?+"
+_HALF = rb"(?: +%s){3} +(?:\d+|N/A)" % _NUMBER
 _ROW = re.compile(
-    rb"^ *(?P<size>\d{1,18}) +(?P<count>\d{1,18}) +[a-z][\w-]*(?: +[a-z]\w*)?(?: +-?\d+)?"
-    rb"(?P<numbers>(?:(?: +\d+(?:\.\d+)?){3} +(?:\d+|N/A)){2}) *\r?$",
+    rb"^ *(?P<size>\d{1,18}) +(?P<count>\d{1,18}) +(?P<type>[a-z][\w-]*)(?: +[a-z]\w*)?(?: +-?\d+)?"
+    rb"(?P<numbers>(?:%s){2}) *\r?$" % _HALF,
     re.MULTILINE,
 )
-_SIZES = re.compile(rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)")
+_SIZES = re.compile(
+    rb"minBytes (\d{1,18}) maxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)"
+    rb"(?: warmup iters: \d+ iters: (\d{1,9}) )?"
+)
+_RANK = re.compile(rb"^# +Rank +(\d{1,9}) .*? on +(\S+) device ", re.MULTILINE)
+_PROGRAM = re.compile(rb"# Collective test starting: (?:\S*/)?([a-z_]+)_perf")
 _AVERAGE = re.compile(rb"# Avg bus bandwidth +: (\d+(?:\.\d+)?(?:e[+-]\d+)?) *(?=[\r\n]|\Z)")
 _FAILED = re.compile(rb"# Out of bounds values : \d+ FAILED")
-_MARKERS = [b"Bytes ", b"bandwidth", b"Out of", b"float", b"int", b"half", b"double", b"f8"]
+_MARKERS = [
+    *(b"Bytes ", b"bandwidth", b"Out of", b" Rank ", b"starting: "),
+    *(b"float", b"int", b"half", b"double", b"f8"),
+]
+_PRECISIONS = {"float": "fp32", "half": "fp16", "bfloat16": "bf16", "double": "fp64"}
 
 
 @dataclass(frozen=True)
@@ -51,10 +66,18 @@ class Bandwidth:
 
 @dataclass
 class NcclTests:
-    """The rows in the order of the log, and the average that the program prints at its end."""
+    """The rows in the order of the log, and the average that the program prints at its end.
+    `largest` and `iterations` are as its head states them, `collective` is that of its name
+    (all_reduce), `datatype` that of the elements."""
 
     rows: list[Bandwidth] = field(default_factory=list)
     sizes: int | None = None
+    largest: int | None = None
+    iterations: int | None = None
+    ranks: int = 0
+    hosts: tuple[str, ...] = ()
+    collective: str | None = None
+    datatype: str | None = None
     average_busbw: float | None = None
     is_wrong: bool = False
 
@@ -62,13 +85,23 @@ class NcclTests:
 def read(pieces: Iterable[bytes]) -> NcclTests:
     """The content of a log, which comes in pieces of any length. Raises LineError if the table is
     not whole."""
-    found, last = NcclTests(), 0
+    found, last = NcclTests(), 1
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
         last = block.line(len(block.data))
+        if holds(block.data, b" Rank "):
+            devices = _RANK.findall(block.data)
+            found.ranks += len(dict(devices))
+            hosts = (host.decode("utf-8", "replace") for _, host in devices)
+            found.hosts = tuple(dict.fromkeys((*found.hosts, *hosts)))
+        if holds(block.data, b"starting: ") and (program := _PROGRAM.search(block.data)):
+            found.collective = program[1].decode()
+        if not found.datatype and (row := _ROW.search(block.data)):
+            found.datatype = row["type"].decode()
         if sizes := _SIZES.search(block.data):
             least, most, step = (int(sizes[n]) for n in (1, 2, 3))
             found.sizes = _number_of_sizes(least, most, step, sizes[4])
+            found.largest, found.iterations = most, int(sizes[5]) if sizes[5] else None
         if average := _AVERAGE.search(block.data):
             found.average_busbw = float(average[1])
         found.is_wrong = found.is_wrong or _FAILED.search(block.data) is not None
@@ -94,10 +127,50 @@ def _number_of_sizes(least: int, most: int, step: int, kind: bytes) -> int | Non
 
 
 def _rows(block: Block) -> Iterator[Bandwidth]:
-    for size, elements, numbers in _ROW.findall(block.data):
+    for size, elements, _, numbers in _ROW.findall(block.data):
         if int(elements) and int(size) % int(elements):
             continue  # the beginning of the line is lost
         texts = numbers.split()
         counts = [None if text == b"N/A" else int(text) for text in (texts.pop(3), texts.pop())]
         time, alg, bus, in_time, in_alg, in_bus = map(float, texts)
         yield Bandwidth(int(size), time, alg, bus, in_time, in_alg, in_bus, *counts)
+
+
+def as_run(pieces: Iterable[bytes]) -> tuple[list[Header], Columns]:
+    """The table as the log of a run. Raises LineError if it is not whole, or if results were
+    wrong."""
+    found = read(pieces)
+    if found.is_wrong:
+        problem = "the results of the collective operation are wrong"
+        raise LineError(1, problem, expected="0 in each column #wrong", found="FAILED")
+    busbw = found.rows[-1].busbw
+    if not busbw:
+        problem = "the bus bandwidth of the largest size is 0"
+        raise LineError(1, problem, expected="at least two ranks", found=str(found.ranks))
+    steps = found.iterations or 1
+    header = Header(
+        1,
+        world_size=found.ranks or None,
+        nodes=len(found.hosts) or None,
+        precision=_PRECISIONS.get(found.datatype or "", found.datatype),
+        total_steps=found.iterations,
+        log_every=steps,
+        network=found.collective,
+        parameters=(("message_bytes", str(found.largest)),) if found.largest else (),
+    )
+    return [header], Columns([steps], [busbw], [None], [None])
+
+
+FORMAT = Format(
+    name="nccl_tests",
+    sample="  17179869184    4294967296     float     sum      -1    62871   273.26   478.20 ...",
+    marker=b"  ",
+    entry=re.compile(
+        rb"^ *(?P<step>\d{1,18}) +\d{1,18} +[a-z][\w-]*(?: +[a-z]\w*)?(?: +-?\d+)?"
+        rb"(?: +%s){2} +(?P<rate>%s) +(?:\d+|N/A)%s *\r?$" % (_NUMBER, _NUMBER, _HALF),
+        re.MULTILINE,
+    ),
+    rate=_NUMBER,
+    statements=(),
+    table=as_run,
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -123,7 +123,8 @@ class Format:
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
     for step 1, whatever the interval. `seconds`: `rate` is the duration of a step in units of so
-    many seconds; it becomes a rate in steps per second.
+    many seconds; it becomes a rate in steps per second. `table`: reads a log whose rates are no
+    steps of a training, in the place of `entry`.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Format:
     one_step: bool = False
     first_too: bool = False
     seconds: float | None = None
+    table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
 
     @cached_property
     def whole_rates(self) -> re.Pattern[bytes]:

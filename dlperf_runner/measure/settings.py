@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..catalog.rule import Rule
 from ..core.errors import UserError
+from ..core.units import BANDWIDTH
 from ..logs import Header
 from .estimators import Expected
 
@@ -33,7 +34,7 @@ def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: s
         "total_steps": (rule.total_steps, "the calculation rule"),
         "warmup_steps": (rule.warmup_steps, "the calculation rule"),
     }
-    found = set()
+    found = {"batch size"} if expected.unit == BANDWIDTH else set()
     for field, what in _WHAT.items():
         stated = [(h.line, value) for h in headers if (value := getattr(h, field)) is not None]
         if not stated:

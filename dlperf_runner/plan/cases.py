@@ -115,7 +115,7 @@ def _lacking(
 ) -> list[tuple[Node, str]]:
     """Each node that lists its environments but lacks a needed one, with that environment."""
     framework = catalog.frameworks[workload.framework]
-    sources = [workload.sources.named(name) for name in _sources(choice, workload)]
+    sources = [workload.sources.named(name) for name in _sources(choice, workload, nodes)]
     needed = [
         # If the stack has no environment at all, planning fails later for that reason.
         (node, framework.environment_name(node.stack, source.flavor) or framework.name)
@@ -157,7 +157,9 @@ class _Setting(NamedTuple):
     batch_size: int
 
 
-def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]:
+def cases_of(
+    choice: Choice, workload: Workload, matrix_name: str, nodes: Sequence[Node] = ()
+) -> list[Case]:
     matrix = workload.matrices[matrix_name]
     window = _window(choice, workload.rule_of(matrix_name))
     return [
@@ -172,7 +174,7 @@ def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]
             variant=setting.variant,
             parameters=values,
         )
-        for source in _sources(choice, workload)
+        for source in _sources(choice, workload, nodes)
         for setting in _settings(choice, workload, matrix)
         for values in parameters.settings(choice, workload)
         for topology in _topologies(choice, matrix)
@@ -180,9 +182,14 @@ def cases_of(choice: Choice, workload: Workload, matrix_name: str) -> list[Case]
     ]
 
 
-def _sources(choice: Choice, workload: Workload) -> tuple[str, ...]:
-    """The chosen sources. The default is `builtin`, which needs no clone and no data set."""
+def _sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> tuple[str, ...]:
+    """The chosen sources. The default is the first that runs on the nodes' stack: mostly `builtin`,
+    which needs no clone and no data set."""
     has = [name for name, _ in workload.sources.items()]
+    stacks = {node.stack for node in nodes}
+    fitting = [
+        name for name, s in workload.sources.items() if not s.stacks or stacks <= {*s.stacks}
+    ]
     for name in choice.source:
         if name not in has:
             raise UserError(
@@ -190,7 +197,7 @@ def _sources(choice: Choice, workload: Workload) -> tuple[str, ...]:
                 where=option_name("source"),
                 expected=f"one of {', '.join(has)}",
             )
-    return choice.source or (has[0],)
+    return choice.source or ((fitting or has)[0],)
 
 
 def _settings(choice: Choice, workload: Workload, matrix: Matrix) -> tuple[_Setting, ...]:

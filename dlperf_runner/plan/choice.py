@@ -143,7 +143,11 @@ class Choice:
         f"With --until-ci: at most this many runs per case; default: {MOST_ADAPTIVE_REPEATS}.",
         _number,
     )
-    source: tuple[str, ...] = _option("NAME[,NAME]", "builtin (default) or upstream.", _sources)
+    source: tuple[str, ...] = _option(
+        "NAME[,NAME]",
+        "builtin or upstream; default: builtin where it runs on the nodes' stack.",
+        _sources,
+    )
     data: str | None = _option(
         "KIND",
         "real, synthetic-dataset or synthetic; default: the data set in dlperf_datasets, or else"

@@ -42,7 +42,7 @@ def make_plan(choice: Choice, catalog: Catalog, nodes: Sequence[Node]) -> tuple[
         (workload, matrix_name, case)
         for workload in workloads
         for matrix_name in [chosen_matrix(choice, workload, nodes)]
-        for case in cases_of(choice, workload, matrix_name)
+        for case in cases_of(choice, workload, matrix_name, nodes)
     ]
     if not planned:
         raise no_case(choice, workloads)
@@ -295,19 +295,19 @@ def _on_gpu(catalog: Catalog, node: Node) -> bool:
 def _environment(catalog: Catalog, workload: Workload, source: Source, node: Node) -> str:
     """The name of the environment for the source on nodes like this one."""
     framework = catalog.framework(workload.framework)
-    if source.stacks and node.stack not in source.stacks:
-        raise UserError(
-            f"this source of {workload.name} does not run on the stack {node.stack}",
-            where=f"host {node.name}: dlperf_stack",
-            expected=f"one of {', '.join(source.stacks)}",
-            hint="choose another source with --source, or choose other nodes",
-        )
     name = framework.environment_name(node.stack, source.flavor)
     if name is None:
         raise UserError(
             framework.why_not(node.stack),
             where=f"host {node.name}: dlperf_stack",
             expected=f"one of {', '.join(framework.stacks)}",
+        )
+    if source.stacks and node.stack not in source.stacks:
+        raise UserError(
+            f"this source of {workload.name} does not run on the stack {node.stack}",
+            where=f"host {node.name}: dlperf_stack",
+            expected=f"one of {', '.join(source.stacks)}",
+            hint="choose another source with --source, or choose other nodes",
         )
     return name
 

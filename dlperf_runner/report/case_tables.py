@@ -16,7 +16,7 @@ from .labels import Labels
 from .layout import MEMORY
 from .numbers import exact_decimals, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import per_device, rate_unit, step_time
+from .units import is_bandwidth, per_device, rate_unit, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -31,7 +31,7 @@ def group_title(case: Case, t: Labels) -> str:
     name = " ".join(filter(None, (case["workload"], case["source"])))
     if case["model"] not in name:
         name += f" ({case['model']})"
-    size = case["batch_size_per_device"]
+    size = None if is_bandwidth(case["workload"]) else case["batch_size_per_device"]
     own = [name, case["precision"], size and t("batch", batch=size), case["parameters"]]
     named = (("framework_version", "of_version"), ("driver", "of_driver"))
     version, driver = ([t(key, name=case[n])] if case[n] else [] for n, key in named)
@@ -72,7 +72,9 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
         rows = [(*row[:_OUTLIERS], cell(None), *row[_OUTLIERS + 1 :]) for row in rows]
-    shown, lines = without_empty(columns, rows, _REPORTED)
+    # A bandwidth has no speed-up.
+    keep = _REPORTED - is_bandwidth(group[0]["workload"])
+    shown, lines = without_empty(columns, rows, keep)
     return Table(f"table-{number}", heading, shown, lines, (_note(group, t),))
 
 
@@ -123,7 +125,8 @@ def _note(group: Sequence[Case], t: Labels) -> str:
         if (place := topology_text(case)) in bases:
             rate = f"{case['samples_per_second_median']:{rate_form(group)}}"
             parts.append(t("base", case=place, rate=rate, unit=rate_unit(case["workload"])))
-    if all(case["speedup"] is None for case in group):
+    scales = not is_bandwidth(group[0]["workload"])
+    if scales and all(case["speedup"] is None for case in group):
         parts.append(t("no_base"))
     covers = {
         case["repeats"]: case["samples_per_second_ci_coverage"]
@@ -176,13 +179,16 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     campaigns = {case["campaign"] for case in own}
     if len(campaigns) > 1:
         yield t("answer_campaign", name=best["campaign"], n=len(campaigns))
-    yield t("answer_setting", precision=best["precision"], batch=best["batch_size_per_device"])
+    scales = not is_bandwidth(best["workload"])
+    if scales:
+        batch = best["batch_size_per_device"]
+        yield t("answer_setting", precision=best["precision"], batch=batch)
     low, high = best.get("samples_per_second_ci_low"), best.get("samples_per_second_ci_high")
     if low is not None and high is not None:
         form, cover = rate_form([best]), best.get("samples_per_second_ci_coverage")
         percent = f"{100 * (cover or 0):.4g}\u00a0%"
         yield t("answer_interval", low=f"{low:{form}}", high=f"{high:{form}}", coverage=percent)
-    if best["speedup"] is None:
+    if scales and best["speedup"] is None:
         yield t("answer_no_speedup")
     yield t("answer_runs", n=best["repeats"], cases=len(own))
     counts = Counter(str(row["verdict"]) for row in verdicts)

@@ -19,7 +19,7 @@ from .numbers import rate_decimals
 from .sweep_tables import sweep_tables
 from .tables import Cell, Column, Table, cell
 from .time_tables import time_chart, time_tables
-from .units import common_unit, named_record, rate_unit
+from .units import common_unit, is_bandwidth, named_record, rate_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,6 +179,8 @@ def make_figures(
         groups = _groups(same)
         names = case_tables.line_names(groups)
         title = t("setting", model=family, precision=precision, batch=batch)
+        if is_bandwidth(same[0]["workload"]):
+            title = f"{family}, {precision}"
         points = list(_published_points(names, groups, others))
         charts = figures.scaling(title, dict(zip(names, groups, strict=True)), points, unit, t)
         stem = case_tables.file_name(f"{number:02d}-{family}-{precision}-b{batch}")

@@ -11,7 +11,7 @@ from ..stats.groups import by_group
 from .numbers import rate_decimals, seconds, speedup, tflops
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import per_device, rate_unit, step_time
+from .units import is_bandwidth, per_device, rate_unit, step_time
 
 PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
 TFLOPS, MFU, LOG_MEMORY = "TFLOP/s/device", "MFU", "memory (MiB)"
@@ -32,6 +32,7 @@ COLUMNS = (
     Column(LOG_MEMORY, True, stacks=True),
     Column(MEMORY, True, stacks=True),
 )
+_SCALING = ("speedup", "efficiency")
 
 
 def _step_time(row: dict[str, Any], percentile: str) -> float | None:
@@ -80,11 +81,15 @@ def groups(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Grid]]:
 def _grid(rows: list[dict[str, Any]]) -> Grid:
     medians = [row["samples_per_second_median"] for row in rows]
     rate = f".{rate_decimals(rows[0]['workload'], medians)}f"
+    left_out = _SCALING if is_bandwidth(rows[0]["workload"]) else ()
     kept = [
         n
         for n, column in enumerate(COLUMNS)
-        if (value := _OPTIONAL.get(column.label)) is None
-        or any(value(row) is not None for row in rows)
+        if column.label not in left_out
+        and (
+            (value := _OPTIONAL.get(column.label)) is None
+            or any(value(row) is not None for row in rows)
+        )
     ]
     made = (_cells(row, rate) for row in rows)
     unit = rate_unit(rows[0]["workload"])

@@ -11,6 +11,7 @@ from typing import Any
 from ..catalog.reader import own_workloads
 from ..catalog.workload import DataParameter
 from ..core.lists import counted, grouped
+from .units import is_bandwidth
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -67,12 +68,14 @@ def _order(choice: Mapping[str, Any]) -> str:
 def _described(runs: Sequence[Mapping[str, Any]]) -> str:
     first = runs[0]
     data = _data(first)
+    size = f"batch {first['batch_size_per_device']} per device"
+    if is_bandwidth(first["workload"]):
+        size = f"up to {first['parameters']['message_bytes']} bytes"
     return (
         f"{counted(first['nodes'], 'node')} with {counted(first['gpus_per_node'], 'device')}"
-        f" ({', '.join(first['hosts'])}), {first['precision']}, batch"
-        f" {first['batch_size_per_device']} per device, {first['total_steps']} iterations of which"
-        f" {first['warmup_steps']} are warm-up, {counted(len(runs), 'run')}"
-        + (f", data={data}" if data else "")
+        f" ({', '.join(first['hosts'])}), {first['precision']}, {size},"
+        f" {first['total_steps']} iterations of which {first['warmup_steps']} are warm-up,"
+        f" {counted(len(runs), 'run')}" + (f", data={data}" if data else "")
     )
 
 

@@ -7,12 +7,17 @@ from typing import Any
 
 from ..catalog.reader import own_workloads, unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row
-from ..core.units import SAMPLES, named, per_second
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, named, per_second
 
 
 def rate_unit(workload: str | None) -> str:
     """The unit of a workload's rates."""
     return per_second(unit_of(workload))
+
+
+def is_bandwidth(workload: str | None) -> bool:
+    """Whether the rates of a workload do not grow with the number of devices."""
+    return unit_of(workload) == BANDWIDTH
 
 
 def common_unit(workloads: Iterable[str | None]) -> str | None:
@@ -27,13 +32,13 @@ def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
     if unit == SAMPLES:
         return dict(case)
     record = {named(name, unit): value for name, value in case.items()}
-    return record | {_column(unit): per_device(case)}
+    return record | {_column(unit): per_device(case)} if unit == TOKENS else record
 
 
 def per_device(case: Mapping[str, Any]) -> float | None:
-    """The tokens/s/device of a case; None for samples, whose reports have no such number."""
+    """The tokens/s/device of a case; None for other units, whose reports have no such number."""
     median: float | None = case[f"{SAMPLES_PER_SECOND}_median"]
-    if median is None or unit_of(case["workload"]) == SAMPLES:
+    if median is None or unit_of(case["workload"]) != TOKENS:
         return None
     return median / int(case["world_size"])
 

@@ -24,7 +24,7 @@ _FIELDS = {
     "precision": "precision",
 }
 # Parameters that programs print as the plan has them.
-_PLANNED = ("classes", "image_size", "noise", "parallel", "sequence_length")
+_PLANNED = ("classes", "image_size", "message_bytes", "noise", "parallel", "sequence_length")
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:

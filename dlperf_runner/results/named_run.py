@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.names import names
+from ..catalog.reader import unit_of
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.units import BANDWIDTH
 from .log_file import Log
 from .log_head import head_of
 from .log_name import PathWords, batch_of, stem_of, topology_of, words_of
@@ -122,6 +124,8 @@ class _Identification:
         return first and first.value
 
     def _batch_size(self) -> int:
+        if unit_of(self.entry.workload) == BANDWIDTH:
+            return 1  # it has none
         said = [Stated(batch_of(d), f"the directory {d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
         said += self._in_log("batch_size", needed=not said)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.reader import unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row, case_of, rows_of
 from ..core.identity import GROUP, CaseKey, label, plain, value_text
 from ..core.lists import grouped
+from ..core.units import BANDWIDTH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +66,9 @@ def title(key: dict[str, Any]) -> str:
     name = " ".join(filter(None, (key["workload"], key["source"])))
     if key["model"] not in name:
         name += f" ({key['model']})"
-    parts = [name, key["precision"], f"batch size {key['batch_size_per_device']} per device"]
+    parts = [name, key["precision"]]
+    if unit_of(key["workload"]) != BANDWIDTH:
+        parts.append(f"batch size {key['batch_size_per_device']} per device")
     if key["parameters"]:
         parts.append(key["parameters"])
     if key["framework_version"]:

@@ -9,6 +9,7 @@ from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.reader import unit_of
 from ..core.frame import (
     ALONE_LONGEST,
     ALONE_MEAN,
@@ -29,6 +30,7 @@ from ..core.frame import (
 )
 from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
 from ..core.lists import grouped
+from ..core.units import BANDWIDTH
 from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def cases(rows: Iterable[Row]) -> list[Record]:
     Nothing is rounded. speedup is the quotient of the medians of this case and its base case. The
     base case is the 1-device case with the same BASELINE columns. If it is missing, the base case
     is the smallest of several cases. A single case with more devices has no base case and no
-    speedup. scaling_efficiency is speedup * base_world_size / world_size.
+    speedup, nor has a bandwidth. scaling_efficiency is speedup * base_world_size / world_size.
     ci_coverage is the actual coverage of the median's interval (see intervals). std is the sample
     standard deviation (n - 1). With n = 1, there is no spread and no interval. outliers is the
     number of flagged values, which are still included; there is none for n below 5. Memory is the
@@ -227,7 +229,8 @@ def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -
 def _bases(found: Sequence[Record]) -> list[int | None]:
     """The index of the base case, for each case."""
     baseline = itemgetter(*BASELINE)
-    groups = grouped(range(len(found)), lambda row: baseline(found[row]))
+    scaling = [n for n, case in enumerate(found) if unit_of(case["workload"]) != BANDWIDTH]
+    groups = grouped(scaling, lambda row: baseline(found[row]))
     sizes = [(case["world_size"], case["nodes"]) for case in found]
     bases: list[int | None] = [None] * len(found)
     for members in groups.values():

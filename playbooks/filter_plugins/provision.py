@@ -93,7 +93,8 @@ def for_node(
     if "container_runtime" in stack:
         stack = {**stack, "container_runtime": choice["container_runtime"]}
     tensor = ("name", "path", "import_name", "tensor", "eager")
-    keys = (*tensor, "requirements", "operator_wheels", "libraries", "variables", "apt_packages")
+    keys = (*tensor, "device", "requirements", "operator_wheels", "libraries", "variables")
+    keys = (*keys, "apt_packages")
     return {
         "provision_roles": [role for role, is_needed in needed.items() if is_needed],
         "provision_preflights": [role for role, is_needed in refusing.items() if is_needed],
@@ -119,7 +120,8 @@ def for_node(
         "framework_interpreter": chosen.interpreter,
         "horovod_environments": only(
             environments,
-            *("name", "path", "distribution", "tensor", "eager", "requirements", "horovod"),
+            *("name", "path", "distribution", "tensor", "eager", "device"),
+            *("requirements", "horovod"),
             "variables",
         ),
         "horovod_interpreter": chosen.interpreter,
@@ -168,6 +170,10 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     ]
     wheels, digests = choice["operator_wheels"], choice["container_images"]
     chosen = environments(choice["frameworks"], choice["stack"], root, wheels, images=digests)
+    # NumPy stands for a framework without tensors.
+    for item in chosen:
+        on_gpu = stack["accelerator"] == "gpu" and not item["tensor"].startswith("numpy.")
+        item["device"] = "gpu" if on_gpu else ""
     packages += [name for item in chosen for name in item["apt_packages"]]
     return _Chosen(
         stack=stack,

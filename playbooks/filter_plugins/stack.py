@@ -28,6 +28,7 @@ KEYS = {
     "infiniband": "method version peer_memory rails rate_gbps roce_rate_gbps",
     "container_runtime": "engine version toolkit",
     "tuning": "cpu_governor numa_balancing persistence application_clocks locked_clocks",
+    "least_bus_bandwidth": "one_node several_nodes",
 }
 
 

@@ -250,6 +250,43 @@ def test_one_model_names_the_workloads_of_two_frameworks(provisioned: Lab, tmp_p
     check_campaign(provisioned, campaign, chosen)
 
 
+def test_collectives_over_mpi_on_one_node_and_two(provisioned: Lab, tmp_path: Path) -> None:
+    campaign = tmp_path / "collectives"
+    provisioned.play("bench.yml", "-e", "workload=nccl-allreduce", "-e", f"campaign={campaign}")
+    tables = {}
+    for path in campaign.glob("runs/*/r1/run.json"):
+        run = json.loads(path.read_text())
+        assert (run["outcome"]["status"], run["source"]) == ("done", "builtin")
+        tables[f"{run['nodes']}n{run['gpus_per_node']}g"] = path.parent / run["log_name"]
+    status, text = dlperf(provisioned, "bandwidth", *map(str, tables.values()), "--json")
+    assert status == 0, text
+    for name, ranks in {"1n2g": 2, "2n2g": 4}.items():
+        table = json.loads(text)["logs"][str(tables[name])]
+        assert table["ranks"] == ranks
+        # 8 bytes to 16 MiB, each result compared with the sum
+        assert [row["size"] for row in table["rows"]] == [2**power for power in range(3, 25)]
+        assert {row["wrong"] for row in table["rows"]} == {0}
+        last = table["rows"][-1]
+        assert last["busbw"] == pytest.approx(last["algbw"] * 2 * (ranks - 1) / ranks, abs=0.02)
+    status, text = dlperf(provisioned, "summarize", str(campaign))
+    assert status == 0, text
+    assert "| node_num | gpu_num | GB/s | n |" in re.sub(" +", " ", text)
+    status, text = dlperf(provisioned, "compare", str(campaign))
+    assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
+
+
+def test_the_doctor_measures_all_nodes_together_and_each_alone(
+    provisioned: Lab, results_kept: None
+) -> None:
+    status, text = dlperf(provisioned, "doctor", "--bandwidth", "--json")
+    assert status == 0, text
+    findings = json.loads(text[text.index("{") :])["findings"]
+    found = {each["node"]: each for each in findings if each["check"] == "bus bandwidth"}
+    assert list(found) == ["", "node1", "node2"]
+    assert found[""]["found"].endswith(" GB/s over 2 nodes")
+    assert all(float(each["found"].split()[0]) > 0 for each in found.values())
+
+
 def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "tensorflow"
     choice = ["-e", "model=resnet50", "-e", "framework=tensorflow"]

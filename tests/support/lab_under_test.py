@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 CONTROL = PROJECT / "roles/lab/files/lab_control.py"
 # The tests' labs install from one mirror: one that holds fewer would take from it what others need.
-FRAMEWORKS = "mxnet,tensorflow,paddle"
+FRAMEWORKS = "mxnet,tensorflow,paddle,nccl"
 NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
 
 

@@ -9,38 +9,17 @@ from command_line import call
 from damaged_lines import damaged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nccl_logs import nccl_tests
 from read_logs import pieces
 
 from dlperf_runner.logs import LineError
 from dlperf_runner.logs.nccl_tests import NcclTests, read
 
 TAG = "[1,0]<stdout>:"
-HEAD = [
-    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1073741824 step: 4(factor) warmup iters: 5"
-    " iters: 20 agg iters: 1 validation: 1 graph: 0",
-    "#",
-    "#  Rank  0 Group  0 Pid  12345 on      node1 device  0 [0x1b] NVIDIA H100 80GB HBM3",
-    "#                                                              out-of-place",
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time",
-]
 
 
 def log(wrong: str = "0", end: str = "0 OK") -> list[str]:
-    """All-reduce on 8 ranks: sizes of 1 MiB to 1 GiB, each four times the one before."""
-    rows = []
-    for power in range(20, 31, 2):
-        size = 2**power
-        time = 30 + size / 250_000  # 250 GB/s
-        alg = size / time / 1000
-        half = f"{time:9.1f}{alg:8.2f}{alg * 1.75:8.2f}{wrong:>7}"
-        rows.append(f"{size:12d}{size // 4:14d}     float     sum      -1{half}{half}")
-    return [
-        *HEAD,
-        *rows,
-        f"# Out of bounds values : {end}",
-        "# Avg bus bandwidth    : 261.007",
-        "#",
-    ]
+    return nccl_tests(wrong=wrong, end=end)
 
 
 def parsed(lines: list[str], size: int | None = None) -> NcclTests:
@@ -98,5 +77,5 @@ def test_command(tmp_path: Path) -> None:
     assert call("bandwidth", path, "--json").document["logs"][str(path)]["average_busbw"] == 261.007
     path.write_text("\n".join(log("3", "36 FAILED")) + "\n")
     call("bandwidth", path, status=1)
-    path.write_text("\n".join(log()[:8]))
+    path.write_text("\n".join(log()[:16]))
     assert "lines of the table are missing or damaged" in call("bandwidth", path, status=2).both

@@ -99,9 +99,10 @@ EVERY_WORDING = [
 
 
 def test_every_format_has_its_wordings_and_is_documented() -> None:
-    assert set(WORDINGS) == set(logs.formats())
+    tables = {name for name, form in logs.formats().items() if form.table}
+    assert set(WORDINGS) == set(logs.formats()) - tables
     page = (ROOT / "docs" / "log-formats.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(WORDINGS)
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(logs.formats())
 
 
 @given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))

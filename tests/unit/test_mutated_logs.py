@@ -31,6 +31,7 @@ from make_logs import (
     speedometer,
     torchtitan,
 )
+from nccl_logs import nccl_tests
 
 from dlperf_runner import logs
 from dlperf_runner.catalog.rule import Rule
@@ -115,6 +116,12 @@ MADE = {
         "megatron",
         megatron(123.4, batch=128, world=1),
         *(MEGATRON, r"iteration +(\d+)/.*iteration \(ms\): ([\d.]+)", 30, 100),
+    ),
+    "nccl_tests": Made(
+        "nccl_tests",
+        nccl_tests(largest=2**34),
+        Rule(total_steps=20, warmup_steps=0, log_every=20, estimator="mean_of_rates"),
+        *(r"^ +(?=17179869184)()\d+ .*? -1 +[\d.]+ +[\d.]+ +([\d.]+)", 0, 0, 8),
     ),
     "dllogger, 32 devices": Made(
         "dllogger",

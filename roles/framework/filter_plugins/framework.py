@@ -14,6 +14,8 @@ def inputs(environment: Mapping[str, Any]) -> dict[str, Any]:
     digests: dict[str, Any] = {
         "requirements": hashlib.sha256(Path(environment["requirements"]).read_bytes()).hexdigest()
     }
+    if device := environment.get("device"):
+        digests["device"] = device
     if wheels := environment.get("operator_wheels"):
         digests["operator_wheels"] = [wheel["sha256"] for wheel in wheels]
     if libraries := environment.get("libraries"):

@@ -1,7 +1,8 @@
-"""Sums a tensor over all ranks: all_reduce.py MODULE TENSOR [EAGER].
+"""Sums a tensor over all ranks: all_reduce.py MODULE TENSOR [EAGER [gpu]].
 
 TENSOR is the dotted name of what makes a tensor of a list, EAGER that of what must be called
-before tensors hold numbers.
+before tensors hold numbers. With `gpu`, the tensors must be there, and Horovod built with NCCL:
+the sum is then NCCL's (HOROVOD_GPU_OPERATIONS).
 """
 
 import functools
@@ -22,15 +23,30 @@ def named(dotted):
     return functools.reduce(getattr, names, importlib.import_module(package))
 
 
-module, tensor, *eager = filter(None, sys.argv[1:])
+def place(made):
+    """Where a tensor is: gpu(0), cuda:0, /job:localhost/[...]/device:GPU:0."""
+    return str(made.context if hasattr(made, "context") else made.device)
+
+
+module, tensor, eager, device = [*sys.argv[1:], "", ""][:4]
 hvd = importlib.import_module(module)
-for call in eager:
-    named(call)()
+if eager:
+    named(eager)()
 make = named(tensor)
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
-total = hvd.allreduce(make([rank + 1.0, 10.0 * (rank + 1)]), average=False, name="proof")
-found = numbers(total)
+given = make([rank + 1.0, 10.0 * (rank + 1)])
+if device and hasattr(given, "as_in_context"):  # TensorFlow puts it on the GPU by itself
+    given = given.as_in_context(named(tensor.partition(".")[0] + ".gpu")(hvd.local_rank()))
+total = hvd.allreduce(given, average=False, name="proof")
+if device:
+    places = [place(given), place(total)]
+    if not all("gpu" in text.lower() for text in places):
+        sys.exit(f"the tensors are on {' and '.join(places)}, not on the GPU")
+    if not hvd.nccl_built():
+        sys.exit("Horovod is built without NCCL")
+how = " by NCCL" if device else ""
+said = f"rank {rank} of {size} on {socket.gethostname()}: sum {numbers(total)}{how}"
 # Line feed included: mpirun mixes the ranks' writes, and an unbuffered print() makes two of a line.
-print(f"rank {rank} of {size} on {socket.gethostname()}: sum {found}\n", end="", flush=True)
+print(f"{said}\n", end="", flush=True)
 hvd.shutdown()

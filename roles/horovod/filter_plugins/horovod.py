@@ -27,6 +27,7 @@ def wanted(
     variables = environment.get("variables")
     return {
         **({"variables": variables} if variables else {}),
+        **({"device": environment["device"]} if environment.get("device") else {}),
         "version": environment["horovod"]["version"],
         "options": options(environment),
         "mpirun": mpirun,

@@ -1,0 +1,145 @@
+"""Which node or link is slow: bus bandwidths of groups of nodes in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from ..catalog.stack import LeastBusBandwidth
+from .findings import Finding, Status, judged
+
+# Without a limit in the stack, a group is slow below this share of the better half of its equals.
+# That is a warning, because nobody said what they should reach.
+FAIR = 0.8
+CHECK = "bus bandwidth"
+_OWN = (
+    "look at this node's other processes and clocks, its fabric manager, and its NVLink"
+    " (nvidia-smi topo -m, nvidia-smi nvlink --status)"
+)
+_NETWORK = (
+    "look at this node's network: ports and their rates (ibstat), cables, the switch port,"
+    " GPUDirect RDMA, and NCCL_IB_HCA in dlperf_env"
+)
+_LINK = "look at the cables and switches between these nodes, and at their routes"
+
+
+@dataclass(frozen=True)
+class GroupBandwidth:
+    """The bus bandwidth over some nodes in GB/s; None if it was not measured, because of
+    `problem`."""
+
+    nodes: tuple[str, ...]
+    busbw: float | None
+    problem: str = ""
+
+
+def is_enough(whole: GroupBandwidth, least: LeastBusBandwidth | None) -> bool:
+    """Whether the bandwidth over all nodes shows that no node and no link is slow."""
+    limit = _limit_of(len(whole.nodes), least)
+    return whole.busbw is not None and limit is not None and whole.busbw >= limit
+
+
+def bandwidth_findings(
+    whole: GroupBandwidth,
+    alone: Sequence[GroupBandwidth],
+    pairs: Sequence[GroupBandwidth],
+    least: LeastBusBandwidth | None,
+    stack: str,
+) -> Iterator[Finding]:
+    """The finding on all nodes together; on each node alone; then on nodes whose network is slow
+    (all their pairs are), and on the other slow pairs. Pairs of a node that is slow alone say
+    nothing about the network."""
+    yield _of_whole(whole, _limit_of(len(whole.nodes), least), stack)
+    limit = _limit(alone, least.one_node if least else None)
+    yield from (_finding(g.nodes[0], CHECK, g, limit, "alone", _OWN) for g in alone)
+    slow_alone = {group.nodes[0] for group in alone if _is_slow(group, limit)}
+    fair = [pair for pair in pairs if not slow_alone & set(pair.nodes)]
+    yield from _of_pairs(fair, _limit(fair, least.several_nodes if least else None))
+
+
+def _limit_of(nodes: int, least: LeastBusBandwidth | None) -> float | None:
+    if least is None:
+        return None
+    return least.one_node if nodes == 1 else least.several_nodes
+
+
+class Limit(NamedTuple):
+    """The least bandwidth in GB/s, None if there is nothing to compare with; and what it means not
+    to reach it."""
+
+    gbps: float | None
+    otherwise: Status
+
+
+def _limit(groups: Sequence[GroupBandwidth], least: float | None) -> Limit:
+    """The limit of the stack, else a share of the better half of the groups."""
+    if least is not None:
+        return Limit(least, "failed")
+    values = sorted((group.busbw for group in groups if group.busbw is not None), reverse=True)
+    if len(groups) < 2 or not values:
+        return Limit(None, "warning")
+    return Limit(FAIR * median(values[: (len(values) + 1) // 2]), "warning")
+
+
+def _of_whole(whole: GroupBandwidth, limit: float | None, stack: str) -> Finding:
+    nodes = f"over {len(whole.nodes)} nodes" if len(whole.nodes) > 1 else f"on {whole.nodes[0]}"
+    if whole.busbw is None:
+        hint = "see the run's log, and the checks of each node"
+        return Finding("", CHECK, "failed", "a measurement", whole.problem, hint)
+    found = f"{whole.busbw:.4g} GB/s {nodes}"
+    if limit is None:
+        return Finding("", CHECK, "ok", f"any, as {stack} has no least_bus_bandwidth", found)
+    hint = "the checks of single nodes and pairs say where; without a slow one, all are slow"
+    return judged("", CHECK, whole.busbw >= limit, f"{limit:.4g} GB/s or more", found, hint)
+
+
+def _finding(
+    name: str, check: str, group: GroupBandwidth, limit: Limit, how: str, hint: str
+) -> Finding:
+    if group.busbw is None:
+        return Finding(name, check, "failed", "a measurement", group.problem, hint)
+    found = f"{group.busbw:.4g} GB/s {how}"
+    if limit.gbps is None:
+        return Finding(name, check, "ok", "any", found)
+    expected = f"{limit.gbps:.4g} GB/s or more"
+    return judged(name, check, not _is_slow(group, limit), expected, found, hint, limit.otherwise)
+
+
+def _of_pairs(pairs: Sequence[GroupBandwidth], limit: Limit) -> Iterator[Finding]:
+    slow = [pair for pair in pairs if _is_slow(pair, limit)]
+    names = dict.fromkeys(name for pair in pairs for name in pair.nodes)
+    blamed = {name for name in names if _all_slow(name, pairs, slow)}
+    # If every pair is slow, no node stands out.
+    blamed = blamed if len(blamed) < len(names) else set()
+    for name in names:
+        own = [pair for pair in slow if name in pair.nodes]
+        if name in blamed:
+            told = ", ".join(_told(pair, name) for pair in own)
+            is_measured = limit.gbps is not None
+            expected = (
+                f"{limit.gbps:.4g} GB/s or more with each" if is_measured else "a measurement"
+            )
+            failed = any(pair.busbw is None for pair in own)
+            status: Status = "failed" if failed else limit.otherwise
+            yield Finding(name, f"{CHECK} of its network", status, expected, told, _NETWORK)
+    for pair in pairs:
+        if not blamed & set(pair.nodes):
+            check = f"{CHECK} of {' and '.join(pair.nodes)}"
+            yield _finding("", check, pair, limit, "between them", _LINK)
+
+
+def _all_slow(name: str, pairs: Sequence[GroupBandwidth], slow: Sequence[GroupBandwidth]) -> bool:
+    own = [pair for pair in pairs if name in pair.nodes]
+    return len(own) > 1 and all(pair in slow for pair in own)
+
+
+def _is_slow(group: GroupBandwidth, limit: Limit) -> bool:
+    return group.busbw is None or (limit.gbps is not None and group.busbw < limit.gbps)
+
+
+def _told(pair: GroupBandwidth, name: str) -> str:
+    (other,) = (node for node in pair.nodes if node != name)
+    value = pair.problem if pair.busbw is None else f"{pair.busbw:.4g} GB/s"
+    return f"{value} with {other}"

@@ -1,0 +1,203 @@
+"""The proofs of frameworks and of Horovod on GPU stacks, with stand-ins for the frameworks: what
+computes on the CPU, or without NCCL, is no proof there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+from filters import load
+from provisioning_choices import choice, node
+from standins import PROJECT
+
+COMPUTE = PROJECT / "roles/framework/files/compute.py"
+ALL_REDUCE = PROJECT / "roles/horovod/files/all_reduce.py"
+provision = load("playbooks/filter_plugins/provision.py")
+framework = load("roles/framework/filter_plugins/framework.py")
+horovod = load("roles/horovod/filter_plugins/horovod.py")
+
+# Tensors that are where they were put; numpy() works on the CPU only, as that of PyTorch does.
+TENSORS = """
+import numpy
+class Tensor:
+    def __init__(self, values, where):
+        self.values, self.where = numpy.asarray(values, "float32"), where
+    def _like(self, values, other=None):
+        if isinstance(other, Tensor) and other.where != self.where:
+            raise RuntimeError("tensors on two devices")
+        return type(self)(values, self.where)
+    def __mul__(self, other):
+        return self._like(self.values * getattr(other, "values", other), other)
+    def __add__(self, other):
+        return self._like(self.values + getattr(other, "values", other), other)
+"""
+TORCH = """
+class Torch(Tensor):
+    device = property(lambda self: self.where)
+    def cuda(self): return Torch(self.values, "{gpu}")
+    def cpu(self): return Torch(self.values, "cpu")
+    def numpy(self):
+        if self.where != "cpu": raise TypeError("can't convert cuda:0 device type tensor to numpy")
+        return self.values
+def tensor(values): return Torch(values, "cpu")
+"""
+MXNET = """
+class NDArray(Tensor):
+    context = property(lambda self: self.where)
+    def as_in_context(self, where): return NDArray(self.values, where)
+    def asnumpy(self): return self.values
+def gpu(number): return "{gpu}".replace("0", str(number))
+def tensor(values): return NDArray(values, "cpu(0)")
+"""
+TENSORFLOW = """
+class Eager(Tensor):
+    device = property(lambda self: "/job:localhost/replica:0/task:0/device:" + self.where)
+    def numpy(self): return self.values
+def tensor(values): return Eager(values, "{gpu}")
+"""
+PADDLE_1 = """
+class Place:
+    def is_gpu_place(self): return "{gpu}" == "gpu"
+class VarBase(Tensor):
+    def value(self): return self
+    def get_tensor(self): return self
+    def _place(self): return Place()
+    def numpy(self): return self.values
+def tensor(values): return VarBase(values, "")
+"""
+KINDS = {
+    "torch": (TORCH, "cuda:0"),
+    "mxnet": (MXNET, "gpu(0)"),
+    "tensorflow": (TENSORFLOW, "GPU:0"),
+    "paddle": (PADDLE_1, "gpu"),
+}
+
+
+def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", program.read_text(), *arguments]
+    environment = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+
+
+def standin(folder: Path, kind: str, gpu: str) -> None:
+    (folder / "own.py").write_text(TENSORS + KINDS[kind][0].replace("{gpu}", gpu))
+
+
+def expected(role: str, **item: Any) -> str:
+    """The pattern of the proof in a role, as Ansible makes it."""
+    tasks = yaml.safe_load((PROJECT / f"roles/{role}/tasks/verify.yml").read_text())
+    text = tasks[-1]["proof"]["commands"][0]["expect"]
+    return jinja2.Template(text).render(item=item, horovod_environment=item)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frameworks_compute_on_the_gpu(tmp_path: Path, kind: str) -> None:
+    standin(tmp_path, kind, KINDS[kind][1])
+    done = run(COMPUTE, tmp_path, "own", "own.tensor", "", "gpu")
+    assert done.returncode == 0, done.stderr
+    assert re.search(expected("framework", device="gpu"), done.stdout.rstrip())
+    assert not re.search(expected("framework", device=""), done.stdout.rstrip())
+    plain = run(COMPUTE, tmp_path, "own", "own.tensor", "")
+    assert re.search(expected("framework"), plain.stdout.rstrip()), plain.stderr
+    assert not re.search(expected("framework", device="gpu"), plain.stdout.rstrip())
+
+
+@pytest.mark.parametrize(("kind", "where"), [("tensorflow", "CPU:0"), ("paddle", "cpu")])
+def test_a_framework_that_computes_on_the_cpu_without_a_word_is_no_proof(
+    tmp_path: Path, kind: str, where: str
+) -> None:
+    standin(tmp_path, kind, where)
+    done = run(COMPUTE, tmp_path, "own", "own.tensor", "", "gpu")
+    assert done.returncode == 1
+    assert "not on the GPU" in done.stderr
+    assert "computed [" not in done.stdout
+
+
+def test_an_error_of_the_driver_is_told(tmp_path: Path) -> None:
+    """What cuda() raises where the fabric manager does not run."""
+    standin(tmp_path, "torch", "cuda:0")
+    with (tmp_path / "own.py").open("a") as file:
+        file.write("def broken(self): raise RuntimeError('CUDA error 802')\nTorch.cuda = broken\n")
+    done = run(COMPUTE, tmp_path, "own", "own.tensor", "", "gpu")
+    assert (done.returncode, "CUDA error 802" in done.stderr) == (1, True)
+
+
+HOROVOD = """
+import {kind}
+def init(): pass
+def shutdown(): pass
+def rank(): return 1
+def size(): return 2
+def local_rank(): return 0
+def nccl_built(): return {nccl}
+def allreduce(tensor, average, name):
+    assert not average
+    return {result}
+"""
+# The other rank gave [1, 10].
+SUM = "tensor + type(tensor)([1, 10], tensor.where)"
+
+
+@pytest.mark.parametrize("kind", ["mxnet", "tensorflow"])
+@pytest.mark.parametrize(
+    ("nccl", "result", "where", "problem"),
+    [
+        ("20703", SUM, None, None),
+        ("0", SUM, None, "Horovod is built without NCCL"),
+        ("20703", "type(tensor)((tensor.values + [1, 10]), 'CPU:0')", None, "not on the GPU"),
+        ("20703", SUM, "CPU:0", "not on the GPU"),
+    ],
+)
+def test_horovods_sum_is_nccls(
+    tmp_path: Path, kind: str, nccl: str, result: str, where: str | None, problem: str | None
+) -> None:
+    text = TENSORS + KINDS[kind][0].replace("{gpu}", where or KINDS[kind][1])
+    (tmp_path / f"{kind}.py").write_text(text)
+    (tmp_path / "hvd.py").write_text(HOROVOD.format(kind=kind, nccl=nccl, result=result))
+    done = run(ALL_REDUCE, tmp_path, "hvd", f"{kind}.tensor", "", "gpu")
+    if problem:
+        assert done.returncode == 1
+        assert problem in done.stderr
+        assert "sum [" not in done.stdout
+        return
+    assert done.returncode == 0, done.stderr
+    assert re.search(expected("horovod", device="gpu"), done.stdout.rstrip())
+    assert done.stdout.rstrip().endswith("sum [3.0, 30.0] by NCCL")
+
+
+def test_only_gpu_stacks_ask_for_the_gpu_and_prove_again() -> None:
+    found = {
+        stack: provision.for_node(choice(stack=stack, frameworks=names), node(), {})
+        for stack, names in {
+            "cpu": ["mxnet", "nccl"],
+            "v100-cuda10.2": ["mxnet", "tensorflow", "paddle"],
+            "h100-cuda12.9": ["pytorch", "nccl"],
+        }.items()
+    }
+    devices = {
+        stack: {item["name"]: item["device"] for item in told["framework_environments"]}
+        for stack, told in found.items()
+    }
+    assert devices == {
+        "cpu": {"mxnet": "", "nccl": ""},
+        "v100-cuda10.2": {"mxnet": "gpu", "tensorflow": "gpu", "paddle": "gpu"},
+        # It has no tensors; nccl-tests is what proves it.
+        "h100-cuda12.9": {"pytorch": "gpu", "nccl": ""},
+    }
+    (entry, *_) = found["v100-cuda10.2"]["horovod_environments"]
+    before = {key: value for key, value in entry.items() if key != "device"}
+    arguments = ("/usr/bin/mpirun", "ib0", ())
+    assert horovod.wanted(entry, *arguments) != horovod.wanted(before, *arguments)
+    (entry, *_) = found["v100-cuda10.2"]["framework_environments"]
+    assert framework.inputs(entry) != framework.inputs(entry | {"device": ""})
+    (entry, *_) = found["cpu"]["framework_environments"]
+    del entry["device"]
+    assert framework.inputs(entry) == framework.inputs(entry | {"device": ""})
+    assert json.dumps(found)

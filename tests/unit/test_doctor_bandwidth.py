@@ -1,0 +1,212 @@
+"""doctor --bandwidth: which groups of nodes are measured, and which node or link is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_logs import write
+from nccl_logs import nccl_tests
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.stack import LeastBusBandwidth
+from dlperf_runner.commands.bandwidth import find_slow
+from dlperf_runner.core.node import Node
+from dlperf_runner.doctor.bandwidth import GroupBandwidth, bandwidth_findings, is_enough
+from dlperf_runner.doctor.findings import Finding
+from dlperf_runner.plan.groups import neighbours
+
+LEAST = LeastBusBandwidth(one_node=431, several_nodes=400)
+H100 = "h100-cuda12.9"
+
+
+def nodes(count: int, stack: str = H100, devices: int = 8) -> tuple[Node, ...]:
+    accelerator = "cpu" if stack == "cpu" else "NVIDIA H100 80GB HBM3"
+    return tuple(
+        Node(f"node{n}", f"10.0.0.{n}", devices, accelerator, stack, interface="eth0")
+        for n in range(1, count + 1)
+    )
+
+
+def of_group(names: str, busbw: float | None) -> GroupBandwidth:
+    return GroupBandwidth(tuple(f"node{name}" for name in names), busbw, "no route")
+
+
+def findings(
+    whole: float | None,
+    alone: Mapping[str, float | None],
+    pairs: Mapping[str, float | None],
+    least: LeastBusBandwidth | None = LEAST,
+) -> dict[tuple[str, str], Finding]:
+    found = bandwidth_findings(
+        of_group("1234", whole),
+        [of_group(name, value) for name, value in alone.items()],
+        [of_group(names, value) for names, value in pairs.items()],
+        least,
+        "stack x",
+    )
+    return {(finding.node, finding.check): finding for finding in found}
+
+
+def bad(found: Mapping[tuple[str, str], Finding]) -> list[tuple[str, str]]:
+    return [key for key, finding in found.items() if finding.status != "ok"]
+
+
+ALONE = {"1": 470.0, "2": 468.0, "3": 471.0, "4": 469.0}
+PAIRS = {"12": 455.0, "23": 450.0, "34": 452.0, "41": 451.0}
+WHOLE = ("", "bus bandwidth")
+
+
+def test_all_together_are_fast_enough() -> None:
+    assert is_enough(of_group("1234", 430), LEAST)
+    assert not is_enough(of_group("1234", 390), LEAST)
+    assert not is_enough(of_group("1", 430), LEAST)  # one node must reach 431
+    assert not is_enough(of_group("1234", None), LEAST)
+    assert not is_enough(of_group("1234", 430), None)
+    assert bad(findings(430, {}, {})) == []
+
+
+def test_slow_node() -> None:
+    """A node whose NVLink is slow slows its pairs, too: they say nothing of the network."""
+    found = findings(190, ALONE | {"3": 200.0}, PAIRS | {"23": 190.0, "34": 191.0})
+    assert bad(found) == [WHOLE, ("node3", "bus bandwidth")]
+    slow = found["node3", "bus bandwidth"]
+    assert (slow.expected, slow.found) == ("431 GB/s or more", "200 GB/s alone")
+    assert "nvlink" in slow.hint
+
+
+def test_node_whose_network_is_slow() -> None:
+    found = findings(90, ALONE, PAIRS | {"23": 95.0, "34": 91.0})
+    name = "bus bandwidth of its network"
+    assert bad(found) == [WHOLE, ("node3", name)]
+    assert found["node3", name].found == "95 GB/s with node2, 91 GB/s with node4"
+
+
+def test_slow_link_between_two_nodes() -> None:
+    found = findings(200, ALONE, PAIRS | {"23": 210.0})
+    assert bad(found) == [WHOLE, ("", "bus bandwidth of node2 and node3")]
+
+
+def test_if_all_are_slow_no_node_is_blamed() -> None:
+    found = findings(200, ALONE, dict.fromkeys(PAIRS, 210.0))
+    assert bad(found) == [WHOLE, *(("", f"bus bandwidth of node{a} and node{b}") for a, b in PAIRS)]
+
+
+def test_what_could_not_be_measured_is_no_speed() -> None:
+    found = findings(None, ALONE | {"2": None}, PAIRS | {"34": None})
+    assert found[WHOLE].found == found["node2", "bus bandwidth"].found == "no route"
+    assert bad(found) == [
+        WHOLE,
+        ("node2", "bus bandwidth"),
+        ("", "bus bandwidth of node3 and node4"),
+    ]
+
+
+@pytest.mark.parametrize(("slow", "is_named"), [(5.0, True), (9.0, False)])
+def test_without_a_limit_nodes_are_compared_with_each_other(slow: float, is_named: bool) -> None:
+    """80 % of the median of the better half: of 10.2 and 10.1 GB/s."""
+    alone = {"1": 10.1, "2": slow, "3": 10.2, "4": 9.5}
+    found = findings(4, alone, dict.fromkeys(PAIRS, 3.0), None)
+    assert "failed" not in {finding.status for finding in found.values()}
+    assert bad(found) == ([("node2", "bus bandwidth")] if is_named else [])
+    assert found["node2", "bus bandwidth"].expected == "8.12 GB/s or more"
+    assert found[WHOLE].expected == "any, as stack x has no least_bus_bandwidth"
+
+
+def test_each_node_is_in_two_pairs_of_a_ring() -> None:
+    pairs = [(a.name, b.name) for a, b in neighbours(nodes(3))]
+    assert pairs == [("node1", "node2"), ("node2", "node3"), ("node3", "node1")]
+    assert len(neighbours(nodes(2))) == 1
+    assert neighbours(nodes(1)) == []
+
+
+# ---- the campaign
+
+
+Speed = Callable[[tuple[str, ...]], float | None]
+
+
+def executed(speed: Speed, asked: list[tuple[str, ...]]) -> Any:
+    """In the place of bench.yml: each run that is left gets its log, or fails."""
+
+    def execute(directory: Path, _inventories: object, _wait: str, _say: object) -> list[str]:
+        for run in campaigns.remaining_plan(directory)["runs"]:
+            hosts = tuple(run["hosts"])
+            asked.append(hosts)
+            place = campaigns.run_directory(directory, run)
+            record = campaigns.read_record(directory, run)
+            gbps, ranks = speed(hosts), run["world_size"]
+            record["outcome"] = {"status": "failed", "message": "node3: exit status 1"}
+            if gbps is not None:
+                record["outcome"] = {"status": "done"}
+                size = run["parameters"]["message_bytes"]
+                alg = gbps * ranks / 2 / (ranks - 1)
+                write(
+                    place / run["log_name"],
+                    nccl_tests(alg, ranks=ranks, largest=size, nodes=len(hosts)),
+                )
+            (place / "run.json").write_text(json.dumps(record))
+        return []
+
+    return execute
+
+
+def measured(
+    tmp_path: Path, count: int, speed: Speed, stack: str = H100
+) -> tuple[list[Finding], list[tuple[str, ...]]]:
+    asked: list[tuple[str, ...]] = []
+    execute = executed(speed, asked)
+    devices = 2 if stack == "cpu" else 8
+    found = find_slow(nodes(count, stack, devices), (), print, tmp_path / "one", execute)
+    return found, asked
+
+
+def test_only_all_nodes_are_measured_if_they_are_fast(tmp_path: Path) -> None:
+    found, asked = measured(tmp_path, 3, lambda _: 450.0)
+    assert asked == [("node1", "node2", "node3")]
+    assert [finding.status for finding in found] == ["ok"]
+    assert found[0].found.startswith("449.")
+    assert found[0].found.endswith(" GB/s over 3 nodes")
+
+
+def test_a_slow_cluster_is_searched(tmp_path: Path) -> None:
+    """What node3 takes part in is slow, and it fails alone."""
+    slow: Speed = lambda hosts: None if hosts == ("node3",) else 150 if "node3" in hosts else 450  # noqa: E731
+    found, asked = measured(tmp_path, 3, slow)
+    everyone, *groups = asked
+    assert everyone == ("node1", "node2", "node3")
+    pairs = [("node1", "node2"), ("node2", "node3"), ("node3", "node1")]
+    assert groups == [("node1",), ("node2",), ("node3",), *pairs]
+    failed = {finding.node: finding for finding in found if finding.status == "failed"}
+    assert set(failed) == {"", "node3"}
+    assert failed["node3"].found == "node3: exit status 1"
+    runs = campaigns.read_plan(tmp_path / "one")["runs"]
+    ids = [run["id"].split("_")[-1] for run in runs]
+    assert ids == [
+        "3n8g/r1",
+        *(f"1n8g/r{n}" for n in (1, 2, 3)),
+        *(f"2n8g/r{n}" for n in (1, 2, 3)),
+    ]
+
+
+def test_cpu_nodes_are_compared_with_each_other(tmp_path: Path) -> None:
+    found, asked = measured(tmp_path, 2, lambda hosts: 1.0 if hosts == ("node2",) else 4.0, "cpu")
+    assert asked == [("node1", "node2"), ("node1",), ("node2",)]
+    assert [finding.node for finding in found if finding.status == "warning"] == ["node2"]
+
+
+def test_what_cannot_be_planned_is_a_finding(tmp_path: Path) -> None:
+    (found,) = find_slow(nodes(1, "cpu", 1), (), print, tmp_path / "one")
+    assert (found.status, "needs two devices" in found.found) == ("failed", True)
+    (found,) = find_slow(nodes(2, "b200-cuda13"), (), print, tmp_path / "two")
+    assert "no CUDA toolkit" in found.found
+
+
+def test_limits_of_the_catalogue() -> None:
+    limits = {name: stack.least_bus_bandwidth for name, stack in load_catalog().stacks.items()}
+    assert limits[H100] == LEAST
+    assert limits["cpu"] is None
