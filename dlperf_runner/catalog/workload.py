@@ -214,6 +214,7 @@ class Workload(Entry):
     `unit`: what its throughput counts. `log_pattern`: describes `log_format` if it is the user's.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
+    `of_variant`: the parameters that say which variant it is, so that only the model chooses them.
     """
 
     name: Name
@@ -231,6 +232,7 @@ class Workload(Entry):
     parameters: Parameters = {}
     unmeasured: tuple[str, ...] = ()
     if_changed: tuple[str, ...] = ()
+    of_variant: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources = Sources()
@@ -266,7 +268,7 @@ class Workload(Entry):
                 raise wrong("the parameter has a reserved name", "another name", name, "parameters")
         named: list[tuple[str, tuple[str | int, ...]]] = [
             (name, (key, number))
-            for key in ("unmeasured", "if_changed")
+            for key in ("unmeasured", "if_changed", "of_variant")
             for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():

@@ -32,6 +32,13 @@ def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
                 where="--parameter",
                 expected=f"one of {', '.join(known) or 'none'}",
             )
+        for workload in (w for w in workloads if name in w.of_variant):
+            models = (workload.model_name(variant) for variant in workload.variants)
+            raise UserError(
+                f"the model of {workload.name} decides {name!r}",
+                where="--parameter",
+                expected=f"--model with one of {', '.join(models)}",
+            )
 
 
 def settings(choice: Choice, workload: Workload) -> list[Setting]:

@@ -40,6 +40,16 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
     ("options", "message"),
     [
         (
+            {"workload": "mxnet-arcface", "parameters": {"network": "y1"}},
+            "--parameter: the model of mxnet-arcface decides 'network'"
+            " (expected --model with one of arcface-r100, arcface-y1)",
+        ),
+        (
+            {"workload": "nccl-allreduce", "parameters": {"operation": "all_gather"}},
+            "--parameter: the model of nccl-allreduce decides 'operation' (expected --model with"
+            " one of nccl-all-reduce, nccl-all-gather, nccl-reduce-scatter)",
+        ),
+        (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
             " llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b,"
