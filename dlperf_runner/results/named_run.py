@@ -242,6 +242,9 @@ def _entry(log: Log, path_words: PathWords, known: Sequence[Known], statement: S
             if not _names_something(word, known):
                 raise _unidentified(log)
             raise _contradiction(log, word, same_format, statement)
+    if len(fitting) > 1 and "framework" not in statement:
+        # A format is of one framework; programs of others name their network differently.
+        fitting = [entry for entry in fitting if entry.framework in log.form.name] or fitting
     says_what = path_words.first or "model" in statement or "framework" in statement
     if not says_what:
         raise _unidentified(log)

@@ -48,7 +48,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
     mesh = join(jax, arguments.devices, arguments.no_cuda)
     say: Callable[..., None] = print_line if jax.process_index() == 0 else (lambda *_: None)
-    say("PARAMETER", parameters(arguments, mesh.size))
+    # By this name, the log of this program is told from one of PyTorch.
+    say("PARAMETER", {**parameters(arguments, mesh.size), "arch": "jax_resnet50"})
     exactness = {"fp32": "highest", "tf32": "tensorfloat32"}.get(arguments.precision)
     jax.config.update("jax_default_matmul_precision", exactness)
     trained, batch, step = training(arguments, mesh)

@@ -149,3 +149,16 @@ def test_two_conventions_are_never_mixed() -> None:
     other = [row("mfu", 0.3, "6N+12LdT", 1), row("mfu", 0.5, "6N+6LdT", 2)]
     (case,) = cases([*runs, *other])
     assert (case["mfu"], case["flops_formula"]) == (None, None)
+
+
+def test_a_log_of_jax_in_the_format_of_pytorch_is_not_taken_for_pytorchs(tmp_path: Path) -> None:
+    log = [
+        line.replace("arch : resnet50", "arch : jax_resnet50") for line in dllogger_pytorch(100.0)
+    ]
+    write(tmp_path / "logs" / "1n1g" / "rn50_b256_amp_1.log", log)
+    refused = call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", status=2)
+    assert "the network contradicts" in refused
+    assert "jax_resnet50" in refused
+    write(tmp_path / "jax" / "1n1g" / "jax_rn50_b256_amp_1.log", log)
+    out = call("summarize", tmp_path / "jax", "--output-dir", tmp_path / "out2", "--json")
+    assert '"workload": "jax-resnet50v1.5"' in out

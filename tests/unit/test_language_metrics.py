@@ -15,7 +15,8 @@ from dlperf_runner.catalog.variant import Attention, Decoder
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.measure.flops import flops_per_token, model_flops
 from dlperf_runner.measure.step_time import percentile
-from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS, SIZES, Size
+from dlperf_runner.workloads.llama_sizes import SIZES, Size
+from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS
 
 # Llama 3.1 8B: 8,030,261,248 parameters, of which 128,256 x 4,096 are the input embedding;
 # 32 layers, 32 heads of 128.
@@ -131,11 +132,14 @@ def test_mfu_that_palm_publishes() -> None:
 
 
 def test_decoders_of_the_catalogue_are_those_of_the_program() -> None:
-    variants = own_workloads()["pytorch-llama"].variants
-    for name, size in SIZES.items():
-        decoder = variants[name.removeprefix("llama-")].decoder
-        assert decoder is not None
-        assert flops_per_token(decoder, 4096) == size.flops_per_token(4096)
+    workloads = own_workloads()
+    variants = {**workloads["jax-llama"].variants, **workloads["pytorch-llama"].variants}
+    assert {f"llama-{name}" for name in variants} == SIZES.keys()
+    for workload in (workloads["jax-llama"], workloads["pytorch-llama"]):
+        for name, variant in workload.variants.items():
+            assert variant.decoder is not None
+            expected = SIZES[f"llama-{name}"].flops_per_token(4096)
+            assert flops_per_token(variant.decoder, 4096) == expected
 
 
 @pytest.mark.parametrize(
@@ -144,10 +148,6 @@ def test_decoders_of_the_catalogue_are_those_of_the_program() -> None:
         ("megatron-llama", "3-8b", (4096, 32, 32, 8, 14_336, 128_256)),
         ("megatron-llama", "3-70b", (8192, 80, 64, 8, 28_672, 128_256)),
         ("megatron-llama", "3.1-405b", (16_384, 126, 128, 8, 53_248, 128_256)),
-        ("jax-llama", "2-7b", (4096, 32, 32, 32, 11_008, 32_000)),
-        ("jax-llama", "3.1-8b", (4096, 32, 32, 8, 14_336, 128_256)),
-        ("jax-llama", "3.1-70b", (8192, 80, 64, 8, 28_672, 128_256)),
-        ("jax-llama", "3.1-405b", (16_384, 126, 128, 8, 53_248, 128_256)),
     ],
 )
 def test_decoders_of_other_programs(workload: str, variant: str, size: tuple[int, ...]) -> None:

@@ -90,7 +90,7 @@ def test_topology_that_a_flat_name_leaves_open_can_be_stated(tmp_path: Path) -> 
             ("--topology", "8"),
             "--topology: invalid topology (expected nodes and devices, like 2n8g",
         ),
-        (("--model", "resnet51"), "--model: unknown model (expected one of arcface, "),
+        (("--model", "resnet51"), "--model: unknown model (expected one of allgather, "),
         (("--framework", "theano"), "--framework: unknown framework"),
         (("--precision", "fp31"), "--precision: unknown precision"),
         (("--mapping", "missing.yml"), "missing.yml: cannot read the file"),

@@ -15,6 +15,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.cases import left_out
 from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan
+from dlperf_runner.plan.parameters import check_names
 
 
 def refusal(choice: Choice, catalog: Catalog, nodes: tuple[object, ...]) -> str:
@@ -40,20 +41,10 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
     ("options", "message"),
     [
         (
-            {"workload": "mxnet-arcface", "parameters": {"network": "y1"}},
-            "--parameter: the model of mxnet-arcface decides 'network'"
-            " (expected --model with one of arcface-r100, arcface-y1)",
-        ),
-        (
-            {"workload": "nccl-allreduce", "parameters": {"operation": "all_gather"}},
-            "--parameter: the model of nccl-allreduce decides 'operation' (expected --model with"
-            " one of nccl-all-reduce, nccl-all-gather, nccl-reduce-scatter)",
-        ),
-        (
             {"model": "vgg"},
             "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b,"
-            " llama-3.2-1b, llama-70b, llama-8b, llama-lab, nccl, ",
+            " jax-resnet50, llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b,"
+            " llama-3.1-8b, llama-3.2-1b, llama-70b, llama-8b, llama-lab, nccl, ",
         ),
         (
             {"framework": "torch"},
@@ -290,3 +281,29 @@ def test_variables_of_bench_become_a_choice() -> None:
     choice = choice_of_variables(variables, ("dlperf", "benchmark_run"))
     assert (choice.nodes, choice.repeats) == ((1, 2), 3)
     assert choice.parameters == {"image_size": "64"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "parameter", "message"),
+    [
+        (
+            "mxnet-arcface",
+            "network=y1",
+            "--parameter: the model of mxnet-arcface decides 'network'"
+            " (expected --model with one of arcface-r100, arcface-y1)",
+        ),
+        (
+            "nccl-allreduce",
+            "operation=all_gather",
+            "--parameter: the model of nccl-allreduce decides 'operation' (expected --model with"
+            " one of nccl-all-reduce, nccl-all-gather, nccl-reduce-scatter)",
+        ),
+    ],
+)
+def test_only_the_model_decides_which_variant_runs(
+    workload: str, parameter: str, message: str
+) -> None:
+    choice = parse_choice({"workload": workload}, [parameter])
+    with pytest.raises(UserError) as caught:
+        check_names(choice, [load_catalog().workloads[workload]])
+    assert str(caught.value) == message
