@@ -27,6 +27,13 @@ _RUN = (*CASE, "repeat", "metric")
 # The digest of a log is the same for all metrics of its run, so it is reported only once.
 _DIGEST = "log_sha256"
 
+# Tables with every column; those of an earlier version differ in more than its columns.
+_ALL_COLUMNS = ("summary.csv", "summary.json", "summary.md", "measurements.csv")
+_WRITTEN_EARLIER = (
+    "{place}: results of an earlier version, without {columns} columns of this one; the columns of"
+    " both were compared, and other tables and the report with the manifest alone"
+)
+
 Record = Mapping[str, Any]
 
 
@@ -74,7 +81,9 @@ def verify(
             read_logs = partial(
                 load_results, sources, known, statements=statements, progress=progress
             )
-            found += _against_logs(read_logs, place, history, known, problems, notes)
+            # Files that are as the manifest has them may lack the columns of later versions.
+            sealed = not found and (home(place) / FILE).exists()
+            found += _against_logs(read_logs, place, history, known, problems, notes, sealed)
         else:
             notes.append("no results to compare with the logs")
     except UserError as error:
@@ -103,8 +112,10 @@ def _against_logs(
     known: Sequence[Known],
     problems: list[UserError],
     notes: list[str],
+    sealed: bool,
 ) -> Iterator[str]:
-    """Compute everything again. Adds to the problems and notes."""
+    """Compute everything again. Adds to the problems and notes. `sealed`: the files are as their
+    manifest has them."""
     from ..report.units import named_record, named_rows
 
     if not (place / "summary.json").exists():
@@ -121,19 +132,29 @@ def _against_logs(
     cases, _, files = documents(results, known)
     runs = [row._asdict() for row in results.rows]
     written = [row._asdict() for row in named_rows(results.rows)]
-    differing = [
-        *_compared("summary.json", recorded_cases, [*map(named_record, cases)], CASE),
-        *_compared("measurements.csv", recorded_runs, [*map(_as_text, written)], _RUN),
+    computed_cases, computed_runs = [*map(named_record, cases)], [*map(_as_text, written)]
+    missing = [
+        *_missing("summary.json", recorded_cases, computed_cases),
+        *_missing("measurements.csv", recorded_runs, computed_runs),
     ]
+    differing = [
+        *_compared("summary.json", recorded_cases, computed_cases, CASE),
+        *_compared("measurements.csv", recorded_runs, computed_runs, _RUN),
+    ]
+    if sealed and missing:
+        notes.append(_WRITTEN_EARLIER.format(place=place, columns=len(missing)))
+        files = {name: text for name, text in files.items() if name not in _ALL_COLUMNS}
+    else:
+        differing = missing + differing
     yield from differing
     told = {sentence.partition(":")[0] for sentence in differing}
     stale = {path.name for path in place.glob("bz*_result.json")} - files.keys()
     yield from (f"{name}: the logs give no such file" for name in sorted(stale))
     yield from against_content(place, {n: text for n, text in files.items() if n not in told})
     for differs, sentence in against_report(results.directory, known):
-        if differs:
+        if differs and not (sealed and missing):
             yield sentence
-        else:
+        elif not differs:
             notes.append(sentence)
     if history is not None:
         yield from _against_history(results.directory, place, history, cases, runs, notes)
@@ -202,11 +223,9 @@ def _as_text(run: Record) -> dict[str, str]:
 def _compared(
     name: str, recorded: Sequence[Record], computed: Sequence[Record], key: Sequence[str]
 ) -> Iterator[str]:
-    """The differences between two lists of rows, regardless of their order."""
+    """The differences between two lists of rows in the columns of both, regardless of their
+    order."""
     columns, known = _columns(computed or recorded), _columns(recorded)
-    for column in columns:
-        if recorded and column not in known:
-            yield f"{name}: column {column} is missing"
     columns = [column for column in columns if not recorded or column in known]
     key = [name for name in key if name in columns]
     before, after = _keyed(recorded, key, columns), _keyed(computed, key, columns)
@@ -224,6 +243,12 @@ def _compared(
                     continue
                 about = _title({**told, "metric": ""}) if column == _DIGEST else title
                 yield f"{name}: {about}: {column} is {_shown(old)}, but {_shown(new)} in the logs"
+
+
+def _missing(name: str, recorded: Sequence[Record], computed: Sequence[Record]) -> list[str]:
+    known = _columns(recorded)
+    columns = [column for column in _columns(computed) if recorded and column not in known]
+    return [f"{name}: column {column} is missing" for column in columns]
 
 
 def _columns(rows: Sequence[Record]) -> list[str]:

@@ -8,7 +8,7 @@ import multiprocessing
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from recorded_campaign import LOG, RUN, replace
 from dlperf_runner.campaign import execute
 from dlperf_runner.campaign.manifest import FILE, append, parse, read, seal
 from dlperf_runner.commands.report import make_report
+from dlperf_runner.report import data, units
 
 
 def in_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -213,6 +214,31 @@ def test_without_a_manifest_the_rest_is_compared(campaign: Path) -> None:
     printed = output("summarize", "--verify", campaign, status=1)
     assert "manifest.jsonl: began when there were files already; it shows only later" in printed
     assert f"{LOG}: deleted since {FILE}:1 recorded it" in printed
+
+
+def test_results_of_an_earlier_version_lack_the_columns_of_later_ones(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(here / "logs" / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(380.0))
+    later, as_now = ("step_time_p99_s", "mfu"), units.named_record
+
+    def earlier(case: Mapping[str, Any]) -> dict[str, Any]:
+        record = as_now(case)
+        return {name: value for name, value in record.items() if name not in later}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(units, "named_record", earlier)
+        patched.setattr(data, "named_record", earlier)
+        output("summarize", "logs")
+    printed = output("summarize", "--verify", "logs")
+    assert "results of an earlier version, without 2 columns of this one" in printed
+    # What both versions have is compared, and without the manifest nothing says who wrote the file.
+    place = here / "results" / "logs"
+    in_json(place / "summary.json", lambda d: d["cases"][0].update(samples_per_second_median=1e3))
+    printed = output("summarize", "--verify", "logs", status=1)
+    assert "summary.json: changed since" in printed
+    assert "samples_per_second_median is 1000.0" in printed
+    assert "summary.json: column mfu is missing" in printed
 
 
 def test_results_in_another_directory_have_their_own_manifest(
