@@ -152,6 +152,8 @@ def results_kept() -> Iterator[None]:
         spreads.write_bytes(content)
 
 
+@pytest.mark.heavy
+@pytest.mark.nodes
 def test_repeats_are_added_until_the_interval_is_narrow_and_campaigns_until_there_are_three(
     provisioned: Lab, tmp_path: Path, results_kept: None
 ) -> None:
