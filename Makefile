@@ -89,7 +89,7 @@ TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 unit: test-system .venv/.dev ## Run the tests that need no lab
 	$(TESTS) -m 'not lab and not heavy'
 
-test: lint unit ## Run the linters and all tests that fit into 20 minutes
+test: lint unit ## Run the linters and all tests that are not in a suite (some 20 minutes)
 	$(TESTS) tests/lab -m 'lab and not heavy'
 
 # Longer tests by area, each with pytest's marker of the same name. .ci/suites.toml lists their durations.
