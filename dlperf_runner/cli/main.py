@@ -42,7 +42,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import print_summary, status, summarize
+from .results import archive, print_summary, status, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -51,7 +51,17 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
+    *(
+        "decommission",
+        "summarize",
+        "compare",
+        "aa",
+        "report",
+        "history",
+        "archive",
+        "mlperf",
+        "bandwidth",
+    ),
     *("list", "init-workload", "source", "container-command", "seal"),
 )
 
@@ -124,6 +134,7 @@ app = typer.Typer(
 
 
 app.command()(aa)
+app.command()(archive)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
 app.command()(bundle)
 app.command()(compare)

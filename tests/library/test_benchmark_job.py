@@ -242,7 +242,8 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
     own = ["setpriv", "--reuid=4712", "--clear-groups", "setsid", "--fork", "--wait"]
     try:
         burn = BURN.replace("20", "3")
-        result = call(tmp_path, *own, "/usr/bin/python3", "-c", burn, host="node1", wait_s=30)
+        options = {"host": "node1", "wait_s": 30, "most_cores_beside": 99}
+        result = call(tmp_path, *own, "/usr/bin/python3", "-c", burn, **options)
     finally:
         other.kill()
         other.wait()
@@ -251,6 +252,25 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
     seen = [process for process in result["beside"] if process["uid"] in (4711, 4712)]
     assert [(p["host"], p["pid"], p["uid"]) for p in seen] == [("node1", other.pid, 4711)]
     assert 0.02 < seen[0]["cores"] <= 1.05
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
+def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
+    other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
+    try:
+        time.sleep(1)
+        argv = ("/bin/touch", str(tmp_path / "ran"))
+        refused = call(tmp_path / "r1", *argv, host="node1", wait_s=30)
+        assert not call(tmp_path / "r2", *argv, idle_wait_s=600, wait_s=2)["finished"]
+    finally:
+        other.kill()
+        other.wait()
+    assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
+    (why,) = refused["busy"]
+    told = rf"node1: others use [0-9.]+ cores, mostly python3 \({other.pid}\) of user 4711"
+    assert re.fullmatch(told, why)
+    assert call(tmp_path / "r2", *argv, idle_wait_s=600, wait_s=30)["exit_status"] == 0
+    assert (tmp_path / "ran").exists()
 
 
 def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:

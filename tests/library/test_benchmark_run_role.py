@@ -134,7 +134,8 @@ def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
     commands = [command("node1", programs, "sleep", "1")]
     run = run_role(tmp_path, programs, HOSTS[:1], accelerator="cpu", commands=commands)
     assert "gpu_memory_mib" not in outcome(run)
-    assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
+    samples = [f"telemetry-{host}.csv" for host in HOSTS]
+    assert sorted(path.name for path in run.iterdir()) == ["run.json", *samples, "train.log"]
     assert not (tmp_path / "bin" / "calls").exists()
 
 
