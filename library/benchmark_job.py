@@ -32,6 +32,8 @@ options:
     default: false
   argv: {description: "The command.", type: list, elements: str, required: true}
   env: {description: "Environment variables in addition to HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
+  runs: {description: "Directory of all runs of this node, CAMPAIGN/CASE/rN; empty to remove none.", type: path, default: ""}
+  keep: {description: "How many folders of runs to keep there. A launch removes older ones, if they have ended.", type: int, default: 50}
   cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
   cleanup:
     description: >-
@@ -131,6 +133,7 @@ from ansible.module_utils.benchmark_supervisor import (
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.node_lock import renew as renew_lock
 from ansible.module_utils.owned_file import described, discard, size_and_end
+from ansible.module_utils.run_folders import prune
 from ansible.module_utils.telemetry import file_names
 
 
@@ -152,6 +155,8 @@ def main():
             "launched": {"type": "bool", "default": False},
             "argv": {"type": "list", "elements": "str", "required": True},
             "env": {"type": "dict", "default": {}},
+            "runs": {"type": "path", "default": ""},
+            "keep": {"type": "int", "default": 50},
             "cwd": {"type": "str", "default": ""},
             "cleanup": {"type": "list", "elements": "str", "default": []},
             "log": {"type": "str", "required": True},
@@ -204,6 +209,11 @@ def lost(module, state_file, lease_file):
     )
 
 
+def is_over(state_file):
+    state = read_state(state_file)
+    return bool(state) and (bool(state.get("finished")) or is_gone(state))
+
+
 def follow(module, directory, state_file, lease_file, log_file):
     params = module.params
     state = read_state(state_file)
@@ -218,6 +228,8 @@ def follow(module, directory, state_file, lease_file, log_file):
         if not os.path.isdir(directory):
             os.makedirs(directory, 0o755)
         write_whole(state_file, {"launch": params["launch"], "started": time.time()})
+        if params["runs"]:
+            prune(params["runs"], params["keep"], is_over)
         renew(lease_file)
         for name in file_names(params["sample_hosts"]):
             discard(os.path.join(directory, name))  # samples from an earlier launch

@@ -14,7 +14,7 @@ options:
 """
 
 
-IDLE = "Wait for them with --wait-for-idle 30m"
+IDLE = "Wait for them with --wait 30m"
 
 
 def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
