@@ -138,7 +138,7 @@ class Smi(object):
         for line in lines or ():
             # 0, GPU-5f3c, 12565, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0. What a device does not tell is [N/A].
             values = [value.strip() for value in line.split(",")]
-            if len(values) == len(self.fields) and re.match(r"[0-9]+$", values[0]) and re.match(r"[0-9]+$", values[2]):
+            if len(values) in (len(MEMORY), len(self.fields)) and re.match(r"[0-9]+$", values[0]) and re.match(r"[0-9]+$", values[2]):
                 cells = dict((column, value) for (_, column), value in zip(self.fields, values) if CELL.match(value))
                 yield int(values[0]), values[1], cells
 

@@ -120,7 +120,9 @@ def _net_lines(path: Path) -> Iterable[str]:
     """The lines in which NCCL logs its network choice, found without decoding the other lines."""
     if path.suffix == ".gz":
         with suppress(OSError, EOFError, zlib.error), gzip.open(path) as packed:
-            yield from (line.decode("utf-8", "replace")[:1000] for line in packed if _NET in line)
+            for line in packed:
+                if (place := line.find(_NET)) >= 0:
+                    yield line[place : place + 1000].decode("utf-8", "replace").rstrip("\n")
         return
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:

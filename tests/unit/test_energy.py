@@ -192,4 +192,4 @@ def test_processor_that_heat_slows_down(tmp_path: Path, held_s: float, why: str 
     rows = [node_row(n, cpu_throttled_s=7 + held_s * n / 20) for n in range(21)]
     telemetry(folder, "node2", rows)
     done = call("summarize", tmp_path, "--no-history", status=0 if why is None else 1)
-    assert (why is None) or f"node2: the CPU was {why} of the run" in done.out
+    assert (why is None) or f"node2: the CPU was {why} of the run" in done.text

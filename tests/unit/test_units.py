@@ -156,12 +156,12 @@ def test_energy_is_that_of_a_token(tokens: Path) -> None:
     began = datetime(2025, 12, 1, 12, tzinfo=UTC).timestamp()
     for folder in tokens.glob("runs/*_1n1g/r*"):
         head = "unix_time,device,energy_j\n"
-        rows = "".join(f"{began + n},,{100 * n}\n" for n in range(400))
-        (folder / "telemetry-node1.csv").write_text(head + rows)
+        lines = "".join(f"{began + n},,{100 * n}\n" for n in range(400))
+        (folder / "telemetry-node1.csv").write_text(head + lines)
     out = call("summarize", tokens).text
     assert "| J/token | W |" in out
-    one, eight = rows_of_summary = rows(tokens / "summary.csv")
-    assert not [name for name in rows_of_summary[0] if "sample" in name]
+    one, eight = rows(tokens / "summary.csv")
+    assert not [name for name in one if "sample" in name]
     assert float(one["energy_per_token_j"]) == pytest.approx(100 / 6002)
     assert (one["energy_estimator"], eight["energy_per_token_j"]) == ("cpu_counter", "")
     found = [row for row in rows(tokens / "measurements.csv") if row["metric"].startswith("energy")]
