@@ -255,13 +255,13 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
 
 @pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
 def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
-    # Before the processes of other tests, whatever the load.
-    burn = ["nice", "-n", "-15", "setpriv", "--reuid=4711", "--clear-groups", "/usr/bin/python3"]
-    other = subprocess.Popen([*burn, "-c", BURN.replace("20", "300")], cwd="/")
+    burn = BURN.replace("20", "300")
+    other = subprocess.Popen(["/usr/bin/python3", "-c", burn], user=4711, cwd="/")
     try:
         time.sleep(2)
         argv = ("/bin/touch", str(tmp_path / "ran"))
-        options = {"host": "node1", "wait_s": 30, "most_cores_beside": 0.2}
+        # On a machine whose other tests leave it few of them.
+        options = {"host": "node1", "wait_s": 60, "most_cores_beside": 0.02}
         refused = call(tmp_path / "r1", *argv, **options)
     finally:
         other.kill()
