@@ -25,7 +25,11 @@ PLAY = [
                 " find $private -type f -exec cat {} + > files; echo $private > private",
                 "args": {"chdir": "{{ playbook_dir }}"},
             },
-            {"name": "Fail with it", "fail": {"msg": "{{ planted }}"}, "no_log": True},
+            {
+                "name": "Fail with it",
+                "command": {"argv": ["sh", "-c", "echo {{ planted }}; exit 3"]},
+                "no_log": True,
+            },
         ],
     }
 ]
@@ -48,5 +52,6 @@ def test_artifacts_are_private_hold_no_secret_and_are_removed(
     mode, _ = (tmp_path / "mode").read_text().split()
     assert mode == "700"
     assert not private.exists()
+    assert state.log.stat().st_mode & 0o777 == 0o600
     for text in (log, problem, (tmp_path / "files").read_text()):
         assert SECRET not in text
