@@ -157,7 +157,6 @@ def supervise(params, state_file, lease_file, log_file):
     clean_up(params)  # after an earlier launch whose supervisor was killed
     state["renewed"] = time.time()
     telemetry = Telemetry(params, environment(params["env"]), params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
-    telemetry.start()
 
     def why_not(others):
         state["started"] = time.time()

@@ -170,8 +170,9 @@ def when_idle(params, environment, telemetry, why_ended):
     """
     began = time.time()
     deadline = began + max(params["idle_wait_s"], GRACE_S)
+    others = OtherProcesses(params, environment)
+    telemetry.start()  # after the first look at the other nodes, whose old processes are not the run's
     while True:
-        others = OtherProcesses(params, environment)
         busy = others.busy(params["most_cores_beside"]) + telemetry.busy()
         reason = why_ended(others)
         if not busy or reason or time.time() >= deadline:
@@ -181,6 +182,7 @@ def when_idle(params, environment, telemetry, why_ended):
             time.sleep(0.1)
             reason = why_ended(others)
         telemetry.again()
+        others = OtherProcesses(params, environment)
 
 
 def local():
