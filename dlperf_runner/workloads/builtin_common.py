@@ -39,6 +39,12 @@ def learning_rate(text: str) -> float | None:
     return None if text == "auto" else float(text)
 
 
+def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
+    """The first class and the number of classes of one of `parts` almost equal shares."""
+    size, more = divmod(classes, parts)
+    return part * size + min(part, more), size + (part < more)
+
+
 def check(losses: Sequence[float]) -> str | None:
     """Why this was no training, if it was none: the fixed batch must be learnt.
 

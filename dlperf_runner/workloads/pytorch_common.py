@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
+from builtin_common import positive
+
 SIOCGIFADDR = 0x8915
 PORT = "29500"
 # Where a launcher says which process this is, as rank, number of processes, and rank on its node.
@@ -27,9 +29,39 @@ PLACES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
 )
 
+PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 
 # Steps without communication after the training: some to get going, and those that are timed.
 ALONE_BEFORE, ALONE_STEPS = 2, 5
+
+
+def options(
+    document: str | None, samples: str, batch_size: int, lr: float
+) -> argparse.ArgumentParser:
+    """The options of every program here that takes a number of iterations."""
+    parser = argparse.ArgumentParser(
+        description=(document or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, default=batch_size, help=f"{samples} per device"
+    )
+    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
+    parser.add_argument("--iterations", type=positive, default=120)
+    parser.add_argument("--lr", type=float, default=lr, help="learning rate")
+    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
+        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
+    if arguments.log_interval > arguments.iterations:
+        parser.error("--log-interval must not exceed --iterations")
+    return arguments
 
 
 class Place(NamedTuple):
@@ -110,6 +142,30 @@ def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
 def leave(torch: Any) -> None:
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def use_precision(torch: Any, precision: str) -> None:
+    """Let matrix products and convolutions be as exact as the precision says."""
+    has_tf32 = precision != "fp32"
+    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = has_tf32
+    torch.backends.cudnn.benchmark = True
+
+
+def autocast(torch: Any, device: Any, precision: str) -> Any:
+    """The context of a forward pass."""
+    dtype = {"amp": torch.float16, "bf16": torch.bfloat16}.get(precision)
+    return torch.autocast(device.type, dtype, enabled=dtype is not None)
+
+
+def data_parallel(torch: Any, network: Any, device: Any) -> Any:
+    """The network, whose gradients all processes average if there are several."""
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return network
+    ids = [device.index] if device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(
+        network, device_ids=ids, gradient_as_bucket_view=True
+    )
 
 
 def wait_for(torch: Any, device: Any) -> Callable[[], None]:
