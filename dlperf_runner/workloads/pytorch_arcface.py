@@ -139,7 +139,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     wait = wait_for(torch, device)
     samples = place.world_size * arguments.batch_size * arguments.log_interval
     for number, seconds in intervals(step, wait, arguments.iterations, arguments.log_interval):
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
         log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
     leave(torch)

@@ -49,7 +49,7 @@ class Unit(nn.Module):
 
 class Backbone(nn.Module):
     """insightface's residual networks: images in, embeddings out. For images of 112 pixels, r50 has
-    43,590,976 parameters."""
+    43,590,848 parameters."""
 
     def __init__(self, network: Network, image_size: int) -> None:
         super().__init__()

@@ -176,7 +176,7 @@ def test_the_log_of_arcface_confirms_the_plan(capsys: pytest.CaptureFixture[str]
     found: dict[str, object] = {}
     for header in headers:
         told = {k: v for k, v in vars(header).items() if v not in (None, ())}
-        found |= {**told, **dict(told.pop("parameters", ()))}
+        found |= {**dict(told.pop("parameters", ())), **told}
     assert found == {
         "line": found["line"],
         "batch_size_per_device": 64,
