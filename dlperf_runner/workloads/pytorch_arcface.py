@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from builtin_common import check, multiple_of_16, positive
+from builtin_common import check, multiple_of_16, options, parsed, positive
 from pytorch_common import (
     autocast,
     data_parallel,
     intervals,
     join,
     leave,
-    options,
-    parsed,
     use_precision,
     wait_for,
 )
@@ -142,14 +139,11 @@ def train(arguments: argparse.Namespace) -> list[float]:
         losses.append(float(loss.detach()))
         remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
         log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
-    leave(torch)
     return losses
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("pytorch_arcface: " + problem)
+    leave("pytorch_arcface", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from typing import Any, NamedTuple
 
-from builtin_common import at_least, check, positive
+from builtin_common import at_least, check, on_or_off, options, parsed, positive
 from dllogger_lines import parameters, print_line, say_training
 from pytorch_common import (
     alone,
@@ -24,9 +23,6 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
-    on_or_off,
-    options,
-    parsed,
     use_precision,
     wait_for,
 )
@@ -141,14 +137,11 @@ def train(arguments: argparse.Namespace) -> list[float]:
     )
     if (text := alone(torch, network, step, wait, place)) and place.rank == 0:
         print(text, flush=True)
-    leave(torch)
     return losses
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("pytorch_bert: " + problem)
+    leave("pytorch_bert", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

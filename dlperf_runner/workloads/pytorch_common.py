@@ -5,7 +5,6 @@ Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import fcntl
 import functools
@@ -19,8 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple, NoReturn
 
-from builtin_common import positive
-
 SIOCGIFADDR = 0x8915
 PORT = "29500"
 # Where a launcher says which process this is, as rank, number of processes, and rank on its node.
@@ -29,39 +26,9 @@ PLACES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
 )
 
-PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 
 # Steps without communication after the training: some to get going, and those that are timed.
 ALONE_BEFORE, ALONE_STEPS = 2, 5
-
-
-def options(
-    document: str | None, samples: str, batch_size: int, lr: float
-) -> argparse.ArgumentParser:
-    """The options of every program here that takes a number of iterations."""
-    parser = argparse.ArgumentParser(
-        description=(document or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument(
-        "--batch-size", type=positive, default=batch_size, help=f"{samples} per device"
-    )
-    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
-    parser.add_argument("--iterations", type=positive, default=120)
-    parser.add_argument("--lr", type=float, default=lr, help="learning rate")
-    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    return parser
-
-
-def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
-        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
-    if arguments.log_interval > arguments.iterations:
-        parser.error("--log-interval must not exceed --iterations")
-    return arguments
 
 
 class Place(NamedTuple):
@@ -253,9 +220,3 @@ def peak_memory(torch: Any, device: Any) -> tuple[int, int]:
         return torch.cuda.max_memory_reserved(device), total
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, total
-
-
-def on_or_off(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
-    return text == "on"

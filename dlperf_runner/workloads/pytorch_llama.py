@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, check, positive
+from builtin_common import at_least, check, on_or_off, positive
 from llama_sizes import SIZES
 from pytorch_common import (
     alone,
@@ -23,7 +23,6 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
-    on_or_off,
     peak_memory,
     wait_for,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from builtin_common import check, positive
+from builtin_common import check, on_or_off, options, parsed, positive
 from dllogger_lines import parameters, print_line, say_training
 from pytorch_common import (
     alone,
@@ -20,9 +20,6 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
-    on_or_off,
-    options,
-    parsed,
     use_precision,
     wait_for,
 )

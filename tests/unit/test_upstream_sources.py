@@ -208,7 +208,7 @@ def test_bert_of_pytorch(catalog: Catalog) -> None:
     assert run.commands[0].argv == (
         *(*PYTHON, "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0"),
         *("--nproc-per-node=8", *MEETING, f"{directory}/run_pretraining.py"),
-        "--input_dir=/opt/dlperf/data/wikipedia/pretrain/phase1/unbinned/parquet",
+        "--input_dir=",
         "--output_dir=checkpoints",
         "--config_file=bert_configs/large.json",
         "--vocab_file=vocab/vocab",
