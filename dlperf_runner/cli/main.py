@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -178,7 +179,7 @@ def _options(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def plan(
     chosen: Chosen,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
@@ -188,18 +189,28 @@ def plan(
     variables: Annotated[
         str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them."""
     from ..commands import campaigns
     from ..report.plan_text import render
 
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    extra = json.loads(variables) if variables else None
+    extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
-        choice = campaigns.choice_of_playbook(extra)
+        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note, extra)
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+    )
     if as_json:
         print_json(document)
     else:
@@ -207,7 +218,7 @@ def plan(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def run(
     chosen: Chosen,
     campaign: Annotated[
@@ -220,7 +231,7 @@ def run(
 
     nodes = (chosen.inventories, chosen.limit)
     directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
+        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file
     )
     status = print_summary([directory])
     print_errors(problems)
