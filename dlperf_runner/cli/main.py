@@ -29,6 +29,7 @@ from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
+from .export import export
 from .history import history
 from .init_workload import init_workload
 from .mlperf import mlperf
@@ -52,7 +53,17 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
+    *(
+        "decommission",
+        "summarize",
+        "compare",
+        "aa",
+        "report",
+        "history",
+        "export",
+        "mlperf",
+        "bandwidth",
+    ),
     *("list", "init-workload", "source", "container-command", "seal"),
 )
 
@@ -130,6 +141,7 @@ app.command()(bundle)
 app.command()(compare)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
+app.command()(export)
 app.command()(history)
 app.command()(playbooks.init)
 app.command("init-workload")(init_workload)
