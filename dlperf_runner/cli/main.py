@@ -29,6 +29,7 @@ from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
+from .env import env
 from .export import export
 from .history import history
 from .init_workload import init_workload
@@ -52,7 +53,7 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
+    *("lab", "init", "bundle", "doctor", "provision", "env", "plan", "run", "bench", "status"),
     *(
         "decommission",
         "summarize",
@@ -141,6 +142,7 @@ app.command()(bundle)
 app.command()(compare)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
+app.command()(env)
 app.command()(export)
 app.command()(history)
 app.command()(playbooks.init)
