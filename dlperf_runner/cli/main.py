@@ -45,7 +45,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import print_summary, status, summarize
+from .results import print_summary, serve_live, status, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -53,7 +53,19 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *("lab", "init", "bundle", "doctor", "provision", "env", "plan", "run", "bench", "status"),
+    *(
+        "lab",
+        "init",
+        "bundle",
+        "doctor",
+        "provision",
+        "env",
+        "plan",
+        "run",
+        "bench",
+        "status",
+        "live",
+    ),
     *(
         "decommission",
         "summarize",
@@ -148,6 +160,7 @@ app.command()(history)
 app.command()(playbooks.init)
 app.command("init-workload")(init_workload)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command("live")(serve_live)
 app.command()(mlperf)
 app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
@@ -239,13 +252,17 @@ def run(
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
 
     nodes = (chosen.inventories, chosen.limit)
     directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file
+        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file, live=live
     )
     status = print_summary([directory])
     print_errors(problems)

@@ -81,17 +81,24 @@ def run(
     wait: str = "",
     say: Callable[[str], None] = print,
     file: CampaignFile | None = None,
+    *,
+    live: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
     and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
-    where the choice is from."""
+    where the choice is from. `live`: whether to serve a page of the campaign meanwhile."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
         with file.located() if file else nullcontext():
             planned = _planned(choice, inventories, limit, say)
         campaigns.create_campaign(directory, *planned, file=file)
-    return directory, execute_campaign(directory, inventories, wait, say)
+    from .live import served
+
+    with served(directory) if live else nullcontext() as address:
+        if address:
+            say(f"live page: {address}")
+        return directory, execute_campaign(directory, inventories, wait, say)
 
 
 def _planned(

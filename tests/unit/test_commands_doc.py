@@ -54,5 +54,6 @@ def test_commands_that_print_data_print_json() -> None:
             "init-workload",
             "export",
             "env",
+            "live",
         )
     }
