@@ -51,7 +51,7 @@ def lock(site: Path, version: str) -> None:
 
 
 def build(site: Path, *options: object, status: int = 0) -> str:
-    given = ("--to", site / "shared", "--mirror", site / "mirror", *options)
+    given = ("--to", site / "envs", "--mirror", site / "mirror", *options)
     return call("env", "build", *ON_CPU, "tinylib", *given, status=status).both
 
 
@@ -65,7 +65,7 @@ def version_in(place: Path) -> str:
 
 
 def test_an_environment_works_where_it_was_made_and_elsewhere(site: Path) -> None:
-    place = site / "shared" / "tinylib"
+    place = site / "envs" / "tinylib"
     assert f"{place}\n" in build(site)
     record = json.loads((place / "dlperf-environment.json").read_text())
     lines = (site / "requirements" / "tinylib.txt").read_bytes()
@@ -80,7 +80,7 @@ def test_an_environment_works_where_it_was_made_and_elsewhere(site: Path) -> Non
 
 
 def test_a_second_build_does_nothing_and_another_lock_replaces_it(site: Path) -> None:
-    place = site / "shared" / "tinylib"
+    place = site / "envs" / "tinylib"
     build(site)
     made = place.stat().st_ino
     assert "up to date" in build(site)
@@ -94,7 +94,7 @@ def test_a_failed_build_leaves_the_earlier_environment(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(site)
-    place = site / "shared" / "tinylib"
+    place = site / "envs" / "tinylib"
     # A wheel that is not what was locked.
     lock(site, "2.0")
     lines = site / "requirements" / "tinylib.txt"
@@ -117,10 +117,10 @@ def test_a_failed_build_leaves_the_earlier_environment(
 
 
 def test_what_is_something_else_is_left_alone(site: Path) -> None:
-    (site / "shared" / "tinylib").mkdir(parents=True)
-    (site / "shared" / "tinylib" / "thesis.txt").write_text("mine")
+    (site / "envs" / "tinylib").mkdir(parents=True)
+    (site / "envs" / "tinylib" / "thesis.txt").write_text("mine")
     assert "there is something else" in build(site, status=2)
-    assert (site / "shared" / "tinylib" / "thesis.txt").read_text() == "mine"
+    assert (site / "envs" / "tinylib" / "thesis.txt").read_text() == "mine"
 
 
 def test_a_python_that_the_environment_does_not_take(
@@ -230,7 +230,7 @@ def test_an_environment_with_a_python_of_its_own(
     (site / "downloads.json").write_text(json.dumps({name: entry}))
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(site / "downloads.json"))
     assert "gets a Python of its own" in build(site, "--own-python")
-    elsewhere = (site / "shared" / "tinylib").rename(site / "moved")
+    elsewhere = (site / "envs" / "tinylib").rename(site / "moved")
     assert version_in(elsewhere) == "1.0"
     argv = [elsewhere / "bin" / "python", "-I", "-c", "import sys; print(sys.base_prefix)"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

@@ -6,13 +6,15 @@ import importlib.util
 import json
 import sqlite3
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import call
-from make_logs import gluoncv, write
+from make_logs import ROOT, gluoncv, write
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 from report_examples import mxnet_campaign
@@ -102,6 +104,13 @@ def test_a_history_exports_what_its_campaigns_export(old: Path, new: Path) -> No
     assert "dlperf_campaign_runs" not in of_history
     sqlite3.connect(old.parent / "other.sqlite").close()
     assert "other.sqlite" in call("export", "prometheus", old.parent / "other.sqlite", status=2).err
+
+
+def test_the_report_has_notes_and_tags(old: Path, tmp_path: Path) -> None:
+    call("report", old, "--output-dir", tmp_path, status=1)
+    page = (tmp_path / "report.md").read_text()
+    assert "- before the update\n" in page
+    assert "- tags: driver, trial\n" in page
 
 
 def test_hostile_labels_survive(tmp_path: Path) -> None:
@@ -236,3 +245,23 @@ def test_wandb_has_an_offline_run_for_each_case(old: Path, tmp_path: Path) -> No
         size = int(json.loads(config["world_size"]))
         found[size] = round(float(summary["throughput_samples_per_second"]), 2)
     assert found == MEDIANS
+
+
+@pytest.mark.heavy
+@pytest.mark.versions
+def test_the_extras_bring_what_the_formats_need(tmp_path: Path) -> None:
+    """The two tests above, with the real libraries from the index."""
+    uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv" / "bin" / "python"
+    subprocess.run([uv, "venv", "--quiet", tmp_path / "venv"], check=True)
+    extras = f"{ROOT}[prometheus,mlflow,wandb,cluster]"
+    install = [uv, "pip", "install", "--quiet", "--python", python, extras, "pytest"]
+    subprocess.run(install, check=True)
+    argv = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        [*argv, "-k", "test_mlflow or test_wandb"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
