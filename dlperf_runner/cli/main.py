@@ -33,6 +33,7 @@ from .env import env
 from .export import export
 from .history import history
 from .init_workload import init_workload
+from .live import live
 from .mlperf import mlperf
 from .options import (
     AsJson,
@@ -45,7 +46,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import print_summary, serve_live, status, summarize
+from .results import print_summary, status, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -160,7 +161,7 @@ app.command()(history)
 app.command()(playbooks.init)
 app.command("init-workload")(init_workload)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
-app.command("live")(serve_live)
+app.command()(live)
 app.command()(mlperf)
 app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)

@@ -184,23 +184,6 @@ def _verify(
         raise typer.Exit(1 if found else 2)
 
 
-def serve_live(
-    directory: Annotated[
-        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
-    ] = LATEST,
-    port: Annotated[int, option("--port", "The port; default: any that is free.", "N")] = 0,
-) -> None:
-    """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,
-    telemetry and the time that is left."""
-    import threading
-
-    from ..commands.live import served
-
-    with served(directory, port) as address:
-        print(address, flush=True)
-        threading.Event().wait()
-
-
 def status(
     directory: Annotated[
         Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
