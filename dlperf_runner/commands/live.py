@@ -12,6 +12,7 @@ import json
 import math
 import re
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -227,6 +228,14 @@ def served(directory: Path, port: int = 0) -> Iterator[str]:
         stop.set()
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def announced(directory: Path) -> Iterator[None]:
+    """Serve the page, and print its address on standard error."""
+    with served(directory) as address:
+        print(f"live page: {address}", file=sys.stderr, flush=True)
+        yield
 
 
 def _keep_polling(watch: Watch, stop: threading.Event) -> None:
