@@ -90,7 +90,6 @@ def train(arguments: argparse.Namespace) -> list[float]:
     # Imported here so that --help and a wrong option need no framework.
     import torch
     from pytorch_arcface_model import Backbone, PartialFC
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     place, device = join(torch, not arguments.no_cuda)
     log = say if place.rank == 0 else (lambda _: None)
@@ -101,6 +100,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     network = NETWORKS[arguments.network]
     backbone = data_parallel(torch, Backbone(network, arguments.image_size).to(device), device)
     if arguments.precision == "amp" and place.world_size > 1:
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
         backbone.register_comm_hook(None, fp16_compress_hook)
 
     torch.manual_seed(arguments.seed + 1 + place.rank)

@@ -75,6 +75,64 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
     assert len([*campaign.rglob("*-time-*.svg")]) == len(WORKLOADS) - 1
 
 
+# The softmax of ArcFace over centres that are divided among processes, against that of one process.
+DIVIDED = """\
+import torch
+from pytorch_arcface import MARGIN, SCALE
+from pytorch_arcface_model import NEAREST, PartialFC
+from pytorch_common import data_parallel, join, leave
+from torch.nn import functional
+
+place, device = join(torch, False)
+classes, width, samples = 11, 6, 5
+torch.manual_seed(1)
+centres = torch.randn(classes, width, requires_grad=True)
+images = torch.randn(place.world_size * samples, 4)
+labels = torch.randint(classes, (len(images),))
+network = torch.nn.Linear(4, width)
+whole = [p.detach().clone().requires_grad_() for p in network.parameters()]
+
+embeddings = functional.linear(images, *whole)
+cosines = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
+angles = cosines.clamp(-NEAREST, NEAREST).acos()
+logits = SCALE * torch.cos(angles + MARGIN * functional.one_hot(labels, classes))
+expected = functional.cross_entropy(logits, labels)
+expected.backward()
+
+network = data_parallel(torch, network, device)
+own = slice(place.rank * samples, (place.rank + 1) * samples)
+head = PartialFC(classes, width, 1.0, place, MARGIN, SCALE)
+share = slice(head.first, head.first + head.count)
+head.weight.data.copy_(centres.detach()[share])
+loss = head(network(images[own]), labels[own])
+loss.backward()
+torch.testing.assert_close(loss, expected)
+torch.testing.assert_close(head.weight.grad, centres.grad[share], rtol=1e-4, atol=1e-5)
+for mine, other in zip(network.parameters(), whole):
+    torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+# Partial FC: the centres of the batch's classes move, and others up to the sample rate.
+head = PartialFC(classes, width, 0.6, place, MARGIN, SCALE)
+head(network(images[own]), labels[own]).backward()
+moved = set((head.weight.grad.abs().sum(dim=1) > 0).nonzero()[:, 0].tolist())
+present = {int(c) - head.first for c in labels if head.first <= c < head.first + head.count}
+assert present <= moved and len(moved) == max(int(0.6 * head.count), len(present))
+leave("divided", None)
+"""
+
+
+def test_the_divided_softmax_of_arcface_is_the_whole_one(nodes: Lab, campaign: Path) -> None:
+    assert campaign.is_dir()  # its programs are on the nodes
+    source = "/opt/dlperf/src/pytorch-arcface-builtin"
+    start = (
+        "PYTHONPATH={} USE_LIBUV=0 MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 RANK={} LOCAL_RANK={}"
+        " /opt/dlperf/envs/pytorch/bin/python /tmp/divided.py"
+    )
+    one, other = (start.format(source, rank, rank) for rank in (0, 1))
+    write = f"cat > /tmp/divided.py <<'END'\n{DIVIDED}END\n"
+    nodes.said("node1", f"{write}set -e\n{other} &\n{one}\nwait $!")
+
+
 OWN = """\
 import os, sys, time
 steps, batch = map(int, sys.argv[1:])
