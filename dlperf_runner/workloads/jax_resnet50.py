@@ -13,31 +13,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check, count, positive
+from builtin_common import check, positive
 from dllogger_lines import parameters, print_line
 from jax_common import completed, join
+from resnet50_common import options, parse, say_steps
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = options(__doc__, ("fp32", "tf32", "bf16"), "bf16")
     parser.add_argument("--devices", type=positive, default=1, help="of this node")
-    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
-    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
-    parser.add_argument("--iterations", type=positive, default=120)
-    parser.add_argument("--image-size", type=positive, default=224)
-    parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--momentum", type=float, default=0.875)
-    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
-    parser.add_argument("--seed", type=count, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision == "tf32":
-        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
-    return arguments
+    return parse(parser, argv)
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
@@ -59,17 +44,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
         trained, loss = step(trained, batch)
         return loss
 
-    losses: list[float] = []
-    whole, samples = 0.0, mesh.size * arguments.batch_size
-    for loss, seconds in completed(take, jax.block_until_ready, arguments.iterations):
-        losses.append(float(loss))
-        whole += seconds
-        rate = samples / seconds
-        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
-        say(f"Epoch: 0 Iteration: {len(losses)} ", {**values, "train.lr": arguments.lr})
-    rate = samples * len(losses) / whole
-    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
-    return losses
+    done = completed(take, jax.block_until_ready, arguments.iterations)
+    taken = ((number, took, float(loss)) for number, (loss, took) in enumerate(done, 1))
+    return say_steps(say, taken, mesh.size * arguments.batch_size, arguments.lr)
 
 
 def main(argv: list[str] | None = None) -> None:

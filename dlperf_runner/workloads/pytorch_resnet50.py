@@ -14,34 +14,17 @@ from typing import Any
 from builtin_common import check, positive
 from dllogger_lines import parameters, print_line
 from pytorch_common import alone, intervals, join, leave, mean_over_ranks, on_or_off, wait_for
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION, options, parse, say_steps
 
-BLOCKS = (3, 4, 6, 3)
-CHANNELS = (64, 128, 256, 512)
-EXPANSION = 4
 PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
-    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
-    parser.add_argument("--iterations", type=positive, default=120)
-    parser.add_argument("--image-size", type=positive, default=224)
-    parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
-    parser.add_argument("--momentum", type=float, default=0.875)
-    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
+    parser = options(__doc__, PRECISIONS, "amp")
     parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
     parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
-        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
+    arguments = parse(parser, argv)
     if arguments.log_interval > arguments.iterations:
         parser.error("--log-interval must not exceed --iterations")
     return arguments
@@ -138,16 +121,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
         scaler.step(optimizer)
         scaler.update()
 
-    samples, losses, seconds = place.world_size * arguments.batch_size, [], 0.0
     taken = intervals(step, wait_for(torch, device), arguments.iterations, arguments.log_interval)
-    for number, took in taken:
-        rate = samples * arguments.log_interval / took
-        seconds += took
-        losses.append(mean_over_ranks(torch, loss, place))
-        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
-        say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": arguments.lr})
-    rate = samples * len(losses) * arguments.log_interval / seconds
-    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
+    with_loss = ((number, took, mean_over_ranks(torch, loss, place)) for number, took in taken)
+    samples = place.world_size * arguments.batch_size * arguments.log_interval
+    losses = say_steps(say, with_loss, samples, arguments.lr)
     if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
         print(text, flush=True)
     leave(torch)

@@ -138,7 +138,8 @@ def test_values_are_frozen() -> None:
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of jax, mxnet, nccl, oneflow, paddle, pytorch, tensorflow)",
+            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, tensorflow,"
+            " tensorflow2)",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
