@@ -17,8 +17,6 @@ from builtin_common import check
 from dllogger_lines import parameters, print_line
 from resnet50_common import BLOCKS, CHANNELS, EXPANSION, options, parse, say_steps, timed
 
-LOSS_SCALE = 2.0**15  # the first one; Paddle adapts it
-
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = options(__doc__, ("fp32", "tf32", "amp", "bf16"), "amp")
@@ -117,7 +115,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     images = paddle.randn((arguments.batch_size, *shape))
     labels = paddle.randint(0, arguments.classes, (arguments.batch_size,))
     dtype = {"amp": "float16", "bf16": "bfloat16"}.get(arguments.precision)
-    scaler = paddle.amp.GradScaler(arguments.precision == "amp", LOSS_SCALE)
+    scaler = paddle.amp.GradScaler(arguments.precision == "amp")
     loss = paddle.zeros(())
 
     def step() -> None:

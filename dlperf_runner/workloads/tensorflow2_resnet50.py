@@ -22,7 +22,7 @@ from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 # The first process of a node listens on this port, each further one on the next.
 PORT = 29500
-# Gradients are sent in packs of so many bytes. The default is to send each alone.
+# Gradients are sent in packs of so many bytes, each when it is complete; by default, all at once.
 PACK = 32 * 2**20
 
 
@@ -84,7 +84,10 @@ def training(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -
     compute_type = {"amp": tf.float16, "bf16": tf.bfloat16}.get(arguments.precision, tf.float32)
     loss_scale = FP16_LOSS_SCALE if compute_type == tf.float16 else 1.0
     classes, size, seed = arguments.classes, arguments.batch_size, arguments.seed
-    forward, trained, _ = network(tf, np, classes, seed, compute_type)
+    forward, first_to_last, _ = network(tf, np, classes, seed, compute_type)
+    trained = first_to_last[
+        ::-1
+    ]  # packs go in this order, and the last layers' gradients are first
     velocities = [tf.Variable(tf.zeros(variable.shape)) for variable in trained]
     batch = make_batch(tf, np, size, arguments.image_size, classes, seed + 1 + rank)
     # Without autograph: nothing needs converting, which takes minutes.
