@@ -112,7 +112,7 @@ def test_a_log_without_a_record_is_told_from_one_of_pytorch(name: str, tmp_path:
     log = [line.replace("arch : resnet50", f"arch : {name}_resnet50") for line in text]
     write(tmp_path / "logs" / "1n1g" / f"{name}_rn50_b256_amp_1.log", log)
     out = call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", "--json")
-    assert f'"workload": "{name}-resnet50v1.5"' in out
+    assert f'"workload": "{name}-resnet50v1.5"' in out.out
 
 
 def test_the_version_is_that_of_the_package_without_the_number() -> None:
