@@ -13,16 +13,31 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check, positive
-from dllogger_lines import parameters, print_line
+from builtin_common import check, count, positive
+from dllogger_lines import parameters, print_line, say_training
 from jax_common import completed, join
-from resnet50_common import options, parse, say_steps
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = options(__doc__, ("fp32", "tf32", "bf16"), "bf16")
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     parser.add_argument("--devices", type=positive, default=1, help="of this node")
-    return parse(parser, argv)
+    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
+    parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="bf16")
+    parser.add_argument("--iterations", type=positive, default=120)
+    parser.add_argument("--image-size", type=positive, default=224)
+    parser.add_argument("--classes", type=positive, default=1000)
+    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
+    parser.add_argument("--momentum", type=float, default=0.875)
+    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
+    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision == "tf32":
+        parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
+    return arguments
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
@@ -44,9 +59,13 @@ def train(arguments: argparse.Namespace) -> list[float]:
         trained, loss = step(trained, batch)
         return loss
 
-    done = completed(take, jax.block_until_ready, arguments.iterations)
-    taken = ((number, took, float(loss)) for number, (loss, took) in enumerate(done, 1))
-    return say_steps(say, taken, mesh.size * arguments.batch_size, arguments.lr)
+    taken = completed(take, jax.block_until_ready, arguments.iterations)
+    return say_training(
+        say,
+        ((number, seconds, float(loss)) for number, (loss, seconds) in enumerate(taken, 1)),
+        samples=mesh.size * arguments.batch_size,
+        lr=arguments.lr,
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

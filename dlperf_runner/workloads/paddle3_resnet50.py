@@ -1,8 +1,9 @@
 """Train ResNet-50 v1.5 with PaddlePaddle 3 on a fixed synthetic batch; print DLLogger's lines.
 
-A step is forward, backward, all-reduce (`paddle.DataParallel`) and update, and ends when the device
-has finished. `train.total_ips` is the rate of all devices, `train.loss` the mean over them. Several
-processes are started by `python -m paddle.distributed.launch`; NCCL on GPU, Gloo on CPU.
+A step is forward, backward, all-reduce (`paddle.DataParallel`) and update. An interval ends when
+the device has finished. `train.total_ips` is the rate of all devices, `train.loss` the mean over
+them. Several processes are started by `python -m paddle.distributed.launch`; they use NCCL on GPU
+and Gloo on CPU.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check
-from dllogger_lines import parameters, print_line
-from resnet50_common import BLOCKS, CHANNELS, EXPANSION, options, parse, say_steps, timed
+from builtin_common import check, intervals, parsed
+from dllogger_lines import parameters, print_line, say_training
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = options(__doc__, ("fp32", "tf32", "amp", "bf16"), "amp")
+    parser = resnet_options(__doc__)
     parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
-    return parse(parser, argv)
+    return parsed(parser, argv)
 
 
 def resnet50(paddle: Any, classes: int, layout: str) -> Any:
@@ -126,6 +127,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         scaler.step(optimizer)
         scaler.update()
         optimizer.clear_grad()
+
+    def wait() -> None:
         if not arguments.no_cuda:
             paddle.device.cuda.synchronize()
 
@@ -135,8 +138,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
             paddle.distributed.all_reduce(value)
         return float(value) / world_size
 
-    taken = timed(step, mean_loss, arguments.iterations)
-    return say_steps(say, taken, world_size * arguments.batch_size, arguments.lr)
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
+    samples = world_size * arguments.batch_size * arguments.log_interval
+    return say_training(say, with_loss, samples, arguments.lr)
 
 
 def main(argv: list[str] | None = None) -> None:

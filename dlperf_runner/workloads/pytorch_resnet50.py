@@ -10,23 +10,26 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from builtin_common import check, positive
-from dllogger_lines import parameters, print_line
-from pytorch_common import alone, intervals, join, leave, mean_over_ranks, on_or_off, wait_for
-from resnet50_common import BLOCKS, CHANNELS, EXPANSION, options, parse, say_steps
-
-PRECISIONS = ("fp32", "tf32", "amp", "bf16")
+from builtin_common import check, intervals, on_or_off, parsed
+from dllogger_lines import parameters, print_line, say_training
+from pytorch_common import (
+    alone,
+    autocast,
+    data_parallel,
+    join,
+    leave,
+    mean_over_ranks,
+    use_precision,
+    wait_for,
+)
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = options(__doc__, PRECISIONS, "amp")
+    parser = resnet_options(__doc__)
     parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
-    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    arguments = parse(parser, argv)
-    if arguments.log_interval > arguments.iterations:
-        parser.error("--log-interval must not exceed --iterations")
-    return arguments
+    return parsed(parser, argv)
 
 
 def resnet50(torch: Any, classes: int) -> Any:
@@ -84,15 +87,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     nhwc = arguments.memory_format == "nhwc"
     layout = torch.channels_last if nhwc else torch.contiguous_format
     network = network.to(device=device, memory_format=layout)
-    has_tf32 = arguments.precision != "fp32"
-    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = has_tf32
-    torch.backends.cudnn.benchmark = True
-    if place.world_size > 1:
-        ids = [device.index] if device.type == "cuda" else None
-        network = torch.nn.parallel.DistributedDataParallel(
-            network, device_ids=ids, gradient_as_bucket_view=True
-        )
+    use_precision(torch, arguments.precision)
+    network = data_parallel(torch, network, device)
     if arguments.compile:
         network = torch.compile(network)
 
@@ -108,23 +104,26 @@ def train(arguments: argparse.Namespace) -> list[float]:
         nesterov=True,
     )
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
-    dtype = {"amp": torch.float16, "bf16": torch.bfloat16}.get(arguments.precision)
     loss = torch.zeros((), device=device)
 
     def step() -> None:
         nonlocal loss
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, dtype, enabled=dtype is not None):
+        with autocast(torch, device, arguments.precision):
             loss = torch.nn.functional.cross_entropy(network(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    taken = intervals(step, wait_for(torch, device), arguments.iterations, arguments.log_interval)
-    with_loss = ((number, took, mean_over_ranks(torch, loss, place)) for number, took in taken)
-    samples = place.world_size * arguments.batch_size * arguments.log_interval
-    losses = say_steps(say, with_loss, samples, arguments.lr)
-    if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
+    wait = wait_for(torch, device)
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    losses = say_training(
+        say,
+        ((number, seconds, mean_over_ranks(torch, loss, place)) for number, seconds in taken),
+        samples=place.world_size * arguments.batch_size * arguments.log_interval,
+        lr=arguments.lr,
+    )
+    if (text := alone(torch, network, step, wait, place)) and place.rank == 0:
         print(text, flush=True)
     return losses
 

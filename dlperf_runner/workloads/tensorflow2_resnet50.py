@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from builtin_common import check, count
-from dllogger_lines import parameters, print_line
-from resnet50_common import options, parse, say_steps, timed
+from builtin_common import check, count, intervals, parsed
+from dllogger_lines import parameters, print_line, say_training
+from resnet50_common import resnet_options
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 # The first process of a node listens on this port, each further one on the next.
@@ -27,12 +27,12 @@ PACK = 32 * 2**20
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = options(__doc__, ("fp32", "tf32", "amp", "bf16"), "amp")
+    parser = resnet_options(__doc__)
     parser.add_argument("--xla", choices=("true", "false"), default="true")
     parser.add_argument(
         "--threads", type=count, default=0, help="of an operation; 0: by TensorFlow"
     )
-    return parse(parser, argv)
+    return parsed(parser, argv)
 
 
 def workers(environment: Mapping[str, str]) -> tuple[list[str], int, int]:
@@ -136,10 +136,17 @@ def train(arguments: argparse.Namespace) -> list[float]:
     say: Callable[..., None] = print_line if rank == 0 else (lambda *_: None)
     # By this name, the log of this program is told from one of PyTorch.
     say("PARAMETER", {**parameters(arguments, world_size), "arch": "tensorflow2_resnet50"})
-    step = training(tf, arguments, strategy, rank)
-    losses: list[float] = []
-    taken = timed(lambda: losses.append(float(step())), lambda: losses[-1], arguments.iterations)
-    return say_steps(say, taken, world_size * arguments.batch_size, arguments.lr)
+    take = training(tf, arguments, strategy, rank)
+    loss = None
+
+    def step() -> None:
+        nonlocal loss
+        loss = take()
+
+    taken = intervals(step, lambda: float(loss), arguments.iterations, arguments.log_interval)
+    with_loss = ((number, seconds, float(loss)) for number, seconds in taken)
+    samples = world_size * arguments.batch_size * arguments.log_interval
+    return say_training(say, with_loss, samples, arguments.lr)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -22,7 +22,6 @@ from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.summary import summarize
 from dlperf_runner.workloads import dllogger_lines as dllogger
 from dlperf_runner.workloads import paddle3_resnet50 as paddle3
-from dlperf_runner.workloads import resnet50_common as common
 from dlperf_runner.workloads import tensorflow2_resnet50 as tensorflow2
 
 PROGRAMS = {"tensorflow2": tensorflow2, "paddle3": paddle3}
@@ -74,18 +73,6 @@ def test_options_that_cannot_work_are_refused(
     assert told in capsys.readouterr().err
 
 
-def test_a_step_is_timed_without_what_is_done_for_its_line() -> None:
-    """Steps of 2 s; to get a loss takes 100 s more."""
-    passed = [0.0]
-
-    def loss() -> float:
-        passed.append(100.0)
-        return float(len(passed))
-
-    found = list(common.timed(lambda: passed.append(2.0), loss, 3, lambda: sum(passed)))
-    assert found == [(1, 2.0, 3.0), (2, 2.0, 5.0), (3, 2.0, 7.0)]
-
-
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_log_confirms_the_plan(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = PROGRAMS[name].parse_arguments(["--batch-size", "64", "--iterations", "2"])
@@ -93,7 +80,7 @@ def test_the_log_confirms_the_plan(name: str, capsys: pytest.CaptureFixture[str]
         "PARAMETER", {**dllogger.parameters(arguments, 16), "arch": f"{name}_resnet50"}
     )
     taken = [(1, 0.5, 7.5), (2, 1.5, 6.5)]
-    losses = common.say_steps(dllogger.print_line, taken, 16 * 64, arguments.lr)
+    losses = dllogger.say_training(dllogger.print_line, taken, 16 * 64, arguments.lr)
     text = capsys.readouterr().out
     # Of both steps: 2048 images in 2 s.
     assert text.rstrip().endswith("train.total_ips : 1024.00 img/s")
