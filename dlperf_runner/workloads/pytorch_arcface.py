@@ -14,11 +14,10 @@ import datetime
 from collections.abc import Callable
 from typing import NamedTuple
 
-from builtin_common import check, multiple_of_16, options, parsed, positive
+from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
 from pytorch_common import (
     autocast,
     data_parallel,
-    intervals,
     join,
     leave,
     use_precision,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import Lab
-from trained_campaigns import CASES, check, runs_of
+from trained_campaigns import CASES, check, provisioned, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
@@ -19,19 +19,10 @@ TORCH = "torch", "2.6.0"
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
-    lab = Lab(tmp_path_factory.mktemp("pytorch") / "lab")
-    options = ["lab_nodes=2", "lab_suite=trixie", "lab_frameworks=pytorch"]
-    lab.play("playbooks/lab.yml", *(part for each in options for part in ("-e", each)))
-    try:
-        lab.play("provision.yml")
-        for node in ("node1", "node2"):
-            first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
-            lab.said(node, first)
-            assert lab.said(node, f"getent hosts {node}").startswith("127.0.1.1")
+    with provisioned(
+        tmp_path_factory.mktemp("pytorch"), "lab_suite=trixie", "lab_frameworks=pytorch"
+    ) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")
