@@ -47,7 +47,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import print_summary, status, summarize
+from .results import archive, print_summary, status, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -76,6 +76,7 @@ ORDER = (
         "report",
         "history",
         "export",
+        "archive",
         "mlperf",
         "bandwidth",
     ),
@@ -151,6 +152,7 @@ app = typer.Typer(
 
 
 app.command()(aa)
+app.command()(archive)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
 app.command()(bundle)
 app.command()(compare)
