@@ -19,6 +19,7 @@ from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
+from ..core.lists import Steps
 from .log_file import Log
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
@@ -177,7 +178,7 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipped:
+def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, Log] | Skipped]:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
@@ -189,6 +190,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
         return Skipped(place.path, error.problem)
+    yield
     return named_run(log, place.directories, known, place.statement or {}), log
 
 
