@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, run_directory
@@ -35,8 +35,7 @@ _OWN = re.compile(
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The place of a possible run: a run record in a campaign, with the validity rules of the
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
@@ -106,7 +105,7 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
             below = place.path.relative_to(base).as_posix()
             matched.append(below)
             try:
-                found.places.append(replace(place, statement=statements.about(below)))
+                found.places.append(place._replace(statement=statements.about(below)))
             except UserError as error:
                 found.problems.append(error)
     found.unused_patterns = statements.unused(matched)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
@@ -33,13 +33,12 @@ from .log_head import check_network, check_parameters, sequence_length, with_opt
 from .run_record import FoundRun, Known
 
 # So many logs are read step by step, in turn. The processor's cache does not hold many more.
-TOGETHER = 16
+TOGETHER = 8
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 
 
-@dataclass(frozen=True)
-class RunSeries:
+class RunSeries(NamedTuple):
     """Throughput over the iterations of one run: all lines that count, including the warm-up.
 
     All tuples have one entry per line. `samples_per_second` is the rate of all devices.
