@@ -33,7 +33,7 @@ from .log_head import check_network, check_parameters, sequence_length, with_opt
 from .run_record import FoundRun, Known
 
 # So many logs are read step by step, in turn. The processor's cache does not hold many more.
-TOGETHER = 8
+TOGETHER = 16
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 
