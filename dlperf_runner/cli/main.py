@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -41,8 +43,30 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
+    *(
+        "lab",
+        "init",
+        "bundle",
+        "doctor",
+        "provision",
+        "env",
+        "plan",
+        "run",
+        "bench",
+        "status",
+        "live",
+    ),
+    *(
+        "decommission",
+        "summarize",
+        "compare",
+        "aa",
+        "report",
+        "history",
+        "export",
+        "mlperf",
+        "bandwidth",
+    ),
     *("list", "init-workload", "source", "container-command", "seal"),
 )
 
@@ -116,8 +140,8 @@ app = typer.Typer(
 
 # The commands that other modules of this package have.
 _MODULES = {
-    **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "history")},
-    **{name: name for name in ("init-workload", "mlperf", "report")},
+    **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "env")},
+    **{name: name for name in ("export", "history", "init-workload", "live", "mlperf", "report")},
     **dict.fromkeys(("bench", "decommission", "init", "lab", "provision"), "playbooks"),
     **dict.fromkeys(("status", "summarize"), "results"),
 }
@@ -174,7 +198,7 @@ def _options(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def plan(
     chosen: Chosen,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
@@ -184,18 +208,28 @@ def plan(
     variables: Annotated[
         str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them."""
     from ..commands import campaigns
     from ..report.plan_text import render
 
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    extra = json.loads(variables) if variables else None
+    extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
-        choice = campaigns.choice_of_playbook(extra)
+        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note, extra)
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+    )
     if as_json:
         print_json(document)
     else:
@@ -203,21 +237,33 @@ def plan(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def run(
     chosen: Chosen,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
+    from ..commands.live import announced
     from .results import print_summary
 
     nodes = (chosen.inventories, chosen.limit)
     directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
+        chosen.choice,
+        *nodes,
+        campaign,
+        resume,
+        chosen.wait,
+        print_note,
+        file=chosen.file,
+        around=announced if live else nullcontext,
     )
     status = print_summary([directory])
     print_errors(problems)
