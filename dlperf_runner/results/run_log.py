@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
@@ -18,7 +18,7 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
-from ..core.lists import grouped
+from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
 from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
@@ -33,12 +33,13 @@ from .log_file import Log
 from .log_head import check_network, check_parameters, stated_count, with_options
 from .run_record import FoundRun, Known
 
+# So many logs are read step by step, in turn. The processor's cache does not hold many more.
+TOGETHER = 16
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 
 
-@dataclass(frozen=True)
-class RunSeries:
+class RunSeries(NamedTuple):
     """Throughput over the iterations of one run: all lines that count, including the warm-up.
 
     All tuples have one entry per line. `samples_per_second` is the rate of all devices.
@@ -80,7 +81,7 @@ def read_all(
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
     own_workloads()  # makes the user's log formats known in a new process, too
-    readings = [_read(place, known) for place in places]
+    readings = in_turn([_reading(place, known) for place in places], TOGETHER)
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -90,9 +91,9 @@ def read_all(
     return readings
 
 
-def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
+def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
     try:
-        found = run_at(place, known)
+        found = yield from run_at(place, known)
     except UserError as error:
         return Reading(None, problem=error)
     if isinstance(found, Skipped):
@@ -100,13 +101,14 @@ def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
     run, log = found
     if run.why_not is not None:
         return Reading(run)
+    yield
     try:
-        return _measured(run, log, known)
+        return (yield from _measured(run, log, known))
     except UserError as error:
         return Reading(run, problem=error)
 
 
-def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
+def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]:
     name, rule = str(log.path), run.rule
     if rule is None:
         raise UserError(
@@ -123,6 +125,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
             found=log.form.name,
         )
     content, digest = _content(log, run, rule)
+    yield
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:
         check_network(content.headers, run, entry)

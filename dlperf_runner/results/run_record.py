@@ -4,6 +4,7 @@ of a campaign."""
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -192,7 +193,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         expected_by="the plan",
         source=text("source"),
         parameters=_parameters(document, entries, text("source")),
-        framework_version=_version(outcome, text("framework")),
+        framework_version=version_of(outcome, text("framework")),
         accelerator=_products(outcome) if on_gpu else "cpu",
         node_gpus=_joined(len(names) for names in _gpus(outcome)) if on_gpu else None,
         on_gpu=on_gpu,
@@ -221,12 +222,12 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
     return "was not run"
 
 
-def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
+def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     """The version of the framework's package, whose name may be mxnet-cu102, paddlepaddle or, for
-    pytorch, torch."""
+    pytorch, torch. tensorflow2 and paddle3 are other releases of a package without the number."""
     versions = outcome.get("versions")
     names = versions if isinstance(versions, dict) else {}
-    begin = framework.removeprefix("py")
+    begin = framework.removeprefix("py").rstrip(string.digits)
     fitting = sorted((n for n in names if n.startswith(begin)), key=len)
     return str(names[fitting[0]]) if fitting else None
 

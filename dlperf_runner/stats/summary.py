@@ -157,7 +157,7 @@ def _place(case: Record) -> list[tuple[bool, Any]]:
 def _means(samples: Sequence[Sequence[float]]) -> list[float]:
     """The mean of each sample, summed in the order in which pandas sums adjacent rows, so that the
     digits recorded by earlier versions do not change."""
-    import numpy as np
+    from ..core.arrays import np
 
     if not samples:
         return []
