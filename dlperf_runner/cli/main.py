@@ -43,6 +43,7 @@ from .options import (
 )
 from .report import report
 from .results import print_summary, status, summarize
+from .scheduler import Scheduled, schedules
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -179,8 +180,10 @@ def _options(
 
 @app.command()
 @chooses
+@schedules
 def plan(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
@@ -195,6 +198,9 @@ def plan(
     from ..report.plan_text import render
 
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
     extra = json.loads(variables) if variables else None
     if extra is not None:
         choice = campaigns.choice_of_playbook(extra)
@@ -208,8 +214,10 @@ def plan(
 
 @app.command()
 @chooses
+@schedules
 def run(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
@@ -218,10 +226,13 @@ def run(
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
 
-    nodes = (chosen.inventories, chosen.limit)
-    directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
-    )
+    if directory := scheduled.campaign(chosen, campaign, resume):
+        problems = scheduled.run(directory)
+    else:
+        nodes = (chosen.inventories, chosen.limit)
+        directory, problems = campaigns.run(
+            chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
+        )
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if campaigns.unfinished(directory) else status)

@@ -84,12 +84,17 @@ def _planned(
     limit: str,
     say: Callable[[str], None],
     extra: Mapping[str, Any] | None = None,
-) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
+    return planned(choice, inventory.read_inventory(inventories, limit or None, extra), say)
+
+
+def planned(
+    choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
-    nodes = inventory.read_inventory(inventories, limit or None, extra)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
     if not (choice.workload or choice.framework or choice.model):
