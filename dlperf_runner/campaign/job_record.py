@@ -52,7 +52,7 @@ def record_outcome(
     job: Job,
     started: Mapping[str, Any],
     ended: Mapping[str, Any] | None,
-    lost: str | None,
+    lost: str | None = None,
     category: str = "",
 ) -> None:
     """Write the outcome of a run into its run.json, in the form of bench.yml, unless it is there.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -27,7 +28,7 @@ from ..core.errors import Stopped, UserError
 from ..core.files import read_json, write_json, write_whole
 from ..core.lists import counted, grouped
 from ..schedulers import Allocation, JobState, Scheduler, scheduler
-from ..schedulers.job import Places, job_script, run_script
+from ..schedulers.job import PATH, Places, job_script, run_script
 from .directory import read_plan, remaining_plan, run_directory
 from .job_record import Job, record_outcome, said
 from .manifest import seal
@@ -96,6 +97,8 @@ def asked(
     settings: Settings, name: str, directory: Path, runs: Sequence[Mapping[str, Any]]
 ) -> Allocation:
     """What a job for these runs asks for."""
+    submit = shutil.which(scheduler(settings.scheduler).submit_argv(directory)[0])
+    own = str(Path(submit).parent) if submit else ""
     return Allocation(
         name=name,
         directory=directory,
@@ -103,6 +106,7 @@ def asked(
         processes_per_node=max(run["gpus_per_node"] for run in runs),
         gpus_per_node=max(run["gpus_per_node"] for run in runs) if settings.has_gpus else 0,
         options=settings.options,
+        path=PATH if own in ("", *PATH.split(":")) else f"{PATH}:{own}",
     )
 
 
@@ -157,7 +161,7 @@ def _submit(
     return job
 
 
-def _unfinished(directory: Path) -> list[Job]:
+def unfinished(directory: Path) -> list[Job]:
     """The jobs of earlier runners whose end is not recorded."""
     found = []
     for path in sorted(directory.glob("jobs/[0-9]*/job.json"), key=lambda p: int(p.parent.name)):
@@ -165,6 +169,16 @@ def _unfinished(directory: Path) -> list[Job]:
         if job.ended is None:
             found.append(job)
     return found
+
+
+def refresh(directory: Path) -> None:
+    """Record what the jobs of a runner that has died have written since. Asks no scheduler."""
+    plan = {run["id"]: run for run in read_plan(directory)["runs"]}
+    for job in unfinished(directory):
+        for number, name in enumerate(job.runs, start=1):
+            started, ended = said(job, number)
+            if started:
+                record_outcome(directory, plan[name], job, started, ended)
 
 
 # ---- following them
@@ -185,7 +199,7 @@ def execute(
     assert settings is not None  # noqa: S101  the caller has recorded it
     own = scheduler(settings.scheduler)
     with _signals() as stop:
-        jobs = _unfinished(directory)
+        jobs = unfinished(directory)
         taken = {run for job in jobs for run in job.runs}
         runs = [run for run in remaining_plan(directory)["runs"] if run["id"] not in taken]
         for job in jobs:
@@ -301,17 +315,10 @@ def _advance(
         is_over = False
     for run, started, ended in known:
         if started and (ended or not is_over):
-            record_outcome(directory, run, job, started, ended, None)
+            record_outcome(directory, run, job, started, ended)
         elif started:
-            record_outcome(
-                directory,
-                run,
-                job,
-                started,
-                None,
-                job.why or f"job {job.id}: {state.reason}",
-                state.category,
-            )
+            lost = job.why or f"job {job.id}: {state.reason}"
+            record_outcome(directory, run, job, started, None, lost, state.category)
     if not is_over:
         _tell(job, state, say)
         job.why = job.why or _why_cancel(job, state, settings)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..campaign import directory as campaigns
+from ..campaign import jobs
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
@@ -127,6 +128,8 @@ def unfinished(directory: Path) -> bool:
 def status_of(directory: Path) -> dict[str, Any]:
     """The runs of a campaign with their status, and how many of them are done."""
     runs = []
+    if jobs.recorded(directory):
+        jobs.refresh(directory)
     for record in campaigns.read_records(directory):
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):

@@ -136,7 +136,11 @@ def run(directory: Path, say: Callable[[str], None]) -> list[str]:
     def beside(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         return _node_files(directory, request, runs)
 
-    return run_rounds(directory, lambda: jobs.execute(directory, beside, say), say)
+    def execute() -> list[str]:
+        return jobs.execute(directory, beside, say)
+
+    problems = execute() if jobs.unfinished(directory) else []
+    return problems + run_rounds(directory, execute, say)
 
 
 def _node_files(

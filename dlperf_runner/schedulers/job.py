@@ -18,6 +18,8 @@ from ..core.node_paths import ENVIRONMENTS, SOURCES
 Run = Mapping[str, Any]  # a run of the plan document
 
 _NODE = re.compile(r"@node(\d+)@")
+# As in a campaign by SSH.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Seconds between TERM and KILL for a run that has reached its time limit.
 GRACE_S = 30
 
@@ -33,7 +35,8 @@ class Offer:
 @dataclass(frozen=True)
 class Allocation:
     """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
-    where the job keeps its state and output, on a file system that the nodes share."""
+    where the job keeps its state and output, on a file system that the nodes share. `path`: the
+    search path of programs, with those of the scheduler."""
 
     name: str
     directory: Path
@@ -41,6 +44,7 @@ class Allocation:
     processes_per_node: int
     gpus_per_node: int
     options: Mapping[str, str]
+    path: str = PATH
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,7 @@ def _started(command: Mapping[str, Any], directory: Path, places: Places) -> lis
 
 # Its state is in files: started.<n>.json and ended.<n>.json for run n of the job, each complete.
 _JOB = r"""
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8
+export PATH=@PATH@ LANG=C.UTF-8
 HOME=~ USER=$(id -un) LOGNAME=$(id -un)
 export HOME USER LOGNAME
 job=@JOB@
@@ -177,6 +181,7 @@ run() {
 def job_script(scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run, Path]]) -> str:
     """The script of a job: its runs one after another, with the directory of each."""
     text = _JOB.replace("@JOB@", shlex.quote(str(asked.directory)))
+    text = text.replace("@PATH@", shlex.quote(asked.path))
     text = text.replace("@SETUP@", scheduler.setup).replace("@EACH@", scheduler.each_node)
     text = text.replace("@GRACE@", str(GRACE_S))
     lines = [

@@ -74,7 +74,7 @@ def outcomes(directory: Path) -> list[dict[str, Any]]:
 
 
 def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
-    directory = campaign(site, nodes=(1, 2), repeats=2)
+    directory = campaign(site, nodes="1,2", repeats=2)
     problems, said = execute(directory)
     assert problems == []
     assert said[0] == "job 1 submitted: 4 runs"
@@ -96,7 +96,7 @@ def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
 
 def test_a_failed_run_keeps_its_reason_and_ends_no_other(site: Path) -> None:
     program(site.parent / "bin", "echo no luck; if [[ $2 == *,* ]]; then exit 3; fi")
-    directory = campaign(site, nodes=(1, 2))
+    directory = campaign(site, nodes="1,2")
     problems, _ = execute(directory)
     assert problems == []
     one, two = outcomes(directory)
@@ -106,7 +106,7 @@ def test_a_failed_run_keeps_its_reason_and_ends_no_other(site: Path) -> None:
 
 
 def test_a_run_is_stopped_at_its_own_time_limit(site: Path) -> None:
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     plan = directory / "plan.json"
     plan.write_text(plan.read_text().replace('"timeout_s": 600', '"timeout_s": 1'))
     program(site.parent / "bin", "sleep 60")
@@ -129,7 +129,7 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     folder = site.parent / "bin"
     ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job1"
     program(folder, f"{ends}; kill -KILL $(ps -o ppid= -p $PPID)")
-    directory = campaign(site, nodes=(1,), repeats=2)
+    directory = campaign(site, nodes="1", repeats=2)
     problems, _ = execute(directory)
     first, second = outcomes(directory)
     assert (first["status"], first["category"]) == ("failed", category)
@@ -147,7 +147,7 @@ def hold(site: Path, state: str) -> None:
 
 def test_a_job_that_can_never_start_is_cancelled_at_once(site: Path) -> None:
     hold(site, "PENDING|N/A|PartitionTimeLimit")
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     problems, said = execute(directory)
     assert "job 1: waiting (PartitionTimeLimit)" in said
     (problem,) = problems
@@ -157,7 +157,7 @@ def test_a_job_that_can_never_start_is_cancelled_at_once(site: Path) -> None:
 
 def test_a_job_waits_no_longer_than_asked_and_is_submitted_again_later(site: Path) -> None:
     hold(site, "PENDING|N/A|Resources")
-    directory = campaign(site, max_wait_s=1, nodes=(1,))
+    directory = campaign(site, max_wait_s=1, nodes="1")
     (problem,) = execute(directory)[0]
     assert "it waited longer than --max-wait (Resources)" in problem
     (site.parent / "bin/state/hold").unlink()
@@ -166,7 +166,7 @@ def test_a_job_waits_no_longer_than_asked_and_is_submitted_again_later(site: Pat
 
 
 def test_a_job_for_each_run_costs_one_call_a_poll(site: Path) -> None:
-    directory = campaign(site, allocation="run", nodes=(1, 2), repeats=3)
+    directory = campaign(site, allocation="run", nodes="1,2", repeats=3)
     problems, said = execute(directory)
     assert problems == []
     assert sum(" submitted: 1 run" in line for line in said) == 6
@@ -178,7 +178,7 @@ def test_a_job_for_each_run_costs_one_call_a_poll(site: Path) -> None:
 def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path) -> None:
     """It died between submitting the job and writing its ID, so only the job's name is known."""
     program(site.parent / "bin", "sleep 1")
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     problems, _ = execute(directory)
     assert problems == []
     path = directory / "jobs/1/job.json"
@@ -188,6 +188,8 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
     planned = json.loads(record.read_text())
     planned["outcome"] |= {"status": "running"}
     record.write_text(json.dumps(planned))
+    assert "1 of 1 runs done" in call("status", directory).out
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
     _, said = execute(directory)
     assert "of an earlier start: 1 run" in said[0]
     assert not any("submitted" in line for line in said)
@@ -195,7 +197,7 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
 
 
 def test_an_interruption_cancels_the_job_and_a_lost_terminal_leaves_it(site: Path) -> None:
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     program(site.parent / "bin", "sleep 30")
     for number, state in ((signal.SIGHUP, "RUNNING"), (signal.SIGINT, "CANCELLED")):
         child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -{number.value} {os.getpid()}"])
@@ -212,9 +214,10 @@ def test_a_scheduler_that_does_not_answer_for_a_while_loses_nothing(site: Path) 
     program(site.parent / "bin", "sleep 1")
     squeue = site.parent / "bin/squeue"
     text = squeue.read_text()
-    once = "[[ -e $STATE/restarted ]] || { touch $STATE/restarted; echo 'Unable to contact' >&2; exit 1; }\n"
+    fails = "{ touch $STATE/restarted; echo 'Unable to contact' >&2; exit 1; }"
+    once = f"[[ -e $STATE/restarted ]] || {fails}\n"
     squeue.write_text(text.replace("echo call", f"{once}echo call"))
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     problems, said = execute(directory)
     assert problems == []
     assert any("Unable to contact" in line for line in said)
@@ -222,7 +225,7 @@ def test_a_scheduler_that_does_not_answer_for_a_while_loses_nothing(site: Path) 
 
 def test_a_refused_job_is_an_error_with_slurms_own_words(site: Path) -> None:
     (site.parent / "bin/sbatch").write_text("#!/bin/sh\necho 'Invalid account' >&2; exit 1\n")
-    directory = campaign(site, nodes=(1,))
+    directory = campaign(site, nodes="1")
     with pytest.raises(UserError, match="Invalid account"):
         execute(directory)
 

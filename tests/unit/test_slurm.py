@@ -13,7 +13,14 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.schedulers import Allocation, scheduler, schedulers, slurm
-from dlperf_runner.schedulers.job import Places, job_script, node_script, placeholder, run_script, word
+from dlperf_runner.schedulers.job import (
+    Places,
+    job_script,
+    node_script,
+    placeholder,
+    run_script,
+    word,
+)
 
 PLACES = Places("/home/me/c/.sources", "/shared/envs")
 
@@ -105,14 +112,18 @@ def test_a_launcher_of_each_node_starts_the_script_again_there() -> None:
     first, second = text.split("  ;;\n")[:2]
     assert '--nnodes=2 --node-rank=0 --nproc-per-node=2 --master-addr="${node[0]}"' in first
     assert "  exec > " not in first
-    assert '"${node[1]}")\n  exec > /home/me/c/r1/llamalab_b2_fp32_1.log."${node[1]}" 2>&1' in second
+    assert (
+        '"${node[1]}")\n  exec > /home/me/c/r1/llamalab_b2_fp32_1.log."${node[1]}" 2>&1' in second
+    )
     assert '--node-rank=1 --nproc-per-node=2 --master-addr="${node[0]}"' in second
 
 
 def test_jax_and_a_single_process_have_their_form_too() -> None:
     (run,) = plan("jax-llama", nodes=2)
     text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
-    assert 'JAX_PROCESS_ID=1 CUDA_VISIBLE_DEVICES= JAX_COORDINATOR_ADDRESS="${node[0]}":29500' in text
+    assert (
+        'JAX_PROCESS_ID=1 CUDA_VISIBLE_DEVICES= JAX_COORDINATOR_ADDRESS="${node[0]}":29500' in text
+    )
     (run,) = plan("jax-llama", nodes=1, gpus_per_node=1)
     text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
     assert text.count("  ;;\n") == 1
@@ -131,7 +142,7 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
     text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
     assert text.splitlines()[1:] == [
-        "[[ -e /opt/dlperf/data/made ]] || make -C /opt/dlperf/src/w-upstream",
+        "[[ -e /opt/dlperf/data/made ]] || make -C /home/me/c/.sources/w-upstream",
         "exec /shared/envs/nccl/bin/python /home/me/c/jobs/1/node_facts.py /home/me/c/jobs/1"
         ' "$SLURMD_NODENAME" /usr/bin/mpirun /shared/envs/nccl/bin/python',
     ]
