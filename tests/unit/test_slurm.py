@@ -12,7 +12,7 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.schedulers import Allocation, scheduler, schedulers, slurm
+from dlperf_runner.schedulers import Allocation, Offer, scheduler, slurm
 from dlperf_runner.schedulers.job import (
     Places,
     job_script,
@@ -146,3 +146,79 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
         "exec /shared/envs/nccl/bin/python /home/me/c/jobs/1/node_facts.py /home/me/c/jobs/1"
         ' "$SLURMD_NODENAME" /usr/bin/mpirun /shared/envs/nccl/bin/python',
     ]
+
+
+SINFO = "main*|2|(null)\n"
+# `squeue --me --states=all --noheader --format=%i|%T|%S|%r|%j` of Slurm 22.05.8.
+SQUEUE = """\
+10|CANCELLED|2026-11-22T19:35:21|Priority|cancelme
+4|COMPLETED|2026-11-22T19:33:51|None|dlperf-5a826d13
+11|FAILED|2026-11-22T19:35:21|BadConstraints|wrap
+6|PENDING|N/A|PartitionNodeLimit|three
+7_[1-4%2]|PENDING|2027-11-22T19:35:09|Resources|arr
+9|PENDING|N/A|JobHeldUser|a|b held
+5|RUNNING|2026-11-22T19:35:09|None|dlperf-f8476a16
+"""
+
+
+def test_the_states_of_all_jobs_of_the_user() -> None:
+    found = {state.job: state for state in slurm.states(SQUEUE)}
+    told = {job: (state.name, state.phase, state.reason) for job, state in found.items()}
+    assert told == {
+        "10": ("cancelme", "ended", "the job was cancelled (CANCELLED)"),
+        "4": ("dlperf-5a826d13", "ended", "completed (COMPLETED)"),
+        "11": ("wrap", "ended", "the job's script failed (FAILED)"),
+        "6": ("three", "waiting", "PartitionNodeLimit"),
+        "7_[1-4%2]": ("arr", "waiting", "Resources"),
+        "9": ("a|b held", "waiting", "JobHeldUser"),
+        "5": ("dlperf-f8476a16", "running", ""),
+    }
+    assert {job for job, state in found.items() if state.is_hopeless} == {"6"}
+    assert found["7_[1-4%2]"].expected_start == "2027-11-22T19:35:09"
+    assert found["6"].expected_start == ""
+    assert {job: s.category for job, s in found.items() if s.category} == {
+        "10": "cancelled",
+        "11": "failed",
+    }
+    assert slurm.states("") == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "category"),
+    [
+        ("BOOT_FAIL", "ended", "node_lost"),
+        ("CONFIGURING", "waiting", ""),
+        ("COMPLETING", "running", ""),
+        ("DEADLINE", "ended", "time_limit"),
+        ("NODE_FAIL", "ended", "node_lost"),
+        ("OUT_OF_MEMORY", "ended", "out_of_memory"),
+        ("PREEMPTED", "ended", "preempted"),
+        ("REQUEUED", "waiting", ""),
+        ("REVOKED", "ended", "revoked"),
+        ("SUSPENDED", "running", ""),
+        ("TIMEOUT", "ended", "time_limit"),
+        ("A_STATE_OF_TOMORROW", "running", ""),
+    ],
+)
+def test_every_state_has_a_phase(state: str, phase: str, category: str) -> None:
+    (found,) = slurm.states(f"12|{state}|N/A|None|dlperf-1\n")
+    assert (found.phase, found.category) == (phase, category)
+
+
+def test_the_nodes_and_gpus_of_a_partition() -> None:
+    assert slurm.offers(SINFO, {}) == (Offer(2, 0),)
+    # Forms of GRES in sinfo(1); there are no GPUs here.
+    rows = SINFO + "gpu|4|gpu:h100:8(S:0-1)\ngpu|1|gpu:a:2,gpu:b:2,shard:8\ncpu|3|craynetwork:4\n"
+    assert slurm.offers(rows, {"partition": "gpu"}) == (Offer(4, 8), Offer(1, 4))
+    assert slurm.offers(rows, {"partition": "cpu"}) == (Offer(3, 0),)
+    with pytest.raises(UserError, match=r"no partition 'gpus' \(expected one of main, gpu, cpu"):
+        slurm.offers(rows, {"partition": "gpus"})
+    with pytest.raises(UserError, match="no default partition"):
+        slurm.offers("gpu|4|gpu:8\n", {})
+
+
+def test_the_id_of_a_submitted_job() -> None:
+    assert slurm.job_id("12\n") == "12"
+    assert slurm.job_id("12;cluster\n") == "12"
+    with pytest.raises(UserError, match="no job ID"):
+        slurm.job_id("sbatch: Submitted\n")
