@@ -145,7 +145,10 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
         for item in inspect.signature(command).parameters.values()
         if item.name != "scheduled"
     ]
-    defaults = {"site": None} | {name: False for name in names if own[name].__origin__ is bool}
+    switches = {
+        option[0] for each in schedulers().values() for option in each.options if not option[1]
+    }
+    defaults: dict[str, Any] = {"site": None} | dict.fromkeys(switches, False)
     parameters += [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, ""), annotation=kind

@@ -28,7 +28,7 @@ def output(*argv: str) -> str:
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
-def lines_of(path: str) -> list:
+def lines_of(path: str) -> list[str]:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -46,7 +46,7 @@ def distribution() -> str:
     return f"{name} {exact if is_exact else version}".strip()
 
 
-def host(name: str) -> dict:
+def host(name: str) -> dict[str, object]:
     processors = [line.partition(":")[2].strip() for line in lines_of("/proc/cpuinfo")
                   if line.startswith("model name")]  # fmt: skip
     memory = [line.split()[1] for line in lines_of("/proc/meminfo") if line.startswith("MemTotal:")]
@@ -66,7 +66,7 @@ def host(name: str) -> dict:
     }
 
 
-def versions(pythons: list, mpirun: str) -> dict:
+def versions(pythons: list[str], mpirun: str) -> dict[str, dict[str, str]]:
     """The packages that each environment sees, by the environment's name."""
     script = str(Path(__file__).with_name("versions.py"))
     openmpi = re.search(r"[0-9][0-9.]+", output(mpirun, "--version"))
