@@ -259,12 +259,14 @@ def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
         *LONG, "--nodes", "2",
     )  # fmt: skip
     wait_for("its run", cluster, "ls /shared/lost/jobs/1", "started.1.json")
-    cluster.ssh("node2", "pkill -KILL slurmd; pkill -KILL slurmstepd; pkill -KILL -u dlperf")
+    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
+    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
     output, _ = process.communicate(timeout=180)
-    cluster.said("node2", "/etc/init.d/slurmd start")
     assert process.returncode == 1, output
-    assert outcome(folder / "lost")["status"] == "failed"
-    wait_for("the node", cluster, "sinfo -h -o '%D %t'", "^2 idle$")
+    told = outcome(folder / "lost")
+    assert (told["status"], told["category"]) == ("failed", "node_lost"), told
+    assert "NODE_FAIL" in str(told["message"])
+    wait_for("the node", cluster, "sinfo -h -o '%D %t'", "^2 idle$", 120)
 
 
 def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
