@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +30,11 @@ from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
+from .env import env
+from .export import export
 from .history import history
 from .init_workload import init_workload
+from .live import live
 from .mlperf import mlperf
 from .options import (
     AsJson,
@@ -51,8 +56,30 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
+    *(
+        "lab",
+        "init",
+        "bundle",
+        "doctor",
+        "provision",
+        "env",
+        "plan",
+        "run",
+        "bench",
+        "status",
+        "live",
+    ),
+    *(
+        "decommission",
+        "summarize",
+        "compare",
+        "aa",
+        "report",
+        "history",
+        "export",
+        "mlperf",
+        "bandwidth",
+    ),
     *("list", "init-workload", "source", "container-command", "seal"),
 )
 
@@ -130,10 +157,13 @@ app.command()(bundle)
 app.command()(compare)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
+app.command()(env)
+app.command()(export)
 app.command()(history)
 app.command()(playbooks.init)
 app.command("init-workload")(init_workload)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command()(live)
 app.command()(mlperf)
 app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
@@ -179,7 +209,7 @@ def _options(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 @schedules
 def plan(
     chosen: Chosen,
@@ -191,21 +221,31 @@ def plan(
     variables: Annotated[
         str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them."""
     from ..commands import campaigns
     from ..report.plan_text import render
 
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
     if scheduled.name:
         print(scheduled.scripts(chosen, campaign), end="")
         return
-    extra = json.loads(variables) if variables else None
+    extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
-        choice = campaigns.choice_of_playbook(extra)
+        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note, extra)
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+    )
     if as_json:
         print_json(document)
     else:
@@ -213,7 +253,7 @@ def plan(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 @schedules
 def run(
     chosen: Chosen,
@@ -222,16 +262,30 @@ def run(
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
+    from ..commands.live import announced
 
+    around = announced if live else nullcontext
     if directory := scheduled.campaign(chosen, campaign, resume):
-        problems = scheduled.run(directory)
+        with around(directory):
+            problems = scheduled.run(directory)
     else:
         nodes = (chosen.inventories, chosen.limit)
         directory, problems = campaigns.run(
-            chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
+            chosen.choice,
+            *nodes,
+            campaign,
+            resume,
+            chosen.wait,
+            print_note,
+            file=chosen.file,
+            around=around,
         )
     status = print_summary([directory])
     print_errors(problems)

@@ -40,7 +40,7 @@ class Scheduled:
             return None
         directory = Path(campaign or new_directory()).resolve()
         nodes, settings = self._nodes_and_settings(chosen)
-        scheduled.create(directory, chosen.choice, nodes, settings, print_note)
+        scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
         return directory
 
     def run(self, directory: Path) -> list[str]:
@@ -93,8 +93,8 @@ _ALLOCATION = Annotated[
     str,
     option(
         "--allocation",
-        "With --scheduler: one job for the campaign (default), for each case, or for each run.",
-        "campaign|case|run",
+        "With --scheduler: one job for each campaign (default), case or run.",
+        "KIND",
     ),
 ]
 _MAX_WAIT = Annotated[

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
 from ..campaign import jobs
@@ -23,15 +24,23 @@ from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
 from .rounds import execute_campaign
 
+if TYPE_CHECKING:
+    from ..plan.campaign_file import CampaignFile
+
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
 PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 
 
-def choice_of_playbook(variables: Mapping[str, Any]) -> Choice:
-    """The choice in the extra variables of bench.yml."""
+def choice_of_playbook(
+    variables: Mapping[str, Any], inventories: Sequence[str]
+) -> tuple[Choice, CampaignFile | None]:
+    """The choice in the extra variables of bench.yml, and the campaign file that says the same."""
+    from ..plan.campaign_file import of_variables
+
     roles = (path.name for path in (project() / "roles").iterdir())
-    return choice_of_variables(variables, (*PREFIXES, *roles))
+    choice = choice_of_variables(variables, (*PREFIXES, *roles))
+    return choice, of_variables(variables, choice, inventories)
 
 
 def plan(
@@ -43,17 +52,20 @@ def plan(
     wait: str = "",
     say: Callable[[str], None] = print,
     extra: Mapping[str, Any] | None = None,
+    file: CampaignFile | None = None,
 ) -> dict[str, Any]:
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
-    warnings. `extra`: variables that take precedence over the inventory's."""
+    warnings. `extra`: variables that take precedence over the inventory's. `file`: where the choice
+    is from."""
     wait_s = parse_wait(wait)
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        planned = _planned(choice, inventories, limit, say, extra)
+        with file.located() if file else nullcontext():
+            planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
-            document = campaigns.create_campaign(Path(campaign), *planned)
+            document = campaigns.create_campaign(Path(campaign), *planned, file=file)
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:
@@ -69,14 +81,21 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
+    file: CampaignFile | None = None,
+    *,
+    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong. `say` gets warnings, and a line about each revision of the plan."""
+    and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
+    where the choice is from. `around`: what to enter for as long as the campaign runs."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
-        campaigns.create_campaign(directory, *_planned(choice, inventories, limit, say))
-    return directory, execute_campaign(directory, inventories, wait, say)
+        with file.located() if file else nullcontext():
+            planned = _planned(choice, inventories, limit, say)
+        campaigns.create_campaign(directory, *planned, file=file)
+    with around(directory):
+        return directory, execute_campaign(directory, inventories, wait, say)
 
 
 def _planned(

@@ -18,6 +18,7 @@ from ..core.node import Node
 from ..core.node_paths import ENVIRONMENTS
 from ..core.paths import project
 from ..plan import inventory
+from ..plan.campaign_file import CampaignFile
 from ..plan.choice import Choice
 from ..plan.sources import PreparedSource, prepare_source
 from ..schedulers import Allocation, scheduler
@@ -124,9 +125,10 @@ def create(
     nodes: Sequence[Node],
     settings: jobs.Settings,
     say: Callable[[str], None],
+    file: CampaignFile | None = None,
 ) -> None:
     """Write a new campaign for a scheduler. Its directory must be one that the nodes see, too."""
-    campaigns.create_campaign(directory, *planned(choice, nodes, say))
+    campaigns.create_campaign(directory, *planned(choice, nodes, say), file=file)
     jobs.record(directory, settings)
 
 

@@ -29,6 +29,7 @@ LAYERS = (
     "history",
     "doctor",
     "report",
+    "export",
     "bundle",
     "commands",
     "cli",
