@@ -145,7 +145,9 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
 def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
     """As Slurm 22.05.8 does at a job's time limit: the script still records exit status 143."""
     folder = site.parent / "bin"
-    program(folder, f"(sleep 0.5; sed -i s/^RUNNING/TIMEOUT/ {folder}/state/job1) & exit 143")
+    job = folder / "state/job1"
+    later = f"(sleep 0.5; sed -i s/^COMPLETING/TIMEOUT/ {job}) &"
+    program(folder, f"sed -i s/^RUNNING/COMPLETING/ {job}; {later} exit 143")
     directory = campaign(site, nodes="1")
     execute(directory)
     (outcome,) = outcomes(directory)
