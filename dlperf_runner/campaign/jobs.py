@@ -314,7 +314,8 @@ def _advance(
     if state.phase == "ended":
         lags = any(started and not ended for _, started, ended in known) and not state.category
     else:
-        lags = have_ended and bool(known[-1][2]["exit_status"])
+        last_end = known[-1][2] or {}
+        lags = have_ended and bool(last_end.get("exit_status"))
     if lags and job.lag < LAG_POLLS:
         job.lag += 1
         is_over = False
