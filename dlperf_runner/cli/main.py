@@ -36,6 +36,7 @@ from .options import (
     print_note,
     screen,
 )
+from .scheduler import Scheduled, schedules
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -200,8 +201,10 @@ def _options(
 
 @app.command()
 @partial(chooses, with_file=True)
+@schedules
 def plan(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
@@ -224,6 +227,9 @@ def plan(
         print_json(schema_of_files())
         return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
     extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
         choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
@@ -239,8 +245,10 @@ def plan(
 
 @app.command()
 @partial(chooses, with_file=True)
+@schedules
 def run(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
@@ -255,17 +263,22 @@ def run(
     from ..commands.live import announced
     from .results import print_summary
 
-    nodes = (chosen.inventories, chosen.limit)
-    directory, problems = campaigns.run(
-        chosen.choice,
-        *nodes,
-        campaign,
-        resume,
-        chosen.wait,
-        print_note,
-        file=chosen.file,
-        around=announced if live else nullcontext,
-    )
+    around = announced if live else nullcontext
+    if directory := scheduled.campaign(chosen, campaign, resume):
+        with around(directory):
+            problems = scheduled.run(directory)
+    else:
+        nodes = (chosen.inventories, chosen.limit)
+        directory, problems = campaigns.run(
+            chosen.choice,
+            *nodes,
+            campaign,
+            resume,
+            chosen.wait,
+            print_note,
+            file=chosen.file,
+            around=around,
+        )
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if campaigns.unfinished(directory) else status)

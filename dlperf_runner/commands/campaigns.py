@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
+from ..campaign import jobs
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
@@ -103,12 +104,17 @@ def _planned(
     limit: str,
     say: Callable[[str], None],
     extra: Mapping[str, Any] | None = None,
-) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
+    return planned(choice, inventory.read_inventory(inventories, limit or None, extra), say)
+
+
+def planned(
+    choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
-    nodes = inventory.read_inventory(inventories, limit or None, extra)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
     if not (choice.workload or choice.framework or choice.model):
@@ -141,6 +147,8 @@ def unfinished(directory: Path) -> bool:
 def status_of(directory: Path) -> dict[str, Any]:
     """The runs of a campaign with their status, and how many of them are done."""
     runs = []
+    if jobs.recorded(directory):
+        jobs.refresh(directory)
     for record in campaigns.read_records(directory):
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):
