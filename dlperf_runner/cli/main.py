@@ -64,6 +64,7 @@ ORDER = (
         "report",
         "history",
         "export",
+        "archive",
         "mlperf",
         "bandwidth",
     ),
@@ -143,7 +144,7 @@ _MODULES = {
     **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "env")},
     **{name: name for name in ("export", "history", "init-workload", "live", "mlperf", "report")},
     **dict.fromkeys(("bench", "decommission", "init", "lab", "provision"), "playbooks"),
-    **dict.fromkeys(("status", "summarize"), "results"),
+    **dict.fromkeys(("archive", "status", "summarize"), "results"),
 }
 
 

@@ -20,12 +20,13 @@ from ..catalog.variant import Transformer
 from ..core.errors import UserError
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
+from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_ranks
-from ..measure.validity import VALID, Verdict, judge
+from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import Log
@@ -164,8 +165,31 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
         warmup_steps=left_out,
         total_steps=rule.total_steps,
     )
+    measured.measurements += _energy(evidence, series, measured, expected)
     verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
+
+
+def _energy(
+    evidence: Evidence, series: RunSeries, measured: Measured, expected: Expected
+) -> tuple[Measurement, ...]:
+    """The energy of a run whose telemetry has all of its devices, or all of its nodes."""
+    parts: Sequence[Sequence[Sample]] = list(evidence.of_nodes.values())
+    what, number = "cpu", expected.topology.nodes
+    if evidence.on_gpu:
+        parts, what, number = list(evidence.samples.values()), "gpu", expected.topology.world_size
+    if len(parts) != number:
+        return ()
+    window = (series.warmup_steps, series.total_steps)
+    times = [
+        time
+        for step, time in zip(series.steps, series.unix_times, strict=True)
+        if time is not None and window[0] < step <= window[1]
+    ]
+    ends = (times[0], times[-1]) if len(times) > 1 and times[0] < times[-1] else None
+    processed = expected.per_step and expected.per_step * series.total_steps
+    rate = measured.measurements[0].value
+    return tuple(energy(parts, what, ends, rate, processed, expected.unit))
 
 
 def _model_flops(
