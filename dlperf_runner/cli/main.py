@@ -260,8 +260,10 @@ def run(
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
-    from ..commands.live import announced
     from .results import print_summary
+
+    if live:
+        from ..commands.live import announced
 
     around = announced if live else nullcontext
     if directory := scheduled.campaign(chosen, campaign, resume):
