@@ -47,6 +47,7 @@ from .options import (
 )
 from .report import report
 from .results import print_summary, status, summarize
+from .scheduler import Scheduled, schedules
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -208,8 +209,10 @@ def _options(
 
 @app.command()
 @partial(chooses, with_file=True)
+@schedules
 def plan(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
@@ -232,6 +235,9 @@ def plan(
         print_json(schema_of_files())
         return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
     extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
         choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
@@ -247,8 +253,10 @@ def plan(
 
 @app.command()
 @partial(chooses, with_file=True)
+@schedules
 def run(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
@@ -261,10 +269,13 @@ def run(
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
 
-    nodes = (chosen.inventories, chosen.limit)
-    directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file, live=live
-    )
+    if directory := scheduled.campaign(chosen, campaign, resume):
+        problems = scheduled.run(directory, live=live)
+    else:
+        nodes = (chosen.inventories, chosen.limit)
+        directory, problems = campaigns.run(
+            chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file, live=live
+        )
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if campaigns.unfinished(directory) else status)

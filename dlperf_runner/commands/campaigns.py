@@ -5,26 +5,24 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign import directory as campaigns
+from ..campaign import jobs
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
 from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
+from ..plan.campaign_file import CampaignFile, located, of_variables
 from ..plan.cases import left_out
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
 from .rounds import execute_campaign
-
-if TYPE_CHECKING:
-    from ..plan.campaign_file import CampaignFile
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -35,8 +33,6 @@ def choice_of_playbook(
     variables: Mapping[str, Any], inventories: Sequence[str]
 ) -> tuple[Choice, CampaignFile | None]:
     """The choice in the extra variables of bench.yml, and the campaign file that says the same."""
-    from ..plan.campaign_file import of_variables
-
     roles = (path.name for path in (project() / "roles").iterdir())
     choice = choice_of_variables(variables, (*PREFIXES, *roles))
     return choice, of_variables(variables, choice, inventories)
@@ -61,7 +57,7 @@ def plan(
     if resume:
         document = campaigns.remaining_plan(Path(resume))
     else:
-        with file.located() if file else nullcontext():
+        with located(file):
             planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned, file=file)
@@ -90,14 +86,12 @@ def run(
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
-        with file.located() if file else nullcontext():
+        with located(file):
             planned = _planned(choice, inventories, limit, say)
         campaigns.create_campaign(directory, *planned, file=file)
-    from .live import served
+    from .live import page_of
 
-    with served(directory) if live else nullcontext() as address:
-        if address:
-            say(f"live page: {address}")
+    with page_of(directory, live, say):
         return directory, execute_campaign(directory, inventories, wait, say)
 
 
@@ -107,12 +101,17 @@ def _planned(
     limit: str,
     say: Callable[[str], None],
     extra: Mapping[str, Any] | None = None,
-) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
+    return planned(choice, inventory.read_inventory(inventories, limit or None, extra), say)
+
+
+def planned(
+    choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
-    nodes = inventory.read_inventory(inventories, limit or None, extra)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
     if not (choice.workload or choice.framework or choice.model):
@@ -145,6 +144,8 @@ def unfinished(directory: Path) -> bool:
 def status_of(directory: Path) -> dict[str, Any]:
     """The runs of a campaign with their status, and how many of them are done."""
     runs = []
+    if jobs.recorded(directory):
+        jobs.refresh(directory)
     for record in campaigns.read_records(directory):
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):

@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -227,6 +227,15 @@ def served(directory: Path, port: int = 0) -> Iterator[str]:
         stop.set()
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def page_of(directory: Path, wanted: bool, say: Callable[[str], None]) -> Iterator[None]:
+    """Serve the page if it is `wanted`, and say where."""
+    with served(directory) if wanted else nullcontext() as address:
+        if address:
+            say(f"live page: {address}")
+        yield
 
 
 def _keep_polling(watch: Watch, stop: threading.Event) -> None:
