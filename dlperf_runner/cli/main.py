@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -268,13 +269,23 @@ def run(
 ) -> None:
     """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
     from ..commands import campaigns
+    from ..commands.live import announced
 
+    around = announced if live else nullcontext
     if directory := scheduled.campaign(chosen, campaign, resume):
-        problems = scheduled.run(directory, live=live)
+        with around(directory):
+            problems = scheduled.run(directory)
     else:
         nodes = (chosen.inventories, chosen.limit)
         directory, problems = campaigns.run(
-            chosen.choice, *nodes, campaign, resume, chosen.wait, print_note, chosen.file, live=live
+            chosen.choice,
+            *nodes,
+            campaign,
+            resume,
+            chosen.wait,
+            print_note,
+            file=chosen.file,
+            around=around,
         )
     status = print_summary([directory])
     print_errors(problems)

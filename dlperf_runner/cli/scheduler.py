@@ -45,12 +45,10 @@ class Scheduled:
             scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
         return directory
 
-    def run(self, directory: Path, *, live: bool = False) -> list[str]:
+    def run(self, directory: Path) -> list[str]:
         from ..commands import scheduled
-        from ..commands.live import page_of
 
-        with page_of(directory, live, print_note):
-            return scheduled.run(directory, print_note)
+        return scheduled.run(directory, print_note)
 
     def scripts(self, chosen: Chosen, campaign: str) -> str:
         """The scripts of the jobs that `run` would submit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,20 +79,18 @@ def run(
     say: Callable[[str], None] = print,
     file: CampaignFile | None = None,
     *,
-    live: bool = False,
+    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
     and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
-    where the choice is from. `live`: whether to serve a page of the campaign meanwhile."""
+    where the choice is from. `around`: what to enter for as long as the campaign runs."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
     if not resume:
         with located(file):
             planned = _planned(choice, inventories, limit, say)
         campaigns.create_campaign(directory, *planned, file=file)
-    from .live import page_of
-
-    with page_of(directory, live, say):
+    with around(directory):
         return directory, execute_campaign(directory, inventories, wait, say)
 
 

@@ -12,10 +12,11 @@ import json
 import math
 import re
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -230,11 +231,10 @@ def served(directory: Path, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def page_of(directory: Path, wanted: bool, say: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page if it is `wanted`, and say where."""
-    with served(directory) if wanted else nullcontext() as address:
-        if address:
-            say(f"live page: {address}")
+def announced(directory: Path) -> Iterator[None]:
+    """Serve the page, and print its address on standard error."""
+    with served(directory) as address:
+        print(f"live page: {address}", file=sys.stderr, flush=True)
         yield
 
 

@@ -23,7 +23,7 @@ from recorded_campaign import end
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import campaigns as commands
-from dlperf_runner.commands.live import Watch, served, time_left
+from dlperf_runner.commands.live import Watch, announced, served, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
@@ -168,24 +168,22 @@ def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
         fetch(url)
 
 
-def test_run_serves_the_page_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_serves_the_page_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
-    told: list[str] = []
     seen: list[int] = []
 
     def execute(directory: Path, inventories: Sequence[str], *_: object) -> list[str]:
-        (address,) = [line.split()[-1] for line in told if line.startswith("live page: http://")]
+        live, page, address = capsys.readouterr().err.split()
+        assert (live, page) == ("live", "page:")
         seen.append(json.loads(fetch(f"{address}state.json")[2])["total"])
         return []
 
     monkeypatch.setattr(commands, "execute_campaign", execute)
     choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    commands.run(choice, campaign=str(tmp_path / "c"), say=told.append, live=True)
+    commands.run(choice, campaign=str(tmp_path / "c"), around=announced)
     assert seen == [4]
-    told.clear()
-    monkeypatch.setattr(commands, "execute_campaign", lambda *_: [])
-    commands.run(choice, campaign=str(tmp_path / "d"), say=told.append)
-    assert told == []
 
 
 def test_the_command_serves_until_it_is_interrupted(campaign: Path) -> None:
