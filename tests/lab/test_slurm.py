@@ -159,6 +159,71 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
     assert len(rows) == 5
 
 
+# Its processes, one on each node, meet as JAX's launcher says. With 13 steps, the second one fails.
+OWN = """\
+import os, socket, sys, time
+steps, batch = map(int, sys.argv[1:])
+host, port = os.environ["JAX_COORDINATOR_ADDRESS"].split(":")
+rank, count = int(os.environ["JAX_PROCESS_ID"]), int(os.environ["JAX_NUM_PROCESSES"])
+print(f"process {rank} of {count} on {socket.gethostname()}", flush=True)
+if rank == 1 and steps == 13:
+    time.sleep(1)
+    sys.exit(3)
+if rank == 0:
+    server = socket.create_server((host, int(port)))
+    peers = [server.accept()[0] for _ in range(count - 1)]
+while rank:
+    try:
+        peers = [socket.create_connection((host, int(port)))]
+        break
+    except OSError:
+        time.sleep(0.1)
+for step in range(1, steps + 1):
+    began = time.perf_counter()
+    for peer in peers:
+        peer.sendall(b".")
+    assert all(peer.recv(1) == b"." for peer in peers)
+    time.sleep(0.05)
+    rate = batch / (time.perf_counter() - began)
+    if rank == 0:
+        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
+"""
+
+
+def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> None:
+    (folder / "train.py").write_text(OWN)
+    answers = {
+        "--name": "mine",
+        "--command": "'{python} train.py {total_steps} {batch_size_per_device}'",
+        "--framework": "nccl",
+        "--launcher": "jax",
+        "--regex": r"'it (?P<step>\d+)/\d+ \| (?P<rate>\S+) img/s \| loss (?P<loss>\S+)'",
+        "--unit": "samples",
+        "--rates-are-per": "world",
+        "--topologies": "1n1g,2n1g",
+        "--total-steps": "12",
+        "--warmup-steps": "2",
+        "--file": "train.py",
+    }
+    own = ("--catalog", "/shared/catalog")
+    made = dlperf(cluster, *own, "init-workload", *(w for pair in answers.items() for w in pair))
+    assert made[0] == 0, made[1]
+    mine = (*own, "--workload", "mine", "--matrix", "published", "--repeats", "1")
+    status, text = run(cluster, "own", *mine)
+    assert status == 0, text
+    two = folder / "own/runs/mine-builtin_fp32_b1_2n1g/r1"
+    (first,) = two.glob("*.log")
+    assert "process 0 of 2 on node1" in first.read_text()
+    assert "process 1 of 2 on node2" in first.with_name(f"{first.name}.node2").read_text()
+    status, text = run(cluster, "ended", *mine, "--nodes", "2", "--iterations", "13")
+    assert status == 1, text
+    told = outcome(folder / "ended")
+    assert told["status"] == "failed"
+    assert told["exit_status"] not in (0, None)
+    assert isinstance(told["elapsed_s"], float)
+    assert told["elapsed_s"] < 60  # the first process would wait for the second one for ever
+
+
 def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -> None:
     chosen = ["-e", "workload=nccl-allreduce", "-e", f"campaign={folder}/ssh", "-e", "nodes=2"]
     cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
