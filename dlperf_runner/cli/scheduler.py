@@ -97,8 +97,8 @@ _ALLOCATION = Annotated[
     str,
     option(
         "--allocation",
-        "With --scheduler: one job for the campaign (default), for each case, or for each run.",
-        "campaign|case|run",
+        "With --scheduler: one job for each campaign (default), case or run.",
+        "KIND",
     ),
 ]
 _MAX_WAIT = Annotated[

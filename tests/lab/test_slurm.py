@@ -35,8 +35,12 @@ dlperf_matrix: smoke
 dlperf_frameworks: [mxnet, nccl]
 dlperf_mpirun_args: [--oversubscribe]
 """
-# The cheapest run that takes as long as a test needs it to.
-LONG = ("--workload", "nccl-allreduce", "--iterations", "100000", "--gpus-per-node", "2")
+# The program below, which mostly sleeps, as a workload of the user's own.
+MINE = (
+    *("--catalog", "/shared/catalog", "--workload", "mine", "--matrix", "published"),
+    *("--repeats", "1"),
+)
+LONG = (*MINE, "--iterations", "100000")
 PACKAGE = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python /usr/bin/python3 -m"
 
 
@@ -208,14 +212,13 @@ def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> 
     own = ("--catalog", "/shared/catalog")
     made = dlperf(cluster, *own, "init-workload", *(w for pair in answers.items() for w in pair))
     assert made[0] == 0, made[1]
-    mine = (*own, "--workload", "mine", "--matrix", "published", "--repeats", "1")
-    status, text = run(cluster, "own", *mine)
+    status, text = run(cluster, "own", *MINE)
     assert status == 0, text
     two = folder / "own/runs/mine-builtin_fp32_b1_2n1g/r1"
     (first,) = two.glob("*.log")
     assert "process 0 of 2 on node1" in first.read_text()
     assert "process 1 of 2 on node2" in first.with_name(f"{first.name}.node2").read_text()
-    status, text = run(cluster, "ended", *mine, "--nodes", "2", "--iterations", "13")
+    status, text = run(cluster, "ended", *MINE, "--nodes", "2", "--iterations", "13")
     assert status == 1, text
     told = outcome(folder / "ended")
     assert told["status"] == "failed"
@@ -242,12 +245,12 @@ def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -
 def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Path) -> None:
     process = start(
         cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "killed",
-        "--workload", "nccl-allreduce", "--nodes", "1", "--iterations", "3000",
+        *MINE, "--nodes", "1", "--iterations", "400",
     )  # fmt: skip
     wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
     cluster.said("node1", "pkill -KILL -u dlperf -f 'dlperf_runner run'")
     process.communicate(timeout=60)
-    status, text = dlperf(cluster, "run", "--resume", "killed")
+    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "killed")
     assert status == 0, text
     assert "of an earlier start: 1 run" in text
     assert outcome(folder / "killed")["status"] == "done"
@@ -268,7 +271,7 @@ def test_control_c_cancels_the_job(cluster: Lab, folder: Path) -> None:
     assert outcome(folder / "stopped")["category"] == "cancelled"
     assert cluster.said("node1", "squeue -h -t running,pending,completing") == ""
     for node in NODES:
-        assert cluster.ssh(node, "pgrep -f mpi_collectives").stdout == ""
+        assert cluster.ssh(node, "pgrep -f train.py").stdout == ""
 
 
 def test_a_job_that_reaches_its_time_limit(cluster: Lab, folder: Path) -> None:
