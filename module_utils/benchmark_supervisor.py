@@ -13,10 +13,10 @@ import subprocess
 import time
 import traceback
 
-from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
-from ansible.module_utils.gpu_memory import Sampler, signal_group
 from ansible.module_utils.node_lock import age
+from ansible.module_utils.other_processes import adopt_orphans, descendants, local, processes, when_idle
 from ansible.module_utils.owned_file import OwnedFile, Refused, create
+from ansible.module_utils.telemetry import Telemetry, signal_group
 
 POLL_S = 0.05
 GRACE_S = 10
@@ -155,9 +155,15 @@ def supervise(params, state_file, lease_file, log_file):
     write_whole(state_file, state)
     adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
-    others = OtherProcesses(params, environment(params["env"]))
-    state["started"] = state["renewed"] = time.time()
-    reason = why_ended(params, state, lease_file, others)
+    state["renewed"] = time.time()
+    telemetry = Telemetry(params, environment(params["env"]), params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
+
+    def why_not(others):
+        state["started"] = time.time()
+        return why_ended(params, state, lease_file, others)
+
+    others, reason, busy = when_idle(params, environment(params["env"]), telemetry, why_not)
+    state["started"] = time.time()
     process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
@@ -175,10 +181,8 @@ def supervise(params, state_file, lease_file, log_file):
         if process:
             state["pid"] = process.pid
             write_whole(state_file, state)
-            sampler = Sampler(params, environment(params["env"]), params["timeout_s"] + 2 * GRACE_S)
-            sampler.start()
             while process.poll() is None:
-                sampler.poll()
+                telemetry.poll()
                 others.poll()
                 reason = why_ended(params, state, lease_file, others)
                 if reason:
@@ -187,10 +191,11 @@ def supervise(params, state_file, lease_file, log_file):
                 time.sleep(POLL_S)
             state.update(ended=time.time())
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
-            state.update(sampler.result(), exit_status=process.returncode)
+            state.update(telemetry.result(), exit_status=process.returncode)
             state.update(others.result())
         else:
-            state.update(exit_status=125)
+            telemetry.result()
+            state.update(exit_status=125, busy=busy)
     except (IOError, OSError) as error:
         if process:
             end_group(process)

@@ -57,12 +57,13 @@ def record_outcome(
 ) -> None:
     """Write the outcome of a run into its run.json, in the form of bench.yml, unless it is there.
 
-    `lost`: why the run has no end.
+    `lost`: why the job ended it, with the category.
     """
     document = read_record(directory, run)
     before = document["outcome"]
     is_known = before.get("job") == job.id and before["started"] == started["started"]
-    if is_known and (before["status"] != "running" or not (ended or lost)):
+    is_new = ended or lost if before["status"] == "running" else lost and "category" not in before
+    if is_known and not is_new:
         return
     hosts, versions = _facts(job, started["nodes"], str(run["environment"]))
     outcome = {**PLANNED_OUTCOME, "status": "running", "job": job.id, "started": started["started"]}
@@ -74,7 +75,7 @@ def record_outcome(
         message = _message(started["nodes"][0], status, elapsed, int(run["timeout_s"]), log)
         outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
         outcome |= {"status": "failed" if message else "done", "message": message}
-    elif lost:
+    if lost:
         outcome |= {"status": "failed", "message": lost, "category": category}
     if outcome["status"] != "running" and log.is_file():
         with log.open("rb") as file:

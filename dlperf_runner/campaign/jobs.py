@@ -308,17 +308,26 @@ def _advance(
         )
     runs = [(number, plan[name]) for number, name in enumerate(job.runs, start=1)]
     known = [(run, *said(job, number)) for number, run in runs]
-    is_over = state.phase == "ended" or all(ended for _, _, ended in known)
-    lags = any(started and not ended for _, started, ended in known) and not state.category
-    if state.phase == "ended" and lags and job.lag < LAG_POLLS:
+    have_ended = all(ended for _, _, ended in known)
+    is_over = state.phase == "ended" or have_ended
+    # Files may come later than the state; and if the last run failed, the state says why.
+    if state.phase == "ended":
+        lags = any(started and not ended for _, started, ended in known) and not state.category
+    else:
+        last_end = known[-1][2] or {}
+        lags = have_ended and bool(last_end.get("exit_status"))
+    if lags and job.lag < LAG_POLLS:
         job.lag += 1
         is_over = False
-    for run, started, ended in known:
-        if started and (ended or not is_over):
-            record_outcome(directory, run, job, started, ended)
+    lost = job.why or f"job {job.id}: {state.reason}"
+    last = max((n for n, (_, started, _) in enumerate(known) if started), default=None)
+    for place, (run, started, ended) in enumerate(known):
+        # Slurm ends the program of a run before the script, which may then record its exit status.
+        is_hit = place == last and state.category and ended and ended["exit_status"]
+        if started and is_over and (is_hit or not ended):
+            record_outcome(directory, run, job, started, ended, lost, state.category)
         elif started:
-            lost = job.why or f"job {job.id}: {state.reason}"
-            record_outcome(directory, run, job, started, None, lost, state.category)
+            record_outcome(directory, run, job, started, ended)
     if not is_over:
         _tell(job, state, say)
         job.why = job.why or _why_cancel(job, state, settings)

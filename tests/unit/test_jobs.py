@@ -34,11 +34,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(jobs, "POLL_S", 0.05)
+    monkeypatch.setattr(jobs, "LAG_POLLS", 400)
     python = tmp_path / "envs/nccl/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    program(folder, "echo '# out'; echo 'mpirun (Open MPI) 4.1.4'")
+    program(folder, "echo '# out'")
     path = tmp_path / "site.yml"
     path.write_text(
         "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
@@ -49,7 +50,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def program(folder: Path, script: str) -> None:
-    (folder / "mpirun").write_text(f"#!/bin/bash\n{script}\n")
+    version = "if [[ $1 == --version ]]; then echo 'mpirun (Open MPI) 4.1.4'; exit; fi"
+    (folder / "mpirun").write_text(f"#!/bin/bash\n{version}\n{script}\n")
     (folder / "mpirun").chmod(0o755)
 
 
@@ -78,7 +80,7 @@ def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
     problems, said = execute(directory)
     assert problems == []
     assert said[0] == "job 1 submitted: 4 runs"
-    assert said[-1] == "job 1: completed (COMPLETED)"
+    assert said[-1] in ("job 1: completed (COMPLETED)", "job 1: all runs have ended")
     for record in read_records(directory):
         outcome = record["outcome"]
         assert (outcome["status"], outcome["exit_status"]) == ("done", 0)
@@ -138,6 +140,19 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     (problem,) = problems
     assert problem.startswith("job 1 ended before 1 run began: ")
     assert state in problem
+
+
+def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
+    """As Slurm 22.05.8 does at a job's time limit: the script still records exit status 143."""
+    folder = site.parent / "bin"
+    job = folder / "state/job1"
+    later = f"(sleep 0.5; sed -i s/^COMPLETING/TIMEOUT/ {job}) &"
+    program(folder, f"sed -i s/^RUNNING/COMPLETING/ {job}; {later} exit 143")
+    directory = campaign(site, nodes="1")
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["exit_status"], outcome["category"]) == (143, "time_limit")
+    assert "reached its time limit" in outcome["message"]
 
 
 def hold(site: Path, state: str) -> None:

@@ -14,6 +14,9 @@ options:
 """
 
 
+IDLE = "Wait for them with --wait 30m"
+
+
 def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
     """Why this host's launch did not succeed; None if it did."""
     if job.get("unreachable") or "exit_status" not in job:
@@ -28,6 +31,8 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         return f"{host}: stopped together with its campaign"
     if job.get("reason") == "lock":
         return f"{host}: stopped because another campaign took one of its nodes"
+    if job.get("reason") == "busy":
+        return f"{host}: not started because of others. {'; '.join(job.get('busy') or ())}. {IDLE}"
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"
