@@ -99,6 +99,7 @@ def test_campaign_of_200_runs_stays_level(tmp_path: Path) -> None:
     print(f"{RUNS} runs: {early[0]} to {late[-1]}")
     grown = median(s.mib for s in late) - median(s.mib for s in early)
     assert grown <= 0.1 * RUNS
-    assert median(s.files for s in late) <= median(s.files for s in early) + 1
-    assert median(s.processes for s in late) <= median(s.processes for s in early) + 1
+    # The fewest, because those of a run come and go.
+    assert min(s.files for s in late) <= min(s.files for s in early) + 1
+    assert min(s.processes for s in late) <= min(s.processes for s in early) + 1
     assert until_gone(str(tmp_path), 5)
