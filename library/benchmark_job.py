@@ -15,6 +15,9 @@ description:
   - The supervisor stops the command's whole process group after O(timeout_s), or when no call came within
     O(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
     once on O(stop), and when a node of the run no longer has the O(lock).
+  - A command hangs if its log has not grown for O(hung_after_s) seconds and for O(hung_after_lines) times the median time between two lines
+    before. Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
+  - If a command fails or is stopped, its processes on O(hosts) are killed too, and RV(left) lists what is left anywhere.
   - Records other users' processes that use the CPU during the command, on this node and on O(hosts).
   - Standard output and standard error go to one log. The command does not pass through a shell.
   - The command can write to O(directory). The module reads only regular files there that belong to its own user, never a link
@@ -42,6 +45,9 @@ options:
   log: {description: "File name of the log in O(directory).", type: str, required: true}
   timeout_s: {description: "Time limit of the command in seconds.", type: int, default: 3600}
   lease_s: {description: "The command is stopped if no call comes within this many seconds.", type: int, default: 90}
+  hung_after_s: {description: "A log that does not grow for this many seconds may mean a hang; 0 for no such limit.", type: int, default: 0}
+  hung_after_lines: {description: "Also, it must not grow for this many times the median time between two lines.", type: int, default: 20}
+  peer: {description: "Another launch of the same run has failed. Keep the state as for a hang, and stop the command.", type: bool, default: false}
   wait_s: {description: "The longest time that one call waits, in seconds.", type: float, default: 5}
   stop: {description: "Stop the command now, and wait until it has ended.", type: bool, default: false}
   lock:
@@ -85,7 +91,13 @@ finished: {description: "Whether the command has finished.", type: bool, returne
 exit_status: {description: "Exit status; the negative signal number if a signal ended it.", type: int, returned: when finished}
 started: {description: "Start in seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "End in seconds since the epoch, by the node's clock.", type: float, returned: when finished}
-reason: {description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock) or empty.", type: str, returned: when finished}
+reason:
+  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(hung), V(peer) or empty."
+  type: str
+  returned: when finished
+silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung}
+median_s: {description: "The median time between two lines before.", type: float, returned: when RV(reason) is hung}
+left: {description: "Processes of the command that did not end, and hosts that could not be checked for them.", type: list, elements: str, returned: when finished}
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Current size of the log.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
@@ -100,7 +112,7 @@ gpu_memory_mib:
   returned: when finished and a GPU was seen
 files:
   description:
-    - The log and the GPU samples, CSV files per host (telemetry, processes, xid), by file name.
+    - The log, the GPU samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.
     - Each has its size, identity and sha256, and the content of a small file (compressed by zlib, in Base64); or else only refused, the
       reason why it cannot be fetched.
   type: dict
@@ -127,14 +139,20 @@ from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.gpu_memory import file_names
 from ansible.module_utils.node_lock import renew as renew_lock
 from ansible.module_utils.owned_file import described, discard, size_and_end
+from ansible.module_utils.run_processes import state_name
+
+
+def optional_files(params):
+    """The names of the files that a run may leave beside its log."""
+    return [state_name(params["host"])] + (file_names(params["sample_hosts"]) if params["sample_s"] > 0 else [])
 
 
 def files(params, log_file):
-    """Descriptions of the log and the samples, by name. The names do not come from the state, which may be forged."""
+    """Descriptions of the log and the other files, by name. The names do not come from the state, which may be forged."""
     descriptions = {params["log"]: described(log_file, params["log_limit_mib"] << 20, params["at_once_bytes"])}
-    for name in file_names(params["sample_hosts"]) if params["sample_s"] > 0 else ():
+    for name in optional_files(params):
         path = os.path.join(params["directory"], name)
-        if os.path.lexists(path):  # samples are optional
+        if os.path.lexists(path):
             descriptions[name] = described(path, params["telemetry_limit_mib"] << 20, params["at_once_bytes"])
     return descriptions
 
@@ -152,6 +170,9 @@ def main():
             "log": {"type": "str", "required": True},
             "timeout_s": {"type": "int", "default": 3600},
             "lease_s": {"type": "int", "default": 90},
+            "hung_after_s": {"type": "int", "default": 0},
+            "hung_after_lines": {"type": "int", "default": 20},
+            "peer": {"type": "bool", "default": False},
             "wait_s": {"type": "float", "default": 5.0},
             "stop": {"type": "bool", "default": False},
             "lock": {"type": "dict", "default": {}, "no_log": False},
@@ -196,12 +217,21 @@ def lost(module, state_file, lease_file):
     )
 
 
+def is_running(state):
+    return bool(state) and "supervisor" in state and not state.get("finished") and is_alive(state["supervisor"])
+
+
 def follow(module, directory, state_file, lease_file, log_file):
     params = module.params
     state = read_state(state_file)
     start = not params["launched"] and (state is None or state["launch"] != params["launch"])
     if start:
-        if state and "supervisor" in state and not state.get("finished") and is_alive(state["supervisor"]):
+        # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
+        deadline = time.time() + (2 * GRACE_S if params["lock"] else 0)
+        while is_running(state) and time.time() < deadline:
+            time.sleep(POLL_S)
+            state = read_state(state_file)
+        if is_running(state):
             module.fail_json(
                 msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
                 "if no controller polls it, it is stopped after %d s."
@@ -211,15 +241,15 @@ def follow(module, directory, state_file, lease_file, log_file):
             os.makedirs(directory, 0o755)
         write_whole(state_file, {"launch": params["launch"], "started": time.time()})
         renew(lease_file)
-        for name in file_names(params["sample_hosts"]):
-            discard(os.path.join(directory, name))  # samples from an earlier launch
+        for name in optional_files(params):
+            discard(os.path.join(directory, name))  # from an earlier launch
         detach(lambda: supervise(params, state_file, lease_file, log_file), lambda text: write_crash(state_file, text))
     elif state is None or state["launch"] != params["launch"]:
         lost(module, state_file, lease_file)
     else:
         renew(lease_file)
-    if params["stop"]:
-        os.utime(lease_file, (0, 0))
+    if params["stop"] or params["peer"]:
+        os.utime(lease_file, (0, 0) if params["stop"] else (1, 1))
     if params["lock"]:
         renew_lock(params["lock"]["directory"], params["lock"]["token"])
 
@@ -241,7 +271,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "beside", "gpu_memory_mib")
+    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "gpu_memory_mib")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

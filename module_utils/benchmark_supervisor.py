@@ -15,8 +15,9 @@ import traceback
 
 from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
 from ansible.module_utils.gpu_memory import Sampler, signal_group
-from ansible.module_utils.node_lock import age
+from ansible.module_utils.node_lock import age, uptime
 from ansible.module_utils.owned_file import OwnedFile, Refused, create
+from ansible.module_utils.run_processes import Silence, end_others, keep_states
 
 POLL_S = 0.05
 GRACE_S = 10
@@ -24,6 +25,8 @@ CLEANUP_S = 60
 START_S = 60
 STATE_BYTES = 1 << 20
 CRASH_CHARACTERS = 2000
+# Times of last change of the lease that are orders to the supervisor: 1970-01-01 00:00:00 and :01.
+ORDERS = {0: "stopped", 1: "peer"}
 
 
 def write_whole(path, data):
@@ -71,8 +74,8 @@ def renew(lease_file):
     os.close(create(lease_file))
 
 
-def renewed(lease_file, before):
-    """When the lease was last renewed; `before` if the file is missing."""
+def changed(lease_file, before):
+    """When the lease was last changed; `before` if the file is missing."""
     try:
         return os.lstat(lease_file).st_mtime
     except OSError:
@@ -80,8 +83,9 @@ def renewed(lease_file, before):
 
 
 def end_group(process):
-    """Send TERM, and KILL after a grace period: mpirun needs TERM to stop its remote ranks."""
+    """Send TERM, and KILL after a grace period: mpirun needs TERM to stop its remote ranks. CONT wakes a stopped process to see it."""
     signal_group(process.pid, signal.SIGTERM)
+    signal_group(process.pid, signal.SIGCONT)
     deadline = time.time() + GRACE_S
     while process.poll() is None and time.time() < deadline:
         time.sleep(POLL_S)
@@ -126,27 +130,57 @@ def environment(extra):
     return base
 
 
+def own_processes():
+    """Ids of all processes that the command started and that still exist."""
+    return descendants(processes(local()), os.getpid()) - set([os.getpid()])
+
+
 def end_descendants():
-    """Kill processes that the command started in their own groups and left behind."""
-    for pid in descendants(processes(local()), os.getpid()) - set([os.getpid()]):
+    """Kill processes that the command started in their own groups and left behind. Returns those that do not end."""
+    deadline = time.time() + GRACE_S
+    while time.time() < deadline:
+        left = own_processes()
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
         try:
-            os.kill(pid, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         except OSError:
-            continue
+            pass  # no child is left
+        if not left:
+            break
+        time.sleep(POLL_S)
+    return sorted(left)
 
 
-def why_ended(params, state, lease_file, others):
-    """Why the command must stop now; empty if it may continue."""
-    now = time.time()
-    state["renewed"] = renewed(lease_file, state["renewed"])
-    if now - state["started"] > params["timeout_s"]:
-        return "timeout"
-    if state["renewed"] == 0:
-        return "stopped"
-    if now - state["renewed"] > params["lease_s"]:
-        return "lease"
-    lock = params["lock"]
-    return "lock" if others.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
+class Limits(object):
+    """Why a command must stop. Counts the node's uptime, because the clock may be set while the command runs."""
+
+    def __init__(self, params, lease_file, log_file, others):
+        self.params, self.lease_file, self.others = params, lease_file, others
+        self.silence = Silence(log_file, params["hung_after_s"], params["hung_after_lines"])
+        self.changed = changed(lease_file, None)
+        self.began = self.renewed = uptime()
+
+    def exceeded(self):
+        """Why the command must stop now; empty if it may continue."""
+        now = uptime()
+        latest = changed(self.lease_file, self.changed)
+        if latest != self.changed:
+            self.changed, self.renewed = latest, now
+        if now - self.began > self.params["timeout_s"]:
+            return "timeout"
+        if self.changed in ORDERS:
+            return ORDERS[self.changed]
+        if now - self.renewed > self.params["lease_s"]:
+            return "lease"
+        lock = self.params["lock"]
+        if self.others.lost or (lock and age(lock["directory"], lock["token"]) is None):
+            return "lock"
+        return "hung" if self.silence.is_too_long() else ""
 
 
 def supervise(params, state_file, lease_file, log_file):
@@ -156,8 +190,9 @@ def supervise(params, state_file, lease_file, log_file):
     adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
     others = OtherProcesses(params, environment(params["env"]))
-    state["started"] = state["renewed"] = time.time()
-    reason = why_ended(params, state, lease_file, others)
+    state["started"] = time.time()
+    limits = Limits(params, lease_file, log_file, others)
+    reason = limits.exceeded()
     process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
@@ -180,8 +215,10 @@ def supervise(params, state_file, lease_file, log_file):
             while process.poll() is None:
                 sampler.poll()
                 others.poll()
-                reason = why_ended(params, state, lease_file, others)
+                reason = limits.exceeded()
                 if reason:
+                    if reason in ("hung", "peer"):
+                        keep_states(params, own_processes(), limits.began, environment(params["env"]))
                     end_group(process)
                     break
                 time.sleep(POLL_S)
@@ -189,6 +226,7 @@ def supervise(params, state_file, lease_file, log_file):
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
             state.update(sampler.result(), exit_status=process.returncode)
             state.update(others.result())
+            state.update(limits.silence.result() if reason == "hung" else {})
         else:
             state.update(exit_status=125)
     except (IOError, OSError) as error:
@@ -199,8 +237,10 @@ def supervise(params, state_file, lease_file, log_file):
         state.update(exit_status=127)
     state.setdefault("ended", time.time())
     clean_up(params)
-    end_descendants()
-    state.update(finished=True, reason=reason)
+    left = ["%s: process %d" % (params["host"] or "this node", pid) for pid in end_descendants()]
+    if process and (reason or process.returncode):  # mpirun may not have ended its processes on other nodes
+        left += end_others(params["hosts"], limits.began, environment(params["env"]))
+    state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)
     os._exit(0)
 

@@ -42,7 +42,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import print_summary, status, summarize
+from .results import attach, print_status, print_summary, status, stop, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -50,7 +50,8 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench", "status"),
+    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench"),
+    *("status", "attach", "stop"),
     *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
     *("list", "init-workload", "source", "container-command", "seal"),
 )
@@ -138,6 +139,8 @@ app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
 app.command()(report)
 app.command()(status)
+app.command()(attach)
+app.command()(stop)
 app.command()(summarize)
 
 
@@ -214,17 +217,58 @@ def run(
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    retry_failed: Annotated[
+        bool, option("--retry-failed", "With --resume: run failed runs again, too.")
+    ] = False,
+    stop_after: Annotated[
+        str,
+        option(
+            "--stop-after",
+            "Start no further run after this time, such as 30m or 2h; default: no limit.",
+            "TIME",
+        ),
+    ] = "",
+    on_node_loss: Annotated[
+        str,
+        option(
+            "--on-node-loss",
+            "retry (default) its runs, shrink: remove its runs from the plan, or stop.",
+            "POLICY",
+        ),
+    ] = "retry",
+    detach: Annotated[
+        bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
+    ] = False,
 ) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
-    from ..commands import campaigns
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
+
+    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    from ..commands import campaigns, controllers
+    from ..commands.rounds import Policy
 
     nodes = (chosen.inventories, chosen.limit)
+    where = (campaign, resume, chosen.wait, print_note)
+    policy = Policy(stop_after, on_node_loss)
+    if retry_failed and not resume:
+        raise UserError("--retry-failed is for --resume DIR")
+    if detach:
+        directory = campaigns.prepare(chosen.choice, *nodes, *where)
+        options = [f"--inventory={path}" for path in chosen.inventories]
+        options += [f"--wait={chosen.wait}"] if chosen.wait else []
+        options += [f"--stop-after={stop_after}"] if stop_after else []
+        options += [f"--on-node-loss={on_node_loss}", *["--retry-failed"] * retry_failed]
+        pid = controllers.detach(directory, options)
+        print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
+        return
     directory, problems = campaigns.run(
-        chosen.choice, *nodes, campaign, resume, chosen.wait, print_note
+        chosen.choice, *nodes, *where, policy, retry_failed=retry_failed
     )
     status = print_summary([directory])
     print_errors(problems)
-    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
+    if campaigns.unfinished(directory):
+        print_status(controllers.status_of(directory))
+        status = 1
+    raise typer.Exit(status)
 
 
 @app.command("list")
@@ -304,7 +348,10 @@ def seal(
     campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
     run: Annotated[str, typer.Argument(help="The ID of the run.", metavar="ID")],
 ) -> None:
-    """Add the files of a run that has ended to the campaign's manifest, for bench.yml."""
+    """Record why a run failed, and add the files of a run that has ended to the campaign's
+    manifest, for bench.yml."""
+    from ..campaign.failures import explain
     from ..campaign.manifest import seal_run
 
+    explain(campaign, run)
     seal_run(campaign, run)

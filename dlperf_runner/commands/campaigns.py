@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..campaign import directory as campaigns
+from ..campaign import lock
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
@@ -17,10 +19,10 @@ from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
 from ..plan.cases import left_out
-from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
+from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_duration
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
-from .rounds import execute_campaign
+from .rounds import Policy, execute_campaign
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -46,13 +48,16 @@ def plan(
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
     warnings. `extra`: variables that take precedence over the inventory's."""
-    wait_s = parse_wait(wait)
+    wait_s = parse_duration(wait)
     if resume:
+        campaigns.read_campaign(Path(resume))
+        _lock_for_playbook(Path(resume))
         document = campaigns.remaining_plan(Path(resume))
     else:
         planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned)
+            _lock_for_playbook(Path(campaign))
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:
@@ -68,14 +73,45 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
+    policy: Policy | None = None,
+    *,
+    retry_failed: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
     and what went wrong. `say` gets warnings, and a line about each revision of the plan."""
+    directory = prepare(choice, inventories, limit, campaign, resume, wait, say)
+    if retry_failed:
+        with lock.held(directory):
+            for record in campaigns.read_records(directory):
+                if campaigns.is_failed(record):
+                    campaigns.retry(directory, record)
+    return directory, execute_campaign(directory, inventories, wait, say, policy)
+
+
+def prepare(
+    choice: Choice,
+    inventories: Sequence[str],
+    limit: str,
+    campaign: str,
+    resume: str,
+    wait: str,
+    say: Callable[[str], None],
+) -> Path:
+    """Create a new campaign, unless `resume` names one. Returns its directory."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
-    parse_wait(wait)
-    if not resume:
+    parse_duration(wait)
+    if resume:
+        campaigns.read_campaign(directory)
+    else:
         campaigns.create_campaign(directory, *_planned(choice, inventories, limit, say))
-    return directory, execute_campaign(directory, inventories, wait, say)
+    return directory
+
+
+def _lock_for_playbook(directory: Path) -> None:
+    """If bench.yml asks for the plan: lock the campaign until the playbook ends."""
+    if playbook := int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0):
+        runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
+        lock.acquire(directory, runner, playbook)
 
 
 def _planned(
@@ -116,17 +152,4 @@ def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> Non
 
 
 def unfinished(directory: Path) -> bool:
-    return bool(campaigns.remaining_plan(directory)["runs"])
-
-
-def status_of(directory: Path) -> dict[str, Any]:
-    """The runs of a campaign with their status, and how many of them are done."""
-    runs = []
-    for record in campaigns.read_records(directory):
-        outcome = record["outcome"]
-        if campaigns.is_cut_off(outcome):
-            outcome = {"status": "cut off", "message": "its controller ended"}
-        done = campaigns.is_done(directory, record)
-        told = {name: outcome.get(name) for name in ("status", "message")}
-        runs.append({"id": record["id"], "done": done, **told})
-    return {"runs": runs, "done": sum(run["done"] for run in runs), "total": len(runs)}
+    return bool(campaigns.missing_runs(directory))
