@@ -130,6 +130,17 @@ def environment(extra):
     return base
 
 
+def owned():
+    """In the command's process: start a new session, and get TERM if the supervisor is killed (prctl(2), PR_SET_PDEATHSIG)."""
+    os.setsid()
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+    except (ImportError, AttributeError, OSError):
+        pass
+
+
 def own_processes():
     """Ids of all processes that the command started and that still exist."""
     return descendants(processes(local()), os.getpid()) - set([os.getpid()])
@@ -204,7 +215,7 @@ def supervise(params, state_file, lease_file, log_file):
                 stderr=subprocess.STDOUT,
                 cwd=params["cwd"] or params["directory"],
                 env=environment(params["env"]),
-                preexec_fn=os.setsid,
+                preexec_fn=owned,
                 close_fds=True,
             )  # fmt: skip
         if process:

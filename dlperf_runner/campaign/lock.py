@@ -101,7 +101,10 @@ def is_alive(process: Mapping[str, Any] | None) -> bool:
         return False
     if process.get("host") != socket.gethostname():
         return True
-    return process.get("boot_id") == _boot_id() and process.get("start") == _start(process["pid"])
+    start = _start(process["pid"])
+    return (
+        start is not None and process.get("start") == start and process.get("boot_id") == _boot_id()
+    )
 
 
 def _process(pid: int) -> dict[str, Any]:
