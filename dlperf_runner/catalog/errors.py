@@ -45,9 +45,11 @@ class Cause(Entry):
         )
 
     def advice_for(self, run: Mapping[str, Any]) -> str:
-        words = {key: ", ".join(v) if isinstance(v, list) else v for key, v in run.items()}
-        unknown = dict.fromkeys(placeholders(self.advice), "unknown")
-        return fill([self.advice], {**unknown, **words})[0]
+        words = {}
+        for name in placeholders(self.advice):
+            value = run.get(name, "unknown")
+            words[name] = ", ".join(map(str, value)) if isinstance(value, list) else value
+        return fill([self.advice], words)[0]
 
 
 class Errors(Entry):
