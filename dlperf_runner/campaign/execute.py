@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
+from .directory import UNREACHABLE
 from .manifest import seal
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 REFRESH_S = 0.5
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-UNREACHABLE = ": unreachable: "
 
 
 @dataclass

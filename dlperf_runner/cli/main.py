@@ -42,7 +42,7 @@ from .options import (
     screen,
 )
 from .report import report
-from .results import attach, print_status, print_summary, status, stop, summarize
+from .results import attach, print_summary, status, stop, summarize
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -265,10 +265,7 @@ def run(
     )
     status = print_summary([directory])
     print_errors(problems)
-    if campaigns.unfinished(directory):
-        print_status(controllers.status_of(directory))
-        status = 1
-    raise typer.Exit(status)
+    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
 
 
 @app.command("list")

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..campaign import lock
-from ..campaign.directory import add_revision, missing_runs, read_plan, read_record, remaining_plan
+from ..campaign.directory import (
+    UNREACHABLE,
+    add_revision,
+    missing_runs,
+    read_plan,
+    read_record,
+    remaining_plan,
+)
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CaseKey, case_key, parameters_text
@@ -142,8 +149,6 @@ def lost_nodes(
     directory: Path, runs: Sequence[Mapping[str, Any]], problems: Sequence[str]
 ) -> list[str]:
     """The nodes of these runs that the last attempt could not reach."""
-    from ..campaign.execute import UNREACHABLE
-
     found = {line.partition(UNREACHABLE)[0] for line in problems if UNREACHABLE in line}
     for run in runs:
         found |= set(read_record(directory, run)["outcome"].get("lost") or ())

@@ -64,7 +64,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--launcher",
         "mpirun",
         "--command",
-        "{python} fault_program.py {total_steps} {seconds} {fault}",
+        "{python} fault_program.py {total_steps}",
     ]
     argv += ["--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+) samples/s"]
     argv += [
@@ -83,6 +83,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     path = folder / "workloads/faulty.yml"
     document = yaml.safe_load(path.read_text())
+    document["sources"]["builtin"]["argv"] += ["{seconds}", "{fault}"]
     document["parameters"] = {"seconds": 0.25, "fault": "none"}
     for matrix in document["matrices"].values():
         matrix |= {"timeout_s": 120, "hung_after_s": 8, "hung_after_lines": 5, "repeats": 1}
