@@ -43,5 +43,6 @@ def test_commands_that_print_data_print_json() -> None:
     }
     # Their output is a playbook's; that of run ends with the table of summarize.
     assert without == {
-        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload")
+        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload"),
+        *("attach", "stop"),
     }
