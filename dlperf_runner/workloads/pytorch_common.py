@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 SIOCGIFADDR = 0x8915
 PORT = "29500"
@@ -107,9 +107,21 @@ def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
     return place, device
 
 
-def leave(torch: Any) -> None:
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+def leave(program: str, problem: str | None) -> NoReturn:
+    """End this process when all have come here, with status 1 if there is a problem.
+
+    The interpreter's own end is left out: threads of Gloo may still hold Python's objects, and
+    abort the process when they release them (pytorch/pytorch#179291).
+    """
+    if problem:
+        print(f"{program}: {problem}", file=sys.stderr)
+    distributed = importlib.import_module("torch.distributed")
+    if distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if problem else 0)
 
 
 def wait_for(torch: Any, device: Any) -> Callable[[], None]:

@@ -226,14 +226,11 @@ def train(arguments: argparse.Namespace) -> list[float]:
     if text := alone(torch, model, step, wait_for(torch, device), place):
         log(text)
     log("Training completed")
-    leave(torch)
     return losses
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("pytorch_llama: " + problem)
+    leave("pytorch_llama", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ of all devices, `train.loss` the mean over them.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from builtin_common import check, positive
@@ -150,14 +149,11 @@ def train(arguments: argparse.Namespace) -> list[float]:
     say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
     if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
         print(text, flush=True)
-    leave(torch)
     return losses
 
 
 def main(argv: list[str] | None = None) -> None:
-    problem = check(train(parse_arguments(argv)))
-    if problem:
-        sys.exit("pytorch_resnet50: " + problem)
+    leave("pytorch_resnet50", check(train(parse_arguments(argv))))
 
 
 if __name__ == "__main__":

@@ -247,6 +247,33 @@ def test_nodes_with_different_registries_are_refused() -> None:
         planned((first, replace(second, registry="other:5000")), nodes=(2,), gpus_per_node=(8,))
 
 
+@pytest.mark.parametrize(
+    ("stack", "release"),
+    [("a100-cuda11.8", "25.06"), ("h100-cuda12.9", "25.06"), ("b200-cuda13", "25.12")],
+)
+def test_torchrun_in_nvidias_image_once_per_node(stack: str, release: str) -> None:
+    """The launcher needs no shell into the other nodes' containers: each node starts its own."""
+    image = f"nvcr.io/nvidia/pytorch:{release}-py3"
+    kept = {
+        "stack": stack,
+        "suite": "noble",
+        "frameworks": ("pytorch",),
+        "container_images": {image: DIGEST},
+    }
+    nodes = tuple(replace(node, **kept) for node in gpu_nodes(2))  # type: ignore[arg-type]
+    chosen = Choice(workload=("pytorch-resnet50v1.5",), nodes=(2,), gpus_per_node=(8,))
+    run, *_ = make_plan(chosen, load_catalog(), nodes)
+    assert run.container == f"podman nvcr.io/nvidia/pytorch@{DIGEST}"
+    for rank, command in enumerate(run.commands):
+        start = command.argv.index(f"nvcr.io/nvidia/pytorch@{DIGEST}")
+        assert command.argv[start + 1 :][:6] == (
+            *("python", "-u", "-m", "torch.distributed.run"),
+            *("--nnodes=2", f"--node-rank={rank}"),
+        )
+        assert "nvidia.com/gpu=all" in command.argv[:start]
+        assert not [variable for variable in command.env if variable.startswith("DLPERF_REMOTE")]
+
+
 # ---- an environment in an image made of a node, podman
 
 
