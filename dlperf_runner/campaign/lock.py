@@ -37,11 +37,10 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
     while True:
         with _guard(directory):
             owner = read_owner(directory)
-            other = owner is not None and owner["process"] != mine
-            if not other or not (is_alive(owner["process"]) or is_alive(owner["playbook"])):
-                since = datetime.now(UTC).isoformat(timespec="seconds")
-                if owner is not None and not other:
-                    since = owner["since"]
+            is_mine = owner is not None and owner["process"] == mine
+            if owner is None or is_mine or not any(map(is_alive, _processes(owner))):
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                since = owner["since"] if owner is not None and is_mine else now
                 document = {"user": getpass.getuser(), "host": mine["host"], "since": since}
                 own = _process(playbook) if playbook else None
                 write_json(directory / FILE, {**document, "process": mine, "playbook": own})
@@ -95,10 +94,14 @@ def owner_alive(directory: Path) -> dict[str, Any] | None:
     return owner if owner is not None and is_alive(owner["process"]) else None
 
 
-def is_alive(process: Mapping[str, Any] | None) -> bool:
+def _processes(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield owner["process"]
+    if owner["playbook"] is not None:
+        yield owner["playbook"]
+
+
+def is_alive(process: Mapping[str, Any]) -> bool:
     """Whether a process still exists. One of another host is taken to exist."""
-    if process is None:
-        return False
     if process.get("host") != socket.gethostname():
         return True
     start = _start(process["pid"])

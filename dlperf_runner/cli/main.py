@@ -247,12 +247,12 @@ def run(
     from ..commands.rounds import Policy
 
     nodes = (chosen.inventories, chosen.limit)
-    where = (campaign, resume, chosen.wait, print_note)
+    where = (campaign, resume, chosen.wait)
     policy = Policy(stop_after, on_node_loss)
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
-        directory = campaigns.prepare(chosen.choice, *nodes, *where)
+        directory = campaigns.prepare(chosen.choice, *nodes, *where, print_note)
         options = [f"--inventory={path}" for path in chosen.inventories]
         options += [f"--wait={chosen.wait}"] if chosen.wait else []
         options += [f"--stop-after={stop_after}"] if stop_after else []
@@ -261,7 +261,7 @@ def run(
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
     directory, problems = campaigns.run(
-        chosen.choice, *nodes, *where, policy, retry_failed=retry_failed
+        chosen.choice, *nodes, *where, print_note, policy, retry_failed=retry_failed
     )
     status = print_summary([directory])
     print_errors(problems)

@@ -219,7 +219,7 @@ def status(
     if watch:
         for document in watched(directory):
             if sys.stdout.isatty():
-                typer.clear()
+                print("\x1b[H\x1b[2J", end="")
             print_status(document)
             print(progress_line(document))
     else:

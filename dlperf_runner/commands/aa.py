@@ -58,8 +58,8 @@ def run_missing(
                 f"{counted(len(left), 'run')} not done",
                 where=str(directory),
                 found="; ".join(problems) or None,
-                hint=f"dlperf run --resume {shlex.quote(str(directory))} --retry-failed, then dlperf aa"
-                f" {again} --campaigns {wanted} with the same choice",
+                hint=f"dlperf run --resume {shlex.quote(str(directory))} --retry-failed, then"
+                f" dlperf aa {again} --campaigns {wanted} with the same choice",
             )
     return directories
 
