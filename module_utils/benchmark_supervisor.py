@@ -170,13 +170,13 @@ def end_descendants():
 class Limits(object):
     """Why a command must stop. Counts the node's uptime, because the clock may be set while the command runs."""
 
-    def __init__(self, params, lease_file, log_file, others):
-        self.params, self.lease_file, self.others = params, lease_file, others
+    def __init__(self, params, lease_file, log_file):
+        self.params, self.lease_file = params, lease_file
         self.silence = Silence(log_file, params["hung_after_s"], params["hung_after_lines"])
         self.changed = changed(lease_file, None)
         self.began = self.renewed = uptime()
 
-    def exceeded(self):
+    def exceeded(self, others):
         """Why the command must stop now; empty if it may continue."""
         now = uptime()
         latest = changed(self.lease_file, self.changed)
@@ -189,7 +189,7 @@ class Limits(object):
         if now - self.renewed > self.params["lease_s"]:
             return "lease"
         lock = self.params["lock"]
-        if self.others.lost or (lock and age(lock["directory"], lock["token"]) is None):
+        if others.lost or (lock and age(lock["directory"], lock["token"]) is None):
             return "lock"
         return "hung" if self.silence.is_too_long() else ""
 
@@ -202,8 +202,8 @@ def supervise(params, state_file, lease_file, log_file):
     clean_up(params)  # after an earlier launch whose supervisor was killed
     others = OtherProcesses(params, environment(params["env"]))
     state["started"] = time.time()
-    limits = Limits(params, lease_file, log_file, others)
-    reason = limits.exceeded()
+    limits = Limits(params, lease_file, log_file)
+    reason = limits.exceeded(others)
     process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
@@ -226,7 +226,7 @@ def supervise(params, state_file, lease_file, log_file):
             while process.poll() is None:
                 sampler.poll()
                 others.poll()
-                reason = limits.exceeded()
+                reason = limits.exceeded(others)
                 if reason:
                     if reason in ("hung", "peer"):
                         keep_states(params, own_processes(), limits.began, environment(params["env"]))

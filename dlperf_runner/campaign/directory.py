@@ -40,7 +40,7 @@ _RUN_KEYS = ("id", "case", "repeat", "log_name")
 _REVISION = re.compile(r"plan\.([1-9]\d*)\.json", re.ASCII)
 
 # Why a run ended that did not end by itself (benchmark_job); it remains to be run.
-CUT_OFF = ("stopped", "lease", "lock", "unreachable")
+CUT_OFF = ("stopped", "lease", "lock", "busy", "unreachable")
 UNREACHABLE = ": unreachable: "  # in a campaign's problems, between a host and its error
 
 PLANNED_OUTCOME: dict[str, Any] = {

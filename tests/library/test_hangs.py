@@ -167,20 +167,20 @@ def test_a_clock_that_is_set_ends_no_run(
     lease.touch()
     params = {"timeout_s": 600, "lease_s": 90, "lock": {}, "hung_after_s": 0, "hung_after_lines": 1}
     others = type("Others", (), {"lost": ""})()
-    limits = benchmark_supervisor.Limits(params, str(lease), str(tmp_path / "log"), others)
+    limits = benchmark_supervisor.Limits(params, str(lease), str(tmp_path / "log"))
     for step in (3600, -3600):
         now = time.time() + step
         monkeypatch.setattr(benchmark_supervisor.time, "time", lambda now=now: now)
         clock.now += 60
-        assert limits.exceeded() == ""
+        assert limits.exceeded(others) == ""
         os.utime(lease, (now, now))  # as the next call renews it
-        assert limits.exceeded() == ""
+        assert limits.exceeded(others) == ""
     clock.now += 91
-    assert limits.exceeded() == "lease"
+    assert limits.exceeded(others) == "lease"
     os.utime(lease)
-    assert limits.exceeded() == ""
+    assert limits.exceeded(others) == ""
     clock.now += 600
-    assert limits.exceeded() == "timeout"
+    assert limits.exceeded(others) == "timeout"
 
 
 # ---- other nodes

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from command_line import call
+from make_logs import ROOT
 from plan_examples import lab_nodes
 
 from dlperf_runner.campaign import directory as campaigns
@@ -17,6 +19,7 @@ from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 
+LAUNCH = ROOT / "roles/benchmark_run/action_plugins/benchmark_launch.py"
 EXAMPLES = [(cause, each) for cause in causes() for each in cause.patterns]
 
 
@@ -36,6 +39,14 @@ def test_each_example_is_recognised(cause: Cause, each: object) -> None:
 )  # fmt: skip
 def test_each_end_by_the_supervisor_has_a_category(reason: str, category: str) -> None:
     assert cause_of(reason, ["iteration 17\n"]).category == category
+
+
+def test_each_reason_of_a_launch_has_a_category() -> None:
+    told = re.search(r"^REASONS = (.*)$", LAUNCH.read_text(), re.MULTILINE)
+    assert told
+    known = {reason for cause in causes() for reason in cause.reasons}
+    # A launch that ends because of another one does not say why the run failed.
+    assert set(re.findall(r'"(\w+)"', told[1])) - {"peer"} <= known
 
 
 def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
