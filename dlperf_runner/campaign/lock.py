@@ -57,11 +57,11 @@ def acquire(directory: Path, pid: int | None = None, playbook: int | None = None
         time.sleep(POLL_S)
 
 
-def release(directory: Path) -> None:
-    """Release the lock, if this process holds it."""
+def release(directory: Path, pid: int | None = None) -> None:
+    """Release the lock, if the process holds it, by default this one."""
     with _guard(directory):
         owner = read_owner(directory)
-        if owner is not None and owner["process"] == _process(os.getpid()):
+        if owner is not None and owner["process"] == _process(pid or os.getpid()):
             (directory / FILE).unlink()
 
 

@@ -53,7 +53,7 @@ ORDER = (
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench"),
     *("status", "attach", "stop"),
     *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
-    *("list", "init-workload", "source", "container-command", "seal"),
+    *("list", "init-workload", "source", "container-command", "seal", "release"),
 )
 
 
@@ -352,3 +352,13 @@ def seal(
 
     explain(campaign, run)
     seal_run(campaign, run)
+
+
+@app.command(hidden=True)
+def release(
+    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
+) -> None:
+    """Release the lock of a campaign that bench.yml took with its plan."""
+    from ..campaign import lock
+
+    lock.release(campaign, int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0) or None)

@@ -139,7 +139,7 @@ class Campaign:
                     return bool(found) and int(found[-1]) >= steps
             return False
 
-        until("the run trains", 180, has_steps)
+        until("the run trains", 400, has_steps)
 
     def outcomes(self) -> dict[str, Any]:
         runs = [json.loads(p.read_text()) for p in self.directory.glob("runs/*/*/run.json")]
@@ -263,13 +263,13 @@ def test_processes_that_get_signals(campaign: Campaign) -> None:
         for number, (node, what, name, category) in enumerate(SIGNALS, start=1):
             run = f"faulty-builtin_fp32_b1_2n1g/r{number}"
             until(
-                f"{run} runs", 120, lambda run=run: campaign.outcome(run).get("status") == "running"
+                f"{run} runs", 400, lambda run=run: campaign.outcome(run).get("status") == "running"
             )
             campaign.trains(process)
             lab.said(node, f"kill -{name} $(pgrep -u dlperf -f '{what}' | tail -n 1)")
             seconds = until(
                 f"{run} has ended: {name} for {what} on {node}",
-                100,
+                300,
                 lambda run=run: "category" in campaign.outcome(run),
             )
             outcome = campaign.outcome(run)

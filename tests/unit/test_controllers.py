@@ -131,6 +131,21 @@ def test_second_controller_is_refused_while_the_first_lives(tmp_path: Path) -> N
     assert lock.read_owner(tmp_path) is None
 
 
+def test_playbook_that_runs_alone_has_the_lock_from_its_plan_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path)
+    with subprocess.Popen(["sleep", "60"]) as playbook:
+        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
+        call("plan", "--json", "--resume", tmp_path, "--variables", "{}")
+        owner = lock.owner_alive(tmp_path)
+        assert owner
+        assert owner["process"]["pid"] == playbook.pid
+        call("release", tmp_path)
+        assert lock.read_owner(tmp_path) is None
+        playbook.kill()
+
+
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
