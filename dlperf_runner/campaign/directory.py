@@ -3,8 +3,13 @@
     results/<campaign>/campaign.json        id, created, choice, inventory, number of runs in
                                             plan.json, validity rules
     results/<campaign>/plan.json            the output of `plan --json`
+<<<<<<< HEAD
     results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, or runs
                                             that are `removed`, and why
+=======
+    results/<campaign>/campaign.yml         the campaign file that the choice is from, if any
+    results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, and why
+>>>>>>> main
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
     results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 
@@ -26,12 +31,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.files import read_json, write_json
+from ..core.files import read_json, write_json, write_whole
 from .manifest import FILE, PLAN, seal
 
 if TYPE_CHECKING:
     from ..core.case import Run
     from ..core.node import Node
+    from ..plan.campaign_file import CampaignFile
     from ..plan.choice import Choice
 
 RESULTS = Path("results")
@@ -70,8 +76,10 @@ def create_campaign(
     nodes: Sequence[Node],
     runs: Sequence[Run],
     now: datetime | None = None,
+    file: CampaignFile | None = None,
 ) -> dict[str, Any]:
-    """Write a new campaign, with every run planned. Returns the plan document.
+    """Write a new campaign, with every run planned, and a copy of the campaign file that the choice
+    is from. Returns the plan document.
 
     Raises UserError if the directory already has a campaign or a part of one.
     """
@@ -93,7 +101,12 @@ def create_campaign(
         "manifest": FILE,  # so that its absence shows
         # Stored before the runs, so that nobody can adjust the rules to the results.
         "validity": catalogued_rules().model_dump(mode="json"),
+        **(file.record if file else {}),
     }
+    if file:
+        from ..plan.campaign_file import KEPT
+
+        written.append(write_whole(directory / KEPT, file.content))
     written.append(write_json(directory / "campaign.json", campaign))
     seal(directory, PLAN, written)
     return document

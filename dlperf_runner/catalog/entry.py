@@ -5,7 +5,7 @@ Every mistake is a UserError with file, line, key, expected value and actual val
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ def load_entry(path: Path, model: type[_E]) -> _E:
     if name != path.stem:
         raise UserError(
             "the name of the entry differs from the name of its file",
-            where=f"{shown(path)}:{_line(document, ('name',))}: name",
+            where=f"{shown(path)}:{_find(document, ('name',))[0]}: name",
             expected=path.stem,
             found=name,
         )
@@ -38,6 +38,12 @@ def load_entry(path: Path, model: type[_E]) -> _E:
 def read_entry(path: Path, model: type[_E]) -> _E:
     """Read and validate a file of the user."""
     return _read_entry(path, model)[0]
+
+
+def read_located(path: Path, model: type[_E]) -> tuple[_E, Callable[[str], str]]:
+    """Read and validate a file of the user; and say where a key of it stands."""
+    entry, document = _read_entry(path, model)
+    return entry, lambda key: f"{shown(path)}:{_find(document, (key,))[0]}: {key}"
 
 
 def validated(
@@ -118,10 +124,14 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
 def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) -> UserError:
     """The first mistake as a UserError. The hint states the number of further mistakes."""
     problem, keys, expected, found, more = first_mistake(error)
+    line, found_keys = _find(document, keys)
+    # One value may stand for a list of one, and then has no index.
+    while keys != found_keys and isinstance(keys[-1], int):
+        keys = keys[:-1]
     dotted = ".".join(str(key) for key in keys)
     return UserError(
         problem,
-        where=f"{shown(path)}:{_line(document, keys)}" + (f": {dotted}" if dotted else ""),
+        where=f"{shown(path)}:{line}" + (f": {dotted}" if dotted else ""),
         expected=expected,
         found=found,
         hint=f"{more} more in this file" if more else None,
@@ -155,9 +165,10 @@ def _without_types(keys: tuple[str | int, ...]) -> tuple[str | int, ...]:
     return tuple(key for key in keys if key not in ("str", "int", "float", "[key]"))
 
 
-def _line(node: yaml.Node | None, keys: Iterable[str | int]) -> int:
-    """The line of the value at `keys`. If it does not exist, the line of its nearest parent."""
-    line = node.start_mark.line if node else 0
+def _find(node: yaml.Node | None, keys: Iterable[str | int]) -> tuple[int, tuple[str | int, ...]]:
+    """The line of the value at `keys`, and these. If it does not exist, those of its nearest
+    parent."""
+    line, found = node.start_mark.line if node else 0, []
     for key in keys:
         if isinstance(node, yaml.MappingNode):
             pairs = [pair for pair in node.value if pair[0].value == str(key)]
@@ -171,7 +182,8 @@ def _line(node: yaml.Node | None, keys: Iterable[str | int]) -> int:
             line = node.start_mark.line
         else:
             break
-    return line + 1
+        found.append(key)
+    return line + 1, tuple(found)
 
 
 def _keys(value: object) -> str:

@@ -14,9 +14,10 @@ class Attention(Enum):
     CAUSAL = "causal"
 
 
-class Decoder(Entry):
-    """What the FLOPs of a decoder depend on. `parameters`: those that multiply each token, so not
-    the input embedding. `width`: heads times the size of a head."""
+class Transformer(Entry):
+    """What the FLOPs of a transformer depend on. `parameters`: those that multiply each token, so
+    not the input embedding; those that multiply a part of the tokens count as that part. `width`:
+    heads times the size of a head."""
 
     parameters: Count
     layers: Count
@@ -26,8 +27,8 @@ class Decoder(Entry):
 
 class Variant(Entry):
     """One of several networks that a workload trains. Its model is `<model>-<variant>`. Without a
-    `decoder`, its FLOPs are unknown."""
+    `transformer`, its FLOPs are unknown."""
 
     short_name: Name
     parameters: Parameters = {}
-    decoder: Decoder | None = None
+    transformer: Transformer | None = None

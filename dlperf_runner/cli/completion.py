@@ -23,6 +23,7 @@ def completes(kind: str) -> Callable[[str], list[str]]:
 
 def _names(kind: str) -> Iterable[str]:
     from ..catalog.reader import load_catalog
+    from ..commands.export import FORMATS
     from ..core.node import ENGINES
     from ..plan.choice import SOURCE_NAMES
 
@@ -40,5 +41,6 @@ def _names(kind: str) -> Iterable[str]:
         "source": SOURCE_NAMES,
         "container": ENGINES,
         "catalogue": CATALOGUE,
+        "export": FORMATS,
     }
     return names[kind]

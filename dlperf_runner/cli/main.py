@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +30,11 @@ from .bundle import bundle
 from .compare import compare
 from .completion import completes
 from .doctor import doctor
+from .env import env
+from .export import export
 from .history import history
 from .init_workload import init_workload
+from .live import live
 from .mlperf import mlperf
 from .options import (
     AsJson,
@@ -50,10 +55,38 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
+<<<<<<< HEAD
     *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench"),
     *("status", "attach", "stop"),
     *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
     *("list", "init-workload", "source", "container-command", "seal", "release"),
+=======
+    *(
+        "lab",
+        "init",
+        "bundle",
+        "doctor",
+        "provision",
+        "env",
+        "plan",
+        "run",
+        "bench",
+        "status",
+        "live",
+    ),
+    *(
+        "decommission",
+        "summarize",
+        "compare",
+        "aa",
+        "report",
+        "history",
+        "export",
+        "mlperf",
+        "bandwidth",
+    ),
+    *("list", "init-workload", "source", "container-command", "seal"),
+>>>>>>> main
 )
 
 
@@ -130,10 +163,13 @@ app.command()(bundle)
 app.command()(compare)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
 app.command()(doctor)
+app.command()(env)
+app.command()(export)
 app.command()(history)
 app.command()(playbooks.init)
 app.command("init-workload")(init_workload)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
+app.command()(live)
 app.command()(mlperf)
 app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
@@ -181,7 +217,7 @@ def _options(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def plan(
     chosen: Chosen,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
@@ -191,18 +227,28 @@ def plan(
     variables: Annotated[
         str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
     ] = "",
+    schema: Annotated[
+        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the commands that would run on each host, without running them."""
     from ..commands import campaigns
     from ..report.plan_text import render
 
+    if schema:
+        from ..plan.campaign_file import schema as schema_of_files
+
+        print_json(schema_of_files())
+        return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    extra = json.loads(variables) if variables else None
+    extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
-        choice = campaigns.choice_of_playbook(extra)
+        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
         campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(choice, *nodes, campaign, resume, chosen.wait, print_note, extra)
+    document = campaigns.plan(
+        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
+    )
     if as_json:
         print_json(document)
     else:
@@ -210,13 +256,14 @@ def plan(
 
 
 @app.command()
-@chooses
+@partial(chooses, with_file=True)
 def run(
     chosen: Chosen,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+<<<<<<< HEAD
     retry_failed: Annotated[
         bool, option("--retry-failed", "With --resume: run failed runs again, too.")
     ] = False,
@@ -245,6 +292,16 @@ def run(
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
     from ..commands import campaigns, controllers
     from ..commands.rounds import Policy
+=======
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
+) -> None:
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
+    from ..commands import campaigns
+    from ..commands.live import announced
+>>>>>>> main
 
     nodes = (chosen.inventories, chosen.limit)
     where = (campaign, resume, chosen.wait)
@@ -261,7 +318,18 @@ def run(
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
     directory, problems = campaigns.run(
+<<<<<<< HEAD
         chosen.choice, *nodes, *where, print_note, policy, retry_failed=retry_failed
+=======
+        chosen.choice,
+        *nodes,
+        campaign,
+        resume,
+        chosen.wait,
+        print_note,
+        file=chosen.file,
+        around=announced if live else nullcontext,
+>>>>>>> main
     )
     status = print_summary([directory])
     print_errors(problems)

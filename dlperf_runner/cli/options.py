@@ -16,6 +16,7 @@ from ..core.files import json_text
 from .completion import completes
 
 if TYPE_CHECKING:
+    from ..plan.campaign_file import CampaignFile
     from ..plan.choice import Choice
     from ..report.terminal import Screen
     from ..results.statement import Statements
@@ -55,6 +56,14 @@ Wait = Annotated[
         "TIME",
     ),
 ]
+_CampaignFiles = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A campaign file: choices, inventory and notes in YAML; options override it.",
+        metavar="[FILE]",
+        show_default=False,
+    ),
+]
 Conditions = Annotated[
     list[str] | None,
     option(
@@ -74,18 +83,27 @@ class Chosen:
     inventories: Sequence[str]
     limit: str
     wait: str
+    file: CampaignFile | None = None
 
 
-def chooses(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of Choice and of the nodes to a command. It gets Chosen as first argument."""
+def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callable[..., None]:
+    """Add the options of Choice and of the nodes to a command, and with `with_file` a campaign file
+    as argument. The command gets Chosen as first argument."""
     from ..plan.choice import OPTIONS, option_name
 
     def chosen(values: Mapping[str, Any]) -> Chosen:
         from ..plan.choice import parse_choice
 
-        texts = {item.name: values[item.name] for item in OPTIONS}
-        choice = parse_choice(texts, values["parameter"] or [])
-        return Chosen(choice, values["inventory"] or (), values["limit"], values["wait"])
+        given, file = dict(values), None
+        if path := given.pop("file", None):
+            from ..plan.campaign_file import combined, read_campaign_file
+
+            file, given = combined(read_campaign_file(path), given)
+            for line in file.overridden:
+                print_note(line)
+        texts = {item.name: given[item.name] for item in OPTIONS}
+        choice = parse_choice(texts, given["parameter"] or [])
+        return Chosen(choice, given["inventory"] or (), given["limit"], given["wait"], file)
 
     options = [
         _text(
@@ -103,7 +121,8 @@ def chooses(command: Callable[..., None]) -> Callable[..., None]:
         _keyword("limit", Limit, ""),
         _keyword("wait", Wait, ""),
     ]
-    return _with_options(command, [*options, *nodes], chosen)
+    files = [_keyword("file", _CampaignFiles)] if with_file else []
+    return _with_options(command, [*files, *options, *nodes], chosen)
 
 
 @dataclass(frozen=True)

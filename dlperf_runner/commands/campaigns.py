@@ -6,9 +6,10 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..campaign import directory as campaigns
 from ..campaign import lock
@@ -24,15 +25,23 @@ from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
 from .rounds import Policy, execute_campaign
 
+if TYPE_CHECKING:
+    from ..plan.campaign_file import CampaignFile
+
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
 PREFIXES = ("ansible", "dlperf", "bench", "provision", "preflight")
 
 
-def choice_of_playbook(variables: Mapping[str, Any]) -> Choice:
-    """The choice in the extra variables of bench.yml."""
+def choice_of_playbook(
+    variables: Mapping[str, Any], inventories: Sequence[str]
+) -> tuple[Choice, CampaignFile | None]:
+    """The choice in the extra variables of bench.yml, and the campaign file that says the same."""
+    from ..plan.campaign_file import of_variables
+
     roles = (path.name for path in (project() / "roles").iterdir())
-    return choice_of_variables(variables, (*PREFIXES, *roles))
+    choice = choice_of_variables(variables, (*PREFIXES, *roles))
+    return choice, of_variables(variables, choice, inventories)
 
 
 def plan(
@@ -44,20 +53,32 @@ def plan(
     wait: str = "",
     say: Callable[[str], None] = print,
     extra: Mapping[str, Any] | None = None,
+    file: CampaignFile | None = None,
 ) -> dict[str, Any]:
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
+<<<<<<< HEAD
     warnings. `extra`: variables that take precedence over the inventory's."""
     wait_s = parse_duration(wait)
+=======
+    warnings. `extra`: variables that take precedence over the inventory's. `file`: where the choice
+    is from."""
+    wait_s = parse_wait(wait)
+>>>>>>> main
     if resume:
         campaigns.read_campaign(Path(resume))
         _lock_for_playbook(Path(resume))
         document = campaigns.remaining_plan(Path(resume))
     else:
-        planned = _planned(choice, inventories, limit, say, extra)
+        with file.located() if file else nullcontext():
+            planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
+<<<<<<< HEAD
             document = campaigns.create_campaign(Path(campaign), *planned)
             _lock_for_playbook(Path(campaign))
+=======
+            document = campaigns.create_campaign(Path(campaign), *planned, file=file)
+>>>>>>> main
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:
@@ -73,6 +94,7 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
+<<<<<<< HEAD
     policy: Policy | None = None,
     *,
     retry_failed: bool = False,
@@ -112,6 +134,23 @@ def _lock_for_playbook(directory: Path) -> None:
     if playbook := int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0):
         runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
         lock.acquire(directory, runner, playbook)
+=======
+    file: CampaignFile | None = None,
+    *,
+    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
+) -> tuple[Path, list[str]]:
+    """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
+    and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
+    where the choice is from. `around`: what to enter for as long as the campaign runs."""
+    directory = Path(resume or campaign or campaigns.new_directory()).resolve()
+    parse_wait(wait)
+    if not resume:
+        with file.located() if file else nullcontext():
+            planned = _planned(choice, inventories, limit, say)
+        campaigns.create_campaign(directory, *planned, file=file)
+    with around(directory):
+        return directory, execute_campaign(directory, inventories, wait, say)
+>>>>>>> main
 
 
 def _planned(

@@ -131,8 +131,9 @@ def _campaigns(
         said = [note for note in results.notes if not note.startswith("not counted: ")]
         said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
         of_others |= dict.fromkeys(results.logs, shown)
-        notes = (*remarks(results.rows, cases), *notes_on(cases, results), *said)
-        yield Campaign(shown, results, table, read_recorded(directory), notes)
+        recorded = read_recorded(directory)
+        notes = (*recorded.notes, *remarks(results.rows, cases), *notes_on(cases, results), *said)
+        yield Campaign(shown, results, table, recorded, notes)
 
 
 def _names(of_others: Mapping[str, str], results: Results) -> Iterable[str]:

@@ -157,12 +157,21 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
         "recompute": parameters.get("recompute"),
         "sequence_length": parameters.get("sequence_length"),
         "message_bytes": parameters.get("message_bytes"),
-        "parallelism": parameters.get("parallel"),
+        "parallelism": _parallelism(parameters),
+        "accumulation_steps": parameters.get("accumulation_steps"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,
         "container": BARE if run.container == "" else run.container,
         "driver": run.driver,
     }
+
+
+def _parallelism(parameters: Mapping[str, str]) -> str | None:
+    """How the devices share the work; of ArcFace, how they share the classes' centres."""
+    rate = parameters.get("sample_rate")
+    if rate is None:
+        return parameters.get("parallel")
+    return "model" if rate == "1.0" else f"partial FC, sample ratio {rate}"
 
 
 def parse_stated(texts: Sequence[str]) -> dict[str, object]:

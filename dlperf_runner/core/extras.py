@@ -1,4 +1,5 @@
-"""Dependencies that only some commands need: the extra `cluster`, which installs Ansible."""
+"""Dependencies that only some commands need: the extra `cluster`, which installs Ansible, and those
+of exports."""
 
 from __future__ import annotations
 
@@ -20,4 +21,16 @@ def require_cluster() -> None:
             expected="an installation with the extra `cluster`",
             found="an installation for analysis only",
             hint="pip install 'dlperf_runner[cluster]', or 'pip install .[cluster]' in a clone",
+        )
+
+
+def require(extra: str, *modules: str) -> None:
+    """Raise a UserError if a module of an extra is missing."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"this export requires the extra `{extra}`",
+            expected=" and ".join(modules),
+            found=f"an installation without {' and '.join(missing)}",
+            hint=f"pip install 'dlperf_runner[{extra}]', or 'pip install .[{extra}]' in a clone",
         )

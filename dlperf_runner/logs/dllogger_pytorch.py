@@ -56,7 +56,14 @@ FORMAT = Format(
         Statement(
             _PARAMETER,
             _OPTION,
-            {"arch": "network", "num_classes": "classes", "precision": "precision"},
+            {
+                "arch": "network",
+                "num_classes": "classes",
+                "precision": "precision",
+                # This project's BERT only.
+                "sequence_length": "sequence_length",
+                "accumulation_steps": "accumulation_steps",
+            },
         ),
         # --prof: the number of steps; -1 is a whole epoch.
         Statement(_PARAMETER, re.compile(r'\bprof(?: :|":) (?P<total_steps>\d+)', re.ASCII)),

@@ -122,9 +122,9 @@ class Format:
     `zero_based`: the log counts iterations from 0, so its first line is that of step 1.
     `silent_warmup`: nothing is printed during warm-up. `one_step`: a rate is that of a single step;
     by default, a rate covers all steps since the line before it. `first_too`: the log has a line
-    for step 1, whatever the interval. `seconds`: `rate` is the duration of a step in units of so
-    many seconds; it becomes a rate in steps per second. `table`: reads a log whose rates are no
-    steps of a training, in the place of `entry`.
+    for step 1, whatever the interval. `skips_first`: the first interval has no line. `seconds`:
+    `rate` is the duration of a step in units of so many seconds; it becomes a rate in steps per
+    second. `table`: reads a log whose rates are no steps of a training, in the place of `entry`.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Format:
     silent_warmup: bool = False
     one_step: bool = False
     first_too: bool = False
+    skips_first: bool = False
     seconds: float | None = None
     table: Callable[[Iterable[bytes]], tuple[list[Header], Columns]] | None = None
 

@@ -23,7 +23,8 @@ WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in th
 @dataclass(frozen=True)
 class Expected:
     """The expected settings of the run. `by` names who states a setting, such as the plan.
-    `sequence_length`: the tokens of a sample, None if it is unknown."""
+    `sequence_length`: the tokens of a sample, None if it is unknown. `accumulation_steps`: the
+    batches of a step."""
 
     by: Callable[[str], str]
     topology: Topology
@@ -31,11 +32,13 @@ class Expected:
     batch_size_per_device: int
     unit: Unit = SAMPLES
     sequence_length: int | None = None
+    accumulation_steps: int = 1
 
     @property
     def per_step(self) -> int | None:
         """The samples or tokens of a step of all devices; None if that is unknown."""
-        samples = self.batch_size_per_device * self.topology.world_size
+        batch = self.batch_size_per_device * self.topology.world_size
+        samples = batch * self.accumulation_steps
         if self.unit == SAMPLES:
             return samples
         return self.sequence_length and samples * self.sequence_length

@@ -1,4 +1,4 @@
-"""Model FLOPs of decoders, and MFU: the share of the hardware's peak that they use.
+"""Model FLOPs of transformers, and MFU: the share of the hardware's peak that they use.
 
 Two conventions count attention differently; a number means nothing without its convention:
 
@@ -8,8 +8,9 @@ Two conventions count attention differently; a number means nothing without its 
   performance_metrics.md at e591f30).
 
 N: the parameters that multiply each token; torchtitan leaves out the input embedding, PaLM counts
-all. L: layers. d: heads times the size of a head. T: tokens of a sample. Recomputed activations are
-no model FLOPs.
+all. Of BERT's parameters, those that predict a token multiply only the tokens to predict and count
+as that part. L: layers. d: heads times the size of a head. T: tokens of a sample. Recomputed
+activations are no model FLOPs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..catalog.accelerators import Peak
-from ..catalog.variant import Attention, Decoder
+from ..catalog.variant import Attention, Transformer
 from ..core.frame import MFU, MODEL_TFLOPS, PEAK_TFLOPS
 from .estimators import Measurement
 
@@ -27,19 +28,20 @@ FORMULAS = {
 }
 
 
-def flops_per_token(decoder: Decoder, sequence_length: int) -> int:
+def flops_per_token(transformer: Transformer, sequence_length: int) -> int:
     """The FLOPs of training on one token: forward, and twice as many backward."""
-    per_pair = 12 if decoder.attention is Attention.FULL else 6
-    return 6 * decoder.parameters + per_pair * decoder.layers * decoder.width * sequence_length
+    per_pair = 12 if transformer.attention is Attention.FULL else 6
+    attention = per_pair * transformer.layers * transformer.width * sequence_length
+    return 6 * transformer.parameters + attention
 
 
 def model_flops(
-    tokens_per_second: float, decoder: Decoder, sequence_length: int, peak: Peak | None
+    tokens_per_second: float, transformer: Transformer, sequence_length: int, peak: Peak | None
 ) -> Iterator[Measurement]:
     """The model FLOPs of one device that trains on so many tokens/s, and the share of its peak. The
     estimator is the formula."""
-    formula = FORMULAS[decoder.attention]
-    tflops = tokens_per_second * flops_per_token(decoder, sequence_length) / 1e12
+    formula = FORMULAS[transformer.attention]
+    tflops = tokens_per_second * flops_per_token(transformer, sequence_length) / 1e12
     yield Measurement(MODEL_TFLOPS, tflops, "TFLOP/s", formula)
     if peak is not None:
         yield Measurement(MFU, tflops / peak.tflops, "1", formula)

@@ -70,7 +70,7 @@ def check(
 def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[int, int]:
     """The first step that the log should print, and the interval. A log may print at a shorter
     interval than the rule says; nothing is missing then."""
-    first = 1 if form.zero_based else every
+    first = 1 if form.zero_based else 2 * every if form.skips_first else every
     if form.silent_warmup and first <= rule.warmup_steps:
         first += math.ceil((rule.warmup_steps + 1 - first) / every) * every
     if not form.zero_based and 0 < steps[0] < first:

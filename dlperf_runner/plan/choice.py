@@ -20,23 +20,23 @@ MOST_ADAPTIVE_REPEATS = 20
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-def _names(text: str, _: str) -> tuple[str, ...]:
+def parse_names(text: str, _: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in map(str.strip, text.split(",")) if item))
 
 
-def _numbers(text: str, name: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(_whole(item, name, 1) for item in _names(text, name)))
+def parse_numbers(text: str, name: str) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(_whole(item, name, 1) for item in parse_names(text, name)))
 
 
-def _number(text: str, name: str) -> int | None:
+def parse_number(text: str, name: str) -> int | None:
     return _whole(text, name, 1) if text else None
 
 
-def _number_or_none(text: str, name: str) -> int | None:
+def parse_number_or_none(text: str, name: str) -> int | None:
     return _whole(text, name, 0) if text else None
 
 
-def _text(text: str, _: str) -> str | None:
+def parse_text(text: str, _: str) -> str | None:
     return text or None
 
 
@@ -50,31 +50,31 @@ def _known(text: str, name: str, thing: str, known: Sequence[str], otherwise: st
         )
 
 
-def _sources(text: str, name: str) -> tuple[str, ...]:
-    sources = _names(text, name)
+def parse_sources(text: str, name: str) -> tuple[str, ...]:
+    sources = parse_names(text, name)
     for source in sources:
         _known(source, name, "source", SOURCE_NAMES)
     return sources
 
 
-def _engine(text: str, name: str) -> str | None:
+def parse_engine(text: str, name: str) -> str | None:
     _known(
         text or ENGINES[0], name, "container engine", ENGINES, "; omit it to run without containers"
     )
     return text or None
 
 
-def _order(text: str, name: str) -> str:
+def parse_order(text: str, name: str) -> str:
     _known(text or ORDERS[0], name, "order", ORDERS)
     return text or ORDERS[0]
 
 
-def _data(text: str, name: str) -> str | None:
+def parse_data(text: str, name: str) -> str | None:
     _known(text or DATA[0], name, "kind of data", DATA)
     return text or None
 
 
-def _percentage(text: str, name: str) -> str | None:
+def parse_percentage(text: str, name: str) -> str | None:
     if text:
         fraction(text, option_name(name))
     return text or None
@@ -110,60 +110,62 @@ class Choice:
     """
 
     model: tuple[str, ...] = _option(
-        "NAME[,NAME]", "Models, networks of a model, or families of models.", _names
+        "NAME[,NAME]", "Models, networks of a model, or families of models.", parse_names
     )
-    framework: tuple[str, ...] = _option("NAME[,NAME]", "Frameworks.", _names)
-    workload: tuple[str, ...] = _option("NAME[,NAME]", "Workloads.", _names)
-    precision: tuple[str, ...] = _option("NAME[,NAME]", "Precisions, such as fp32.", _names)
-    batch_size: tuple[int, ...] = _option("N[,N]", "Batch sizes per device.", _numbers)
-    nodes: tuple[int, ...] = _option("N[,N]", "Numbers of nodes.", _numbers)
-    gpus_per_node: tuple[int, ...] = _option("N[,N]", "Devices used on each node.", _numbers)
+    framework: tuple[str, ...] = _option("NAME[,NAME]", "Frameworks.", parse_names)
+    workload: tuple[str, ...] = _option("NAME[,NAME]", "Workloads.", parse_names)
+    precision: tuple[str, ...] = _option("NAME[,NAME]", "Precisions, such as fp32.", parse_names)
+    batch_size: tuple[int, ...] = _option("N[,N]", "Batch sizes per device.", parse_numbers)
+    nodes: tuple[int, ...] = _option("N[,N]", "Numbers of nodes.", parse_numbers)
+    gpus_per_node: tuple[int, ...] = _option("N[,N]", "Devices used on each node.", parse_numbers)
     matrix: str | None = _option(
-        "NAME", "published or smoke; default: dlperf_matrix in the inventory.", _text
+        "NAME", "published or smoke; default: dlperf_matrix in the inventory.", parse_text
     )
-    repeats: int | None = _option("N", "Runs per case.", _number)
+    repeats: int | None = _option("N", "Runs per case.", parse_number)
     order: str = _option(
         "NAME",
         "interleaved (default): each case once, then each again; grouped: all runs of a case,"
         " then the next case; random.",
-        _order,
+        parse_order,
         variable="run_order",
     )
     seed: int | None = _option(
-        "N", "Seed of the random order; default: a new one, which is recorded.", _number_or_none
+        "N",
+        "Seed of the random order; default: a new one, which is recorded.",
+        parse_number_or_none,
     )
     until_ci: str | None = _option(
         "PERCENT",
         "Add runs to each case until half the width of its interval is at most this share of the"
         " median (run only).",
-        _percentage,
+        parse_percentage,
     )
     max_repeats: int | None = _option(
         "N",
         f"With --until-ci: at most this many runs per case; default: {MOST_ADAPTIVE_REPEATS}.",
-        _number,
+        parse_number,
     )
     source: tuple[str, ...] = _option(
         "NAME[,NAME]",
         "builtin or upstream; default: builtin where it runs on the nodes' stack.",
-        _sources,
+        parse_sources,
     )
     data: str | None = _option(
         "KIND",
         "real, synthetic-dataset or synthetic; default: the data set in dlperf_datasets, or else"
         " synthetic.",
-        _data,
+        parse_data,
     )
-    iterations: int | None = _option("N", "Steps per run.", _number)
+    iterations: int | None = _option("N", "Steps per run.", parse_number)
     warmup: int | None = _option(
         "N",
         "Warm-up steps, which are not measured; default: the published proportion.",
-        _number_or_none,
+        parse_number_or_none,
     )
     container: str | None = _option(
         "ENGINE",
         "Run in containers with docker or podman; default: without containers if possible.",
-        _engine,
+        parse_engine,
     )
     # Several values of a parameter are separated by commas.
     parameters: dict[str, str] = field(default_factory=dict)
@@ -172,8 +174,10 @@ class Choice:
 # The fields that are options, in order; and the same by the names of their variables in bench.yml.
 OPTIONS = tuple(item for item in fields(Choice) if item.metadata)
 VARIABLES = {item.metadata["variable"] or item.name: item for item in OPTIONS}
+# The keys of a campaign file that are neither choices nor parameters (see campaign_file).
+FILE_ONLY = ("inventory", "scheduler", "limit", "wait", "notes", "campaign_tags")
 # Further variables that bench.yml accepts.
-FURTHER = ("parameters", "campaign", "resume", "limit", "wait")
+FURTHER = ("parameters", "campaign", "resume", *FILE_ONLY)
 
 
 def parse_choice(options: Mapping[str, object], parameters: Iterable[str] = ()) -> Choice:
@@ -206,7 +210,7 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
                 hint=f"did you mean {similar[0]}?" if similar else None,
             )
     texts = {
-        item.name: ",".join(map(str, value)) if isinstance(value, list) else value
+        item.name: text_of(value)
         for variable, item in VARIABLES.items()
         if (value := variables.get(variable)) is not None
     }
@@ -218,11 +222,12 @@ def choice_of_variables(variables: Mapping[str, Any], prefixes: Iterable[str]) -
             expected='-e \'{"parameters": {"image_size": 64}}\'',
             found=repr(parameters),
         )
-    values = {
-        name: ",".join(map(str, value)) if isinstance(value, list) else value
-        for name, value in parameters.items()
-    }
-    return parse_choice(texts, (f"{name}={value}" for name, value in values.items()))
+    return parse_choice(texts, (f"{k}={text_of(value)}" for k, value in parameters.items()))
+
+
+def text_of(value: object) -> str:
+    """A value, or several in a list, as an option has it."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def check_choice(choice: Choice) -> None:
@@ -267,8 +272,7 @@ def choice_options(choice: Choice) -> dict[str, str]:
     for name, value in asdict(choice).items():
         if name == "parameters" or value is None or value == ():
             continue
-        is_list = isinstance(value, list | tuple)
-        options[name] = ",".join(str(item) for item in value) if is_list else str(value)
+        options[name] = text_of(value)
     return options
 
 

@@ -36,6 +36,14 @@ class CampaignRecord:
             return text
 
     @property
+    def notes(self) -> list[str]:
+        """The notes and tags of its campaign file."""
+        own = self.campaign or {}
+        notes, tags = own.get("notes"), own.get("tags")
+        named = f"tags: {', '.join(map(str, tags))}" if isinstance(tags, list) and tags else ""
+        return [*filter(None, (str(notes) if notes else "", named))]
+
+    @property
     def inventory(self) -> list[Mapping[str, Any]]:
         nodes = (self.campaign or {}).get("inventory")
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []

@@ -24,7 +24,10 @@ _FIELDS = {
     "precision": "precision",
 }
 # Parameters that programs print as the plan has them.
-_PLANNED = ("classes", "image_size", "message_bytes", "noise", "parallel", "sequence_length")
+_PLANNED = (
+    *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
+    *("sample_rate", "sequence_length"),
+)
 
 
 def head_of(log: Log) -> Mapping[str, Stated]:
@@ -106,10 +109,10 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
     return replace(run, rule=entry.rule_of(total, warmup))
 
 
-def sequence_length(run: FoundRun, headers: Iterable[logs.Header]) -> int | None:
-    """The tokens of a sample, as the plan or the log states them."""
+def stated_count(name: str, run: FoundRun, headers: Iterable[logs.Header]) -> int | None:
+    """A parameter that is a number above 0, as the plan or the log states it."""
     printed = dict(pair for header in headers for pair in header.parameters)
-    stated = {**printed, **read_parameters(run.parameters)}.get("sequence_length", "")
+    stated = {**printed, **read_parameters(run.parameters)}.get(name, "")
     return int(stated) if re.fullmatch(r"0*[1-9]\d{0,8}", stated, re.ASCII) else None
 
 

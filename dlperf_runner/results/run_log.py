@@ -16,7 +16,7 @@ from ..catalog.accelerators import peak_of
 from ..catalog.reader import own_workloads, unit_of
 from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
-from ..catalog.variant import Decoder
+from ..catalog.variant import Transformer
 from ..core.errors import UserError
 from ..core.lists import grouped
 from ..core.units import TOKENS
@@ -29,7 +29,7 @@ from ..measure.validity import VALID, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import Log
-from .log_head import check_network, check_parameters, sequence_length, with_options
+from .log_head import check_network, check_parameters, stated_count, with_options
 from .run_record import FoundRun, Known
 
 # No two runs print so many different rates in the same order.
@@ -138,7 +138,8 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         run.precision,
         run.batch_size_per_device,
         unit_of(run.workload),
-        sequence_length(run, content.headers),
+        stated_count("sequence_length", run, content.headers),
+        stated_count("accumulation_steps", run, content.headers) or 1,
     )
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
@@ -148,8 +149,8 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         *of_ranks(content.headers, run.topology.world_size),
         *network(evidence.network),
     )
-    if entry is not None and entry.decoder is not None and expected.sequence_length is not None:
-        measured.measurements += _model_flops(measured, run, entry.decoder, expected)
+    if entry is not None and entry.transformer is not None and expected.sequence_length is not None:
+        measured.measurements += _model_flops(measured, run, entry.transformer, expected)
     rates, scale = found.samples_per_second, world_scale(rule, expected)
     series = RunSeries(
         run,
@@ -165,13 +166,13 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
 
 
 def _model_flops(
-    measured: Measured, run: FoundRun, decoder: Decoder, expected: Expected
+    measured: Measured, run: FoundRun, transformer: Transformer, expected: Expected
 ) -> tuple[Measurement, ...]:
     """The model FLOPs of a run on devices of its accelerator."""
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    return tuple(model_flops(tokens, decoder, length, peak_of(run.accelerator, run.precision)))
+    return tuple(model_flops(tokens, transformer, length, peak_of(run.accelerator, run.precision)))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:

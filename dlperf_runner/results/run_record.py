@@ -20,7 +20,7 @@ from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
     from ..catalog.validity import ValidityRules
-    from ..catalog.variant import Decoder
+    from ..catalog.variant import Transformer
     from ..catalog.workload import Workload
 
 
@@ -58,13 +58,13 @@ class Known:
         return ("", *names)
 
     @property
-    def decoder(self) -> Decoder | None:
+    def transformer(self) -> Transformer | None:
         """What the FLOPs of the model depend on, if they are known."""
         if self.definition is None:
             return None
         variants = self.definition.variants.items()
-        own = (v.decoder for key, v in variants if self.definition.model_name(key) == self.model)
-        return next(own, None)
+        model_name = self.definition.model_name
+        return next((v.transformer for key, v in variants if model_name(key) == self.model), None)
 
     @property
     def is_published(self) -> bool:

@@ -23,6 +23,7 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 positive = at_least(1)
 count = at_least(0)
 
@@ -37,6 +38,47 @@ def multiple_of_16(text: str) -> int:
 def learning_rate(text: str) -> float | None:
     """A learning rate; None is the program's own choice, `auto`."""
     return None if text == "auto" else float(text)
+
+
+def options(
+    document: str | None, samples: str, batch_size: int, lr: float
+) -> argparse.ArgumentParser:
+    """The options that several PyTorch programs share."""
+    parser = argparse.ArgumentParser(
+        description=(document or "").splitlines()[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "--batch-size", type=positive, default=batch_size, help=f"{samples} per device"
+    )
+    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
+    parser.add_argument("--iterations", type=positive, default=120)
+    parser.add_argument("--lr", type=float, default=lr, help="learning rate")
+    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    arguments = parser.parse_args(argv)
+    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
+        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
+    if arguments.log_interval > arguments.iterations:
+        parser.error("--log-interval must not exceed --iterations")
+    return arguments
+
+
+def on_or_off(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
+    return text == "on"
+
+
+def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
+    """The first class and the number of classes of one of `parts` almost equal shares."""
+    size, more = divmod(classes, parts)
+    return part * size + min(part, more), size + (part < more)
 
 
 def check(losses: Sequence[float]) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from builtin_common import check, count, positive
-from dllogger_lines import parameters, print_line
+from dllogger_lines import parameters, print_line, say_training
 from jax_common import completed, join
 
 
@@ -59,17 +59,13 @@ def train(arguments: argparse.Namespace) -> list[float]:
         trained, loss = step(trained, batch)
         return loss
 
-    losses: list[float] = []
-    whole, samples = 0.0, mesh.size * arguments.batch_size
-    for loss, seconds in completed(take, jax.block_until_ready, arguments.iterations):
-        losses.append(float(loss))
-        whole += seconds
-        rate = samples / seconds
-        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
-        say(f"Epoch: 0 Iteration: {len(losses)} ", {**values, "train.lr": arguments.lr})
-    rate = samples * len(losses) / whole
-    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
-    return losses
+    taken = completed(take, jax.block_until_ready, arguments.iterations)
+    return say_training(
+        say,
+        ((number, seconds, float(loss)) for number, (loss, seconds) in enumerate(taken, 1)),
+        samples=mesh.size * arguments.batch_size,
+        lr=arguments.lr,
+    )
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from builtin_common import check, learning_rate, multiple_of_16, positive
+from builtin_common import check, learning_rate, multiple_of_16, positive, share_of
 
 EMBEDDING = 512
 UNITS = ((64, 3), (128, 4), (256, 14), (512, 3))  # width, units
@@ -51,12 +51,6 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=learning_rate, default=None, help="auto: 0.1 per 1024 images")
     return parser.parse_args(argv)
-
-
-def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:
-    """The first class and the number of classes of one of `parts` almost equal shares."""
-    size, more = divmod(classes, parts)
-    return part * size + min(part, more), size + (part < more)
 
 
 def say_start(

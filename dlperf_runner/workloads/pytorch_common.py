@@ -5,7 +5,6 @@ Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import fcntl
 import functools
@@ -124,6 +123,30 @@ def leave(program: str, problem: str | None) -> NoReturn:
     os._exit(1 if problem else 0)
 
 
+def use_precision(torch: Any, precision: str) -> None:
+    """Let matrix products and convolutions be as exact as the precision says."""
+    has_tf32 = precision != "fp32"
+    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
+    torch.backends.cudnn.allow_tf32 = has_tf32
+    torch.backends.cudnn.benchmark = True
+
+
+def autocast(torch: Any, device: Any, precision: str) -> Any:
+    """The context of a forward pass."""
+    dtype = {"amp": torch.float16, "bf16": torch.bfloat16}.get(precision)
+    return torch.autocast(device.type, dtype, enabled=dtype is not None)
+
+
+def data_parallel(torch: Any, network: Any, device: Any) -> Any:
+    """The network, whose gradients all processes average if there are several."""
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return network
+    ids = [device.index] if device.type == "cuda" else None
+    return torch.nn.parallel.DistributedDataParallel(
+        network, device_ids=ids, gradient_as_bucket_view=True
+    )
+
+
 def wait_for(torch: Any, device: Any) -> Callable[[], None]:
     """What returns when the device has finished; a CPU has when a call returns."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
@@ -197,9 +220,3 @@ def peak_memory(torch: Any, device: Any) -> tuple[int, int]:
         return torch.cuda.max_memory_reserved(device), total
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, total
-
-
-def on_or_off(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
-    return text == "on"

@@ -14,15 +14,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, check, positive
+from builtin_common import at_least, check, on_or_off, positive
 from llama_sizes import SIZES
 from pytorch_common import (
     alone,
+    data_parallel,
     intervals,
     join,
     leave,
     mean_over_ranks,
-    on_or_off,
     peak_memory,
     wait_for,
 )
@@ -97,12 +97,7 @@ def distributed(torch: Any, model: Any, arguments: argparse.Namespace, device: A
     if arguments.parallel != "fsdp":
         model.to_empty(device=device)
         model.initialise()
-        if arguments.parallel == "none":
-            return model
-        ids = [device.index] if device.type == "cuda" else None
-        return torch.nn.parallel.DistributedDataParallel(
-            model, device_ids=ids, gradient_as_bucket_view=True
-        )
+        return data_parallel(torch, model, device)
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 

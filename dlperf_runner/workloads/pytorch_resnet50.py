@@ -10,40 +10,34 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from builtin_common import check, positive
-from dllogger_lines import parameters, print_line
-from pytorch_common import alone, intervals, join, leave, mean_over_ranks, on_or_off, wait_for
+from builtin_common import check, on_or_off, options, parsed, positive
+from dllogger_lines import parameters, print_line, say_training
+from pytorch_common import (
+    alone,
+    autocast,
+    data_parallel,
+    intervals,
+    join,
+    leave,
+    mean_over_ranks,
+    use_precision,
+    wait_for,
+)
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
 EXPANSION = 4
-PRECISIONS = ("fp32", "tf32", "amp", "bf16")
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("--batch-size", type=positive, default=256, help="images per device")
-    parser.add_argument("--precision", choices=PRECISIONS, default="amp")
-    parser.add_argument("--iterations", type=positive, default=120)
+    parser = options(__doc__, "images", batch_size=256, lr=0.01)
     parser.add_argument("--image-size", type=positive, default=224)
     parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--lr", type=float, default=0.01, help="learning rate")
     parser.add_argument("--momentum", type=float, default=0.875)
     parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
     parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
-    parser.add_argument("--log-interval", type=positive, default=1, help="steps between lines")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--no-cuda", action="store_true", help="train on the CPU")
-    arguments = parser.parse_args(argv)
-    if arguments.no_cuda and arguments.precision in ("tf32", "amp"):
-        parser.error(f"--precision {arguments.precision} needs a GPU; a CPU takes fp32 and bf16")
-    if arguments.log_interval > arguments.iterations:
-        parser.error("--log-interval must not exceed --iterations")
-    return arguments
+    return parsed(parser, argv)
 
 
 def resnet50(torch: Any, classes: int) -> Any:
@@ -101,15 +95,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     nhwc = arguments.memory_format == "nhwc"
     layout = torch.channels_last if nhwc else torch.contiguous_format
     network = network.to(device=device, memory_format=layout)
-    has_tf32 = arguments.precision != "fp32"
-    torch.set_float32_matmul_precision("high" if has_tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = has_tf32
-    torch.backends.cudnn.benchmark = True
-    if place.world_size > 1:
-        ids = [device.index] if device.type == "cuda" else None
-        network = torch.nn.parallel.DistributedDataParallel(
-            network, device_ids=ids, gradient_as_bucket_view=True
-        )
+    use_precision(torch, arguments.precision)
+    network = data_parallel(torch, network, device)
     if arguments.compile:
         network = torch.compile(network)
 
@@ -125,29 +112,26 @@ def train(arguments: argparse.Namespace) -> list[float]:
         nesterov=True,
     )
     scaler = torch.amp.GradScaler(device.type, enabled=arguments.precision == "amp")
-    dtype = {"amp": torch.float16, "bf16": torch.bfloat16}.get(arguments.precision)
     loss = torch.zeros((), device=device)
 
     def step() -> None:
         nonlocal loss
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, dtype, enabled=dtype is not None):
+        with autocast(torch, device, arguments.precision):
             loss = torch.nn.functional.cross_entropy(network(images), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
 
-    samples, losses, seconds = place.world_size * arguments.batch_size, [], 0.0
-    taken = intervals(step, wait_for(torch, device), arguments.iterations, arguments.log_interval)
-    for number, took in taken:
-        rate = samples * arguments.log_interval / took
-        seconds += took
-        losses.append(mean_over_ranks(torch, loss, place))
-        values = {"train.loss": losses[-1], "train.compute_ips": rate, "train.total_ips": rate}
-        say(f"Epoch: 0 Iteration: {number} ", {**values, "train.lr": arguments.lr})
-    rate = samples * len(losses) * arguments.log_interval / seconds
-    say("Summary:", {"train.compute_ips": rate, "train.total_ips": rate})
-    if (text := alone(torch, network, step, wait_for(torch, device), place)) and place.rank == 0:
+    wait = wait_for(torch, device)
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    losses = say_training(
+        say,
+        ((number, seconds, mean_over_ranks(torch, loss, place)) for number, seconds in taken),
+        samples=place.world_size * arguments.batch_size * arguments.log_interval,
+        lr=arguments.lr,
+    )
+    if (text := alone(torch, network, step, wait, place)) and place.rank == 0:
         print(text, flush=True)
     return losses
 

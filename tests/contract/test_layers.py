@@ -28,6 +28,7 @@ LAYERS = (
     "history",
     "doctor",
     "report",
+    "export",
     "bundle",
     "commands",
     "cli",

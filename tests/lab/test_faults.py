@@ -389,7 +389,7 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
     argv = campaign.argv("run", *campaign.chosen(nodes="1"), "--repeats", 3)
     for number in range(kills):
         with campaign.started(*argv) as process:
-            moment = chance.uniform(0.2, 45)
+            moment = chance.uniform(0.2, 90)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(moment)
             for pid in group_of(campaign.directory, process.pid):

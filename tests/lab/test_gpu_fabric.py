@@ -366,7 +366,9 @@ def test_mpi_goes_over_ucx_with_which_debian_builds_its_openmpi(cluster: Cluster
     # The nodes have one kernel, so UCX takes them for one machine and would use shared memory.
     # Without InfiniBand or RoCE, OpenMPI must be told that UCX may use any device.
     anything = [f"--mca opal_common_ucx_{what} any".split() for what in ("tls", "devices")]
-    arguments = ["-x", "UCX_TLS=tcp,self", *anything[0], *anything[1]]
+    # UCX would take any interface, and the tests before left an ib0 that leads nowhere.
+    told = ["-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=eth0"]
+    arguments = [*told, *anything[0], *anything[1]]
     given = {"dlperf_stack": "cpu", "dlperf_mpi_transport": "ucx", "dlperf_mpirun_args": arguments}
     status, output = cluster.provision(tags="node_base,ssh_mesh,openmpi", **given)
     assert status == 0, output

@@ -41,6 +41,7 @@ MEGATRON = _mean(
     log_every=10,
     rates_are_per="step",
 )
+ARCFACE_TORCH = _mean(total_steps=100, warmup_steps=20, log_every=10)
 CONVNETS = _mean(total_steps=100, warmup_steps=20, log_every=10)
 
 
@@ -235,6 +236,27 @@ def dllogger_pytorch(
         f"{stamp.format(2, 0)}Epoch: 0  {mean} ",
         f"{stamp.format(2, 0)}Summary: {mean} ",
     ]
+
+
+def arcface_torch(
+    speed: float, *, batch: int = 128, world: int = 8, classes: int = 93431, every: int = 10
+) -> list[str]:
+    """A log of insightface's arcface_torch, 100 steps; `speed` after the first 20. The first
+    interval has no line."""
+    start = "Training: 2022-03-01 10:{:02d}:{:02d},123-"
+    options = {"network": "r50", "sample_rate": 0.1, "fp16": True, "batch_size": batch}
+    options |= {"rec": "synthetic", "num_classes": classes, "frequent": every, "dali": False}
+    options |= {"total_batch_size": batch * world, "total_step": 100}
+    lines = [f"{start.format(0, 0)}: {name:<25}{value}" for name, value in options.items()]
+    for step in range(2 * every, 101, every):
+        rate = speed if step > 20 else speed / 3
+        lines.append(
+            f"{start.format(step // 60, step % 60)}Speed {rate:.2f} samples/sec"
+            f"   Loss {40 - step / 100:.4f}   LearningRate 0.100000   Epoch: 0"
+            f"   Global Step: {step}   Fp16 Grad Scale: 65536   Required: 1 hours"
+        )
+    lines.append(lines[-1].replace("Epoch: 0   Global Step: 100", "Epoch: 1   Global Step: 110"))
+    return lines
 
 
 def maxtext(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 CASES = ["1n1g", "1n2g", "2n2g"]
 LOSS = {
+    "arcface_torch": r" samples/sec   Loss (\S+) ",
     "dllogger_pytorch": r" train\.loss : (\S+) ",
     "maxtext": r"completed step: .* loss: (\S+)",
     "torchtitan": r" step: +\d+  loss: +(\S+) ",

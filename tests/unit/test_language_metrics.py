@@ -11,16 +11,17 @@ from measured_logs import RESNET, run, values
 
 from dlperf_runner.catalog.accelerators import Peak, peak_of
 from dlperf_runner.catalog.reader import own_workloads
-from dlperf_runner.catalog.variant import Attention, Decoder
+from dlperf_runner.catalog.variant import Attention, Transformer
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.measure.flops import flops_per_token, model_flops
 from dlperf_runner.measure.step_time import percentile
 from dlperf_runner.workloads.llama_sizes import SIZES, Size
+from dlperf_runner.workloads.pytorch_bert import SIZES as BERT_SIZES
 from dlperf_runner.workloads.pytorch_llama import PEAK_FLOPS
 
 # Llama 3.1 8B: 8,030,261,248 parameters, of which 128,256 x 4,096 are the input embedding;
 # 32 layers, 32 heads of 128.
-LLAMA_8B = Decoder(parameters=8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
+LLAMA_8B = Transformer(parameters=8_030_261_248 - 128_256 * 4096, layers=32, width=32 * 128)
 
 
 # ---- tokens per second of all devices
@@ -103,8 +104,8 @@ def test_memory_that_the_log_prints() -> None:
 # ---- model FLOPs
 
 
-def device(tokens: float, decoder: Decoder, length: int, peak: float) -> dict[str, float]:
-    found = model_flops(tokens, decoder, length, Peak(peak, "a data sheet"))
+def device(tokens: float, transformer: Transformer, length: int, peak: float) -> dict[str, float]:
+    found = model_flops(tokens, transformer, length, Peak(peak, "a data sheet"))
     return {measurement.metric: measurement.value for measurement in found}
 
 
@@ -127,19 +128,19 @@ def test_mfu_that_torchtitan_publishes(tokens: float, published: float) -> None:
 def test_mfu_that_palm_publishes() -> None:
     """Chowdhery et al., arXiv 2204.02311, appendix B and table 3: 540.35 B parameters, 118 layers,
     48 heads of 256, 2048 tokens, 238.3 K tokens/s on 6144 TPU v4 of 275 TFLOP/s: 46.2 %."""
-    palm = Decoder(parameters=540_350_000_000, layers=118, width=48 * 256)
+    palm = Transformer(parameters=540_350_000_000, layers=118, width=48 * 256)
     assert round(device(238_300 / 6144, palm, 2048, 275)["mfu"], 3) == 0.462
 
 
-def test_decoders_of_the_catalogue_are_those_of_the_program() -> None:
+def test_transformers_of_the_catalogue_are_those_of_the_program() -> None:
     workloads = own_workloads()
     variants = {**workloads["jax-llama"].variants, **workloads["pytorch-llama"].variants}
     assert {f"llama-{name}" for name in variants} == SIZES.keys()
     for workload in (workloads["jax-llama"], workloads["pytorch-llama"]):
         for name, variant in workload.variants.items():
-            assert variant.decoder is not None
+            assert variant.transformer is not None
             expected = SIZES[f"llama-{name}"].flops_per_token(4096)
-            assert flops_per_token(variant.decoder, 4096) == expected
+            assert flops_per_token(variant.transformer, 4096) == expected
 
 
 @pytest.mark.parametrize(
@@ -150,11 +151,47 @@ def test_decoders_of_the_catalogue_are_those_of_the_program() -> None:
         ("megatron-llama", "3.1-405b", (16_384, 126, 128, 8, 53_248, 128_256)),
     ],
 )
-def test_decoders_of_other_programs(workload: str, variant: str, size: tuple[int, ...]) -> None:
+def test_transformers_of_other_programs(workload: str, variant: str, size: tuple[int, ...]) -> None:
     """The sizes of Llama 2 (arXiv 2307.09288) and Llama 3.1 (arXiv 2407.21783, table 3)."""
-    decoder = own_workloads()[workload].variants[variant].decoder
-    assert decoder is not None
-    assert flops_per_token(decoder, 8192) == Size(*size).flops_per_token(8192)
+    transformer = own_workloads()[workload].variants[variant].transformer
+    assert transformer is not None
+    assert flops_per_token(transformer, 8192) == Size(*size).flops_per_token(8192)
+
+
+def test_bert_counts_as_megatron_does() -> None:
+    """Narayanan et al., arXiv 2104.04473, section 5.1, without the recomputation that it adds:
+    72 B s l h^2 (1 + s / 6h + V / 12 l h) FLOPs. Here, 5 of 32 tokens have the part of V, and one
+    more square matrix."""
+    width, layers, vocabulary = 1024, 24, 30_528
+    transformer = own_workloads()["pytorch-bert-large"].variants["large"].transformer
+    assert transformer is not None
+    for length in (128, 512):
+        part = 5 / 32 * (vocabulary + width) / (12 * layers * width)
+        expected = 72 * layers * width**2 * (1 + length / (6 * width) + part)
+        assert flops_per_token(transformer, length) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("length", "sequences", "published"), [(128, 272, 64), (512, 52, 53)])
+def test_speed_of_bert_that_deepspeed_publishes(
+    length: int, sequences: int, published: int
+) -> None:
+    """DeepSpeed, `The Fastest and Most Efficient BERT Training`, May 2020: on a V100, 64 TFLOP/s
+    are 272 sequences/s at length 128, and 53 are 52 at length 512."""
+    transformer = own_workloads()["pytorch-bert-large"].variants["large"].transformer
+    assert transformer is not None
+    tflops = sequences * length * flops_per_token(transformer, length) / 1e12
+    assert tflops == pytest.approx(published, rel=0.025)
+
+
+@pytest.mark.parametrize("name", ["lab", "large"])
+def test_transformers_of_bert_are_those_of_the_program(name: str) -> None:
+    size = BERT_SIZES[f"bert-{name}"]
+    layer = 4 * size.width**2 + 2 * size.width * size.hidden
+    head = size.width**2 + size.width * size.vocabulary
+    transformer = own_workloads()["pytorch-bert-large"].variants[name].transformer
+    assert transformer == Transformer(
+        parameters=size.layers * layer + 5 * head // 32, layers=size.layers, width=size.width
+    )
 
 
 def test_peaks_are_those_by_which_the_program_prints_its_mfu() -> None:

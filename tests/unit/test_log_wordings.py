@@ -22,6 +22,19 @@ WORDINGS = {
         ("INFO:root:Epoch[0] Batch [20-40]\tSpeed: 5.97 samples/sec\tacc=0.0", (40, 5.97)),
         ("INFO:root:Iter[0] Batch [20]\tSpeed: 5.97 samples/sec", (20, 5.97)),
     ],
+    "arcface_torch": [
+        (
+            "Training: 2022-03-01 10:00:20,123-Speed 2271.33 samples/sec   Loss 1.1624   Learning"
+            "Rate 0.100000   Epoch: 0   Global Step: 20   Fp16 Grad Scale: 65536   Required: 5"
+            " hours",
+            (20, 2271.33),
+        ),
+        (
+            "Training: Speed 2271.33 samples/sec   Loss 1.1624   LearningRate 0.2000   Epoch: 0"
+            "   Global Step: 20 ",
+            (20, 2271.33),
+        ),
+    ],
     "plsc": [
         (
             "INFO 2026-11-20 13:40:15,997 entry.py:1029] Pass:0 batch:9 lr:0.1 loss:4.5 qps:39.78",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from make_logs import SHARED_LOGS, dllogger_pytorch, maxtext, megatron, torchtitan
+from make_logs import SHARED_LOGS, arcface_torch, dllogger_pytorch, maxtext, megatron, torchtitan
 from read_logs import TAG, Step, read, stated, steps
 
 from dlperf_runner import logs
@@ -251,6 +251,22 @@ def test_headers_of_language_models() -> None:
         "total_steps": 100,
         "network": "resnet50",
     }
+
+
+def test_headers_of_arcface_and_the_interval_without_a_line() -> None:
+    headers, found = read("arcface_torch", "\n".join(arcface_torch(2271.33)) + "\n")
+    assert {k: v for one in stated(headers) for k, v in one.items() if k != "parameters"} == {
+        "line": 10,
+        "network": "r50",
+        "precision": "amp",
+        "batch_size_per_device": 128,
+        "global_batch_size": 1024,
+        "log_every": 10,
+        "total_steps": 100,
+    }
+    options = [one["parameters"] for one in stated(headers) if "parameters" in one]
+    assert options == [{"sample_rate": "0.1"}, {"data": "synthetic"}, {"classes": "93431"}]
+    assert [step.step for step in found] == list(range(20, 101, 10))
 
 
 def test_a_batch_size_that_ramps_up_is_refused() -> None:

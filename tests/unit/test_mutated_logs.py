@@ -13,6 +13,7 @@ from damaged_lines import damaged, wrapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from make_logs import (
+    ARCFACE_TORCH,
     CONVNETS,
     LLAMA,
     MAXTEXT,
@@ -20,6 +21,7 @@ from make_logs import (
     ONEFLOW,
     RULES,
     TENSORFLOW,
+    arcface_torch,
     dllogger,
     dllogger_pytorch,
     gluoncv,
@@ -102,6 +104,11 @@ MADE = {
         dllogger_pytorch(2480.3298, batch=128, world=1, as_json=True),
         *(CONVNETS, r'"step": \[0, (\d+)\].*total_ips": ([\d.]+)', 30, 100),
     ),
+    "arcface_torch": Made(
+        "arcface_torch",
+        arcface_torch(2271.33, world=1),
+        *(ARCFACE_TORCH, r"-(?=Speed .* 0   Global Step: (\d+))Speed ([\d.]+) ", 30, 100),
+    ),
     "torchtitan": Made(
         "torchtitan",
         torchtitan(6835, batch=128),
@@ -147,7 +154,8 @@ def number(made: Made, content: str) -> float:
     """The throughput that is reported. Raises UserError or LineError if the log is refused."""
     form, pieces = logs.formats()[made.form], [content.encode()]
     topology = Topology(4, 8) if made.world == 32 else Topology(1, made.world)
-    precisions = {"dllogger_pytorch": "amp", "maxtext": "bf16", "megatron": "bf16"}
+    precisions = {"maxtext": "bf16", "megatron": "bf16"}
+    precisions |= dict.fromkeys(("arcface_torch", "dllogger_pytorch"), "amp")
     precision = precisions.get(made.form, "fp32")
     expected = Expected(lambda _: "the plan", topology, precision, 128)
     line_of = partial(logs.line_of, form, pieces)

@@ -42,9 +42,10 @@ def test_more_than_the_inventory_has_is_named_per_case(catalog: Catalog) -> None
     [
         (
             {"model": "vgg"},
-            "--model: unknown model 'vgg' (expected one of arcface, arcface-r100, arcface-y1,"
-            " jax-resnet50, llama, llama-1b, llama-2-7b, llama-3.1-405b, llama-3.1-70b,"
-            " llama-3.1-8b, llama-3.2-1b, llama-70b, llama-8b, llama-lab, nccl, ",
+            "--model: unknown model 'vgg' (expected one of arcface, arcface-lab, arcface-r100,"
+            " arcface-r50, arcface-y1, bert, bert-lab, bert-large, jax-resnet50, llama, llama-1b,"
+            " llama-2-7b, llama-3.1-405b, llama-3.1-70b, llama-3.1-8b, llama-3.2-1b, llama-70b,"
+            " llama-8b, llama-lab, nccl, ",
         ),
         (
             {"framework": "torch"},
@@ -114,9 +115,9 @@ def test_todays_nodes_run_what_exists_for_them_and_the_plan_says_what_does_not(s
         replace(node, stack=stack, accelerator="NVIDIA H100 80GB HBM3") for node in gpu_nodes()
     ]
     planned = {run.workload for run in make_plan(Choice(), shipped, nodes)}
-    models = ("llama", "resnet50v1.5")
+    models = ("jax-llama", "jax-resnet50v1.5", "pytorch-arcface", "pytorch-bert-large")
     built = set() if stack == "b200-cuda13" else {"nccl-allreduce"}
-    assert planned == built | {f"{name}-{model}" for name in ("jax", "pytorch") for model in models}
+    assert planned == {*built, *models, "pytorch-llama", "pytorch-resnet50v1.5"}
     reasons = left_out(shipped, nodes)
     runnable = {name for name, w in shipped.workloads.items() if w.sources.items()}
     assert planned | set(reasons) == runnable

@@ -30,6 +30,9 @@ COMMITS = {
     "mxnet-arcface": ("deepinsight/insightface", "863a7ea9"),
     "paddle-arcface": ("PaddlePaddle/PLSC", "9bba9c90"),
     "oneflow-resnet50v1.5": ("Oneflow-Inc/OneFlow-Benchmark", "892f87e6"),
+    "pytorch-arcface": ("deepinsight/insightface", "7fadd420"),
+    "pytorch-bert-large": ("NVIDIA/DeepLearningExamples", "a07d20a1"),
+    "pytorch-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "5843f4e5"),
     "tensorflow-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "4a15e914"),
 }
 SRC = "/opt/dlperf/src"
@@ -183,6 +186,95 @@ def test_resnet_of_tensorflow(catalog: Catalog) -> None:
         *("--use_tf_amp", "--use_static_loss_scaling", "--loss_scale=128", "--lr_init=0.01"),
         "--cpu",
     )
+
+
+def of_a100(catalog: Catalog, workload: str, *parameters: str, **options: Any) -> list[Run]:
+    nodes = [replace(n, stack="a100-cuda11.8", frameworks=("pytorch",)) for n in gpu_nodes()]
+    chosen = {"workload": workload, "gpus_per_node": 8, "repeats": 1, **options}
+    return plan(catalog, tuple(nodes), *parameters, **chosen)
+
+
+PYTHON = ("/opt/dlperf/envs/pytorch/bin/python", "-u")
+MEETING = ("--master-addr=10.11.0.2", "--master-port=29500")
+
+
+def test_bert_of_pytorch(catalog: Catalog) -> None:
+    """scripts/run_pretraining.sh with dgxa100-80g_8gpu_fp16 of scripts/configs/pretrain_config.sh,
+    without checkpoints; with the batch size of a forward pass, and the program's default place for
+    --num_steps_per_checkpoint, --max_predictions_per_seq (which is not read)."""
+    parameters = ("accumulation_steps=32", "lr=0.006")
+    (run,) = of_a100(catalog, "pytorch-bert-large", *parameters, precision="amp", nodes=1)
+    directory = f"{SRC}/pytorch-bert-large-upstream/PyTorch/LanguageModeling/BERT"
+    assert run.commands[0].argv == (
+        *(*PYTHON, "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0"),
+        *("--nproc-per-node=8", *MEETING, f"{directory}/run_pretraining.py"),
+        "--input_dir=",
+        "--output_dir=checkpoints",
+        "--config_file=bert_configs/large.json",
+        "--vocab_file=vocab/vocab",
+        "--train_batch_size=256",
+        "--max_seq_length=128",
+        "--max_steps=120",
+        "--warmup_proportion=0.2843",
+        "--learning_rate=0.006",
+        "--seed=42",
+        "--gradient_accumulation_steps=32",
+        "--log_freq=1",
+        "--allreduce_post_accumulation",
+        "--do_train",
+        *("--json-summary", "dllogger.json"),
+        "--disable_progress_bar",
+        "--num_workers=4",
+        "--skip_checkpoint",
+        "--fp16",
+        "--allreduce_post_accumulation_fp16",
+    )
+    assert run.commands[0].cwd == ""
+    (run,) = of_a100(catalog, "pytorch-bert-large", matrix="phase2", precision="tf32", nodes=1)
+    argv = run.commands[0].argv
+    assert {"--max_seq_length=512", "--train_batch_size=16"} < set(argv)
+    assert "--fp16" not in argv
+
+
+def test_resnet_of_pytorch(catalog: Catalog) -> None:
+    """resnet50v1.5/README.md: launch.py --model resnet50 --precision AMP --mode benchmark_training
+    --platform DGXA100 <path to imagenet> --raport-file benchmark.json --epochs 1 --prof 100; the
+    mode benchmark_training_short is the same with synthetic images."""
+    runs = of_a100(catalog, "pytorch-resnet50v1.5", precision="amp", nodes=2)
+    (run,) = runs
+    directory = f"{SRC}/pytorch-resnet50v1.5-upstream/PyTorch/Classification/ConvNets"
+    assert run.commands[1].argv == (
+        *(*PYTHON, "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1"),
+        *("--nproc-per-node=8", *MEETING, f"{directory}/launch.py"),
+        *("--model", "resnet50", "--mode", "benchmark_training_short", "--platform", "DGXA100"),
+        *("none", "--raport-file", "benchmark.json", "--epochs", "1", "--prof", "120"),
+        *("--batch-size", "256", "--image-size", "224", "--num_classes", "1000"),
+        *("--memory-format", "nhwc", "--print-freq", "1", "--precision", "AMP"),
+    )
+
+
+def test_arcface_of_pytorch(catalog: Catalog) -> None:
+    """docs/speed_benchmark.md: train.py configs/3millions_pfc on 8 GPUs, which is train_v2.py and
+    configs/3millions.py now."""
+    (run,) = of_a100(catalog, "pytorch-arcface", matrix="identities", nodes=1)
+    (command,) = run.commands
+    directory = f"{SRC}/pytorch-arcface-upstream/recognition/arcface_torch"
+    assert command.argv == (
+        *(*PYTHON, "-m", "torch.distributed.run", "--nnodes=1", "--node-rank=0"),
+        *("--nproc-per-node=8", *MEETING, f"{directory}/train_v2.py", "configs/3millions.py"),
+    )
+    own = {name[7:]: value for name, value in command.env.items() if name.startswith("DLPERF_")}
+    assert own == {
+        "PRECISION": "amp",
+        "STEPS": "120",
+        "SAMPLES": str(120 * 8 * 128),
+        "BATCH_SIZE": "128",
+        "CLASSES": "3000000",
+        "NETWORK": "r50",
+        "SAMPLE_RATE": "0.1",
+        "LR": "0.1",
+        "LOG_INTERVAL": "1",
+    }
 
 
 # ---- environments

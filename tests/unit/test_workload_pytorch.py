@@ -13,6 +13,8 @@ import pytest
 from read_logs import read
 
 from dlperf_runner.workloads import dllogger_lines as dllogger
+from dlperf_runner.workloads import pytorch_arcface as arcface
+from dlperf_runner.workloads import pytorch_bert as bert
 from dlperf_runner.workloads import pytorch_common as common
 from dlperf_runner.workloads import pytorch_llama as llama
 from dlperf_runner.workloads import pytorch_resnet50 as resnet
@@ -98,14 +100,22 @@ def test_an_interval_ends_when_the_device_has_finished_and_reports_are_not_timed
     assert found == [(2, 2.5), (4, 2.5)]
 
 
-@pytest.mark.parametrize("program", [resnet, llama])
+COMMON_MISTAKES = [
+    (["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
+    (["--log-interval", "500"], "--log-interval must not exceed"),
+    (["--batch-size", "0"], "a number from 1 expected"),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("program", "options", "told"),
     [
-        (["--no-cuda", "--precision", "tf32"], "--precision tf32 needs a GPU"),
-        (["--log-interval", "500"], "--log-interval must not exceed"),
-        (["--compile", "maybe"], "on or off expected, found maybe"),
-        (["--batch-size", "0"], "a number from 1 expected"),
+        *((p, *mistake) for p in (resnet, llama, bert, arcface) for mistake in COMMON_MISTAKES),
+        *((p, ["--compile", "maybe"], "on or off expected") for p in (resnet, llama, bert)),
+        (bert, ["--sequence-length", "513"], "--sequence-length must not exceed 512"),
+        (bert, ["--accumulation-steps", "0"], "a number from 1 expected"),
+        (arcface, ["--sample-rate", "0"], "a share above 0, at most 1 expected, found 0"),
+        (arcface, ["--image-size", "100"], "a multiple of 16 expected, found 100"),
     ],
 )
 def test_options_that_cannot_work_are_refused(
@@ -138,6 +148,70 @@ def test_the_log_of_resnet_confirms_the_plan() -> None:
     (header,) = headers
     assert (header.batch_size_per_device, header.world_size, header.total_steps) == (64, 16, 30)
     assert (header.precision, header.log_every, header.network) == ("amp", 10, "resnet50")
+
+
+def test_the_log_of_bert_confirms_the_plan() -> None:
+    options = ["--model", "bert-large", "--batch-size", "32", "--sequence-length", "512"]
+    arguments = bert.parse_arguments([*options, "--accumulation-steps", "4", "--iterations", "2"])
+    said: list[str] = []
+    now = datetime.datetime(2026, 11, 22, 12, 0, 1, 5)
+    say = lambda step, values: said.append(dllogger.line(step, values, now))  # noqa: E731
+    say("PARAMETER", dllogger.parameters(arguments, 8))
+    taken = [(1, 2.0, 10.5), (2, 1.0, 10.25)]
+    assert dllogger.say_training(say, taken, 8 * 32 * 4, lr=0.002) == [10.5, 10.25]
+    headers, steps = read("dllogger_pytorch", "\n".join(said) + "\n")
+    assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [
+        *((1, 512.0, 10.5), (2, 1024.0, 10.25))
+    ]
+    # 2 times 1024 sequences in 3 s
+    assert said[-1].endswith("train.total_ips : 682.67 img/s")
+    (header,) = headers
+    assert (header.batch_size_per_device, header.world_size, header.network) == (
+        *(32, 8, "bert-large"),
+    )
+    assert dict(header.parameters)["sequence_length"] == "512"
+    assert dict(header.parameters)["accumulation_steps"] == "4"
+
+
+def test_sizes_of_bert() -> None:
+    """Of the published checkpoint with both heads (bert-large-uncased, 30,522 tokens); 20 of 128
+    and 80 of 512 tokens are predicted, as in NVIDIA's two phases."""
+    assert bert.SIZES["bert-large"]._replace(vocabulary=30_522).parameters == 336_226_108
+    assert (bert.predicted(128), bert.predicted(512)) == (20, 80)
+
+
+def test_the_log_of_arcface_confirms_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--network", "r100", "--batch-size", "64", "--precision", "amp"]
+    arguments = arcface.parse_arguments([*options, "--iterations", "4", "--log-interval", "2"])
+    arcface.state(arcface.say, arguments, 8)
+    arcface.say(arcface.progress(2, 40.5, 1000.0, 0.1, 3.2))
+    arcface.say(arcface.progress(4, 39.5, 2000.0, 0.1, 0))
+    text = capsys.readouterr().out
+    assert text.splitlines()[-1].endswith(
+        "-Speed 2000.00 samples/sec   Loss 39.5000   LearningRate 0.100000   Epoch: 0"
+        "   Global Step: 4   Required: 0 hours"
+    )
+    headers, steps = read("arcface_torch", text)
+    assert [(s.step, s.samples_per_second, s.loss) for s in steps] == [
+        *((2, 1000.0, 40.5), (4, 2000.0, 39.5))
+    ]
+    found: dict[str, object] = {}
+    for header in headers:
+        told = {k: v for k, v in vars(header).items() if v not in (None, ())}
+        found |= {**dict(told.pop("parameters", ())), **told}
+    assert found == {
+        "line": found["line"],
+        "batch_size_per_device": 64,
+        "global_batch_size": 512,
+        "precision": "amp",
+        "total_steps": 4,
+        "log_every": 2,
+        "network": "r100",
+        "classes": "85742",
+        "image_size": "112",
+        "sample_rate": "1.0",
+        "data": "synthetic",
+    }
 
 
 def test_the_log_of_llama_confirms_the_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,178 @@
+"""Writes results in the formats of other programs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import UserError
+from ..core.files import write_result
+from ..export import mlflow, openmetrics, wandb
+from ..export.record import ExportedCampaign, exported_cases, of_history, time_of
+from .progress import reading_logs
+
+if TYPE_CHECKING:
+    from ..results.statement import Statements
+
+SUMMARY = "GITHUB_STEP_SUMMARY"
+# The text of a format, or a writer to a directory, which says what to do next.
+TEXTS: Mapping[str, Callable[[Sequence[ExportedCampaign]], bytes]] = {
+    "prometheus": openmetrics.textfile,
+    "openmetrics": openmetrics.openmetrics,
+}
+DIRECTORIES: Mapping[str, Callable[[Sequence[ExportedCampaign], Path], str]] = {
+    "mlflow": mlflow.write,
+    "wandb": wandb.write,
+}
+FORMATS = (*TEXTS, "github", *DIRECTORIES)
+
+
+@dataclass(frozen=True)
+class Export:
+    """`content` is for standard output, if nothing was written. `lines` say what was.
+    `problems` and `is_incomplete` as in `summarize`."""
+
+    content: bytes
+    lines: tuple[str, ...]
+    problems: tuple[UserError, ...] = ()
+    is_incomplete: bool = False
+
+
+def export(
+    form: str,
+    sources: Sequence[Path],
+    output: Path | None = None,
+    statements: Statements | None = None,
+) -> Export:
+    """Write campaigns, logs or a history (a file that ends with .sqlite) in one of FORMATS.
+
+    `output`: a file, or the directory of mlflow and wandb. Raises UserError if there is nothing to
+    export, or if an extra is missing.
+    """
+    if form not in FORMATS:
+        raise UserError(
+            "unknown format", where="FORMAT", expected=f"one of {', '.join(FORMATS)}", found=form
+        )
+    read = [_read(source, statements) for source in sources]
+    problems = tuple(problem for one in read for problem in one.problems)
+    is_incomplete = any(one.is_incomplete for one in read)
+    content, lines = _written(form, read, output)
+    return Export(content, lines, problems, is_incomplete)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A source: its campaigns, and its results in Markdown, which are made when they are needed."""
+
+    campaigns: Sequence[ExportedCampaign]
+    markdown: Callable[[], str]
+    problems: Sequence[UserError] = ()
+    is_incomplete: bool = False
+
+
+def _written(
+    form: str, read: Sequence[_Read], output: Path | None
+) -> tuple[bytes, tuple[str, ...]]:
+    campaigns = [campaign for one in read for campaign in one.campaigns]
+    if form in DIRECTORIES:
+        place = output or Path("mlruns" if form == "mlflow" else ".")
+        return b"", (DIRECTORIES[form](campaigns, place),)
+    if form == "github":
+        text = "".join(one.markdown() for one in read)
+        return b"", (_appended(text, output),)
+    content = TEXTS[form](campaigns)
+    return (b"", (str(write_result(output, content)),)) if output else (content, ())
+
+
+def _read(source: Path, statements: Statements | None) -> _Read:
+    if source.suffix == ".sqlite":
+        return _history(source)
+    from ..campaign.directory import name_of
+    from ..history.store import identified
+    from ..report.markdown import render, text
+    from ..results.load import load_results
+    from ..stats.notes import remarks
+    from ..stats.summary import cases as cases_of
+    from .summarize import notes_on
+
+    results = load_results(source, statements=statements, progress=reading_logs)
+    cases = cases_of(results.rows)
+    record = _record(source)
+    name, created = name_of(source), datetime.fromtimestamp(source.stat().st_mtime, UTC)
+    if source.is_dir():
+        created = time_of(identified(source).created)
+    copies = sum(run.copy_of is not None for run in results.runs)
+    states = {
+        "counted": len(results.counted),
+        "not counted": len(results.runs) - len(results.counted) - copies,
+        "missing": len(results.missing),
+        "damaged": len(results.problems),
+    }
+    exported = ExportedCampaign(
+        name,
+        created,
+        exported_cases(cases, results.rows),
+        [str(tag) for tag in record.get("tags") or ()],
+        record.get("notes"),
+        states,
+    )
+
+    def markdown() -> str:
+        notes = [*remarks(results.rows, cases), *notes_on(cases, results), *results.notes]
+        document = render(cases, notes, [results.told(problem) for problem in results.problems])
+        return document.replace("# Results", f"# {text(name)}", 1)
+
+    return _Read([exported], markdown, results.problems, results.is_incomplete)
+
+
+def _record(source: Path) -> dict[str, Any]:
+    """What campaign.json says; nothing of other logs."""
+    with suppress(OSError, ValueError):
+        record = json.loads((source / "campaign.json").read_bytes())
+        return record if isinstance(record, dict) else {}
+    return {}
+
+
+def _history(file: Path) -> _Read:
+    from ..history.store import points
+    from ..report.history_view import by_case, cases_table, explained
+    from ..stats.change_points import change_points
+
+    found = points(file)
+    if not found:
+        raise UserError("the history is empty", where=str(file))
+
+    def markdown() -> str:
+        cases = by_case(found)
+        changes = {
+            name: explained(of, change_points([p.samples_per_second_median for p in of]))
+            for name, of in cases.items()
+        }
+        return f"# History\n\n{cases_table(cases, changes).strip()}\n"
+
+    return _Read(of_history(found), markdown)
+
+
+def _appended(text: str, output: Path | None) -> str:
+    """Append to the summary of a step, which other commands of the step also write."""
+    path = output or Path(os.environ.get(SUMMARY, ""))
+    if path == Path():
+        raise UserError(
+            "there is no file for the summary",
+            where=SUMMARY,
+            expected="the file that GitHub Actions sets for a step, or --output",
+        )
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise UserError(
+            "cannot write the summary", where=str(path), found=error.strerror or str(error)
+        ) from None
+    return str(path)

@@ -1,0 +1,94 @@
+"""Prometheus: its text format for node_exporter, and OpenMetrics with the time of each campaign.
+
+The labels of a case do not name its campaign, so that a case is one series over all campaigns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..core.extras import require
+from ..core.identity import CASE
+from .record import ExportedCampaign
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+_PREFIX = "dlperf_"
+
+
+class _Sample(NamedTuple):
+    """A value of a series at a time, in seconds."""
+
+    name: str
+    unit: str
+    text: str
+    labels: tuple[tuple[str, str], ...]
+    time: float
+    value: float
+
+
+def textfile(campaigns: Sequence[ExportedCampaign]) -> bytes:
+    """For the textfile collector of node_exporter: the newest value of each series. That collector
+    refuses times."""
+    require("prometheus", "prometheus_client")
+    from prometheus_client import exposition
+
+    newest = {(s.name, s.labels): s for s in sorted(_samples(campaigns), key=lambda s: s.time)}
+    return _rendered(exposition, newest.values(), timed=False)
+
+
+def openmetrics(campaigns: Sequence[ExportedCampaign]) -> bytes:
+    """Every campaign at its time: `promtool tsdb create-blocks-from openmetrics` takes it."""
+    require("prometheus", "prometheus_client")
+    from prometheus_client.openmetrics import exposition
+
+    return _rendered(exposition, _samples(campaigns), timed=True)
+
+
+def _rendered(exposition: Any, samples: Iterable[_Sample], *, timed: bool) -> bytes:
+    text: bytes = exposition.generate_latest(_Collected(samples, timed=timed))
+    return text
+
+
+def _samples(campaigns: Iterable[ExportedCampaign]) -> Iterator[_Sample]:
+    for campaign in campaigns:
+        time, own = campaign.created.timestamp(), (("campaign", campaign.name),)
+        yield _Sample(
+            "campaign_created_timestamp_seconds",
+            "seconds",
+            "When the campaign was made.",
+            (*own, ("tags", ",".join(campaign.tags))),
+            time,
+            time,
+        )
+        for state, runs in campaign.states.items():
+            labels = (*own, ("state", state))
+            yield _Sample("campaign_runs", "", "Runs by state.", labels, time, runs)
+        for case in campaign.cases:
+            # Every sample of a metric has the same labels.
+            identity = tuple((name, case.labels.get(name, "")) for name in CASE)
+            for name, number in case.numbers.items():
+                yield _Sample(name, number.unit, number.text, identity, time, number.value)
+
+
+class _Collected:
+    """What the library asks for its metrics."""
+
+    def __init__(self, samples: Iterable[_Sample], *, timed: bool) -> None:
+        self.samples = sorted(samples)
+        self.timed = timed
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.metrics_core import GaugeMetricFamily
+
+        metrics: dict[str, GaugeMetricFamily] = {}
+        for sample in self.samples:
+            family = metrics.setdefault(
+                sample.name,
+                GaugeMetricFamily(_PREFIX + sample.name, sample.text, unit=sample.unit),
+            )
+            time = sample.time if self.timed else None
+            family.add_sample(_PREFIX + sample.name, dict(sample.labels), sample.value, time)
+        yield from metrics.values()

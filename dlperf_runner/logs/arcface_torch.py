@@ -1,0 +1,59 @@
+"""insightface's arcface_torch: the printed rate is that of all devices, over the steps since the
+line before.
+
+    Training: 2022-03-01 10:00:03,123-: batch_size               128
+    Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624
+      LearningRate 0.100000   Epoch: 0   Global Step: 100   Fp16 Grad Scale: 65536
+      Required: 5 hours     (all on one line)
+
+Steps count from 1. The program prints every `frequent` steps, 10 by default, and nothing for the
+first of these intervals. `Loss` is the mean since the line before. Earlier versions print no time.
+Epochs after the first are ignored. Only rank 0 prints.
+
+Source: deepinsight/insightface 7fadd42, recognition/arcface_torch/train_v2.py and
+utils/{utils_callbacks,utils_logging}.py; docs/speed_benchmark.md has the earlier wording.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .records import Format, Statement
+
+_SETTING = "-: "
+_OPTION = re.compile(r": (\w+) +(\S+)", re.ASCII)
+
+
+FORMAT = Format(
+    name="arcface_torch",
+    sample="Training: 2022-03-01 10:00:09,123-Speed 2271.33 samples/sec   Loss 31.1624   ...",
+    marker=b"samples/sec   Loss ",
+    entry=re.compile(
+        rb"Training: (?:(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})-)?Speed (?P<rate>\S+)"
+        rb" samples/sec   Loss (?P<loss>\S+)   LearningRate \S+   Epoch: 0"
+        rb"   Global Step: (?P<step>\d{1,12})(?=\s)"
+    ),
+    rate=rb"\d+\.\d\d",
+    statements=(
+        Statement(
+            _SETTING,
+            _OPTION,
+            {
+                "batch_size": "batch_size_per_device",
+                "total_batch_size": "global_batch_size",
+                "total_step": "total_steps",
+                "frequent": "log_every",
+                "network": "network",
+                "num_classes": "classes",
+                "image_size": "image_size",
+                "rec": "data",
+                "fp16": "precision",
+                "precision": "precision",  # only this project's own program prints it
+            },
+            # Without AMP, the hardware and the configuration decide on TF32.
+            {"True": "amp", "False": ""},
+        ),
+        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
+    ),
+    skips_first=True,
+)

@@ -1,0 +1,251 @@
+"""The campaign file: all that `run` and `plan` need to know, in YAML.
+
+bench.yml takes it, too, so its keys are the names of that playbook's variables. The fields of
+Choice declare those of the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import Field as DataclassField
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, create_model
+
+from ..catalog.entry import read_located, validated
+from ..catalog.types import Count, CountOrNone, Entry, Name, Value, show, wrong
+from ..core.errors import UserError
+from ..core.node import ENGINES
+from . import choice as choices
+from .choice import FILE_ONLY, VARIABLES, Choice, option_name, text_of
+
+KEPT = "campaign.yml"  # its name in the directory of a campaign
+SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _with(kind: Any, *more: object) -> Any:
+    """A type with validators; mypy knows no types that are made at run time."""
+    return Annotated[(kind, *more)]
+
+
+def _several(kind: Any) -> Any:
+    """One value, or a list of them."""
+    as_list = BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else [value],
+        json_schema_input_type=kind | list[kind],
+    )
+    return _with(tuple[kind, ...], as_list)
+
+
+def _one_of(names: Sequence[str]) -> Any:
+    return Literal[tuple(names)]
+
+
+# The type of a value, by what parses its text.
+_TYPES: Mapping[Callable[[str, str], Any], Any] = {
+    choices.parse_names: _several(StrictStr),
+    choices.parse_numbers: _several(Count),
+    choices.parse_number: Count,
+    choices.parse_number_or_none: CountOrNone,
+    choices.parse_text: StrictStr,
+    choices.parse_sources: _several(_one_of(choices.SOURCE_NAMES)),
+    choices.parse_engine: _one_of(ENGINES),
+    choices.parse_order: _one_of(choices.ORDERS),
+    choices.parse_data: _one_of(choices.DATA),
+    choices.parse_percentage: StrictStr,
+}
+
+
+def _checked(kind: Any, parse: Callable[[str], object]) -> Any:
+    """A type whose values the parser of its text accepts."""
+
+    def check(value: Any) -> Any:
+        try:
+            parse(text_of(value))
+        except UserError as error:
+            found = error.found or show(value)
+            raise wrong(error.problem, error.expected or "another value", found) from None
+        return value
+
+    return _with(kind, AfterValidator(check))
+
+
+def _choice(item: DataclassField[Any]) -> tuple[Any, str]:
+    parse = item.metadata["parse"]
+    kind = _checked(_TYPES[parse], lambda text: parse(text, item.name))
+    return kind, item.metadata["help"]
+
+
+_PARAMETER = _with(str, Field(pattern=r"^[A-Za-z_]\w*$"))
+# The type of each key, and what it is.
+_KEYS: dict[str, tuple[Any, str]] = {
+    **{key: _choice(item) for key, item in VARIABLES.items()},
+    "parameters": (
+        _with(
+            dict[_PARAMETER, _several(Value)],  # type: ignore[valid-type,misc]
+            Field(json_schema_extra={"additionalProperties": False}),
+        ),
+        "Parameters of the workloads, each with one or more values.",
+    ),
+    "inventory": (
+        _several(StrictStr),
+        "Ansible inventories, by paths relative to this file, or lists of hosts (node1,node2,)."
+        " Default: the one in ansible.cfg.",
+    ),
+    "scheduler": (
+        dict[str, Value | bool],
+        "A scheduler that runs the campaign, and its options.",
+    ),
+    "limit": (StrictStr, "Use only these hosts (an Ansible pattern)."),
+    "wait": (
+        _checked(StrictStr, choices.parse_wait),
+        "How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h.",
+    ),
+    "notes": (StrictStr, "What this campaign is for; kept with the results."),
+    "campaign_tags": (_several(Name), "Words to find this campaign by; kept with the results."),
+}
+CampaignModel: type[Entry] = create_model(
+    "CampaignModel",
+    __base__=Entry,
+    **{key: (kind | None, Field(None, description=text)) for key, (kind, text) in _KEYS.items()},
+)  # type: ignore[call-overload]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a campaign file, for editors."""
+    document = CampaignModel.model_json_schema()
+    head = {
+        "$schema": SCHEMA,
+        "title": "Campaign file of dlperf_runner",
+        "description": "What `dlperf run` and `dlperf plan` measure, and on which nodes.",
+    }
+    return head | {k: v for k, v in document.items() if k not in head}
+
+
+@dataclass(frozen=True)
+class CampaignFile:
+    """A campaign file: its content, its values by key, and where each key stands.
+
+    `overridden`: what options of the command line replaced, a sentence each; `given`: its keys."""
+
+    path: Path | None
+    content: bytes
+    values: Mapping[str, Any]
+    place: Callable[[str], str]
+    overridden: tuple[str, ...] = ()
+    given: frozenset[str] = frozenset()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What campaign.json says about it."""
+        tags = list(self.values.get("campaign_tags", ()))
+        told = {"notes": self.values.get("notes"), "tags": tags}
+        return told | {"overridden": list(self.overridden)}
+
+    def options(self) -> dict[str, Any]:
+        """Its values as the command line has them, by the name of the option."""
+        names = {variable: item.name for variable, item in VARIABLES.items()}
+        options: dict[str, Any] = {
+            names.get(key, key): text_of(value)
+            for key, value in self.values.items()
+            if key in names or key in ("limit", "wait")
+        }
+        parameters = self.values.get("parameters", {})
+        options["parameter"] = [f"{name}={text_of(value)}" for name, value in parameters.items()]
+        options["inventory"] = [self._inventory(name) for name in self.values.get("inventory", ())]
+        return options
+
+    def _inventory(self, name: str) -> str:
+        relative = self.path is not None and "," not in name
+        return str(self.path.parent / name) if self.path and relative else name
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Errors name the line of the file instead of an option that the user did not use."""
+        try:
+            yield
+        except UserError as error:
+            option = (error.where or "").partition(" ")[0]
+            keys = {option_name(item.name): key for key, item in VARIABLES.items()}
+            keys |= {"--parameter": "parameters", "--wait": "wait", "--limit": "limit"}
+            key = keys.get(option)
+            if key is not None and key in self.values and key not in self.given:
+                error.where = self.place(key)
+            raise
+
+
+def read_campaign_file(path: Path) -> CampaignFile:
+    """Read and check a campaign file. Raises UserError with file, line and key."""
+    entry, place = read_located(path, CampaignModel)
+    values = {name: getattr(entry, name) for name in entry.model_fields_set}
+    known = {name: value for name, value in values.items() if value is not None}
+    if known.get("scheduler") is not None:
+        raise UserError("this version runs no campaign by a scheduler", where=place("scheduler"))
+    return CampaignFile(path, path.read_bytes(), known, place)
+
+
+def combined(file: CampaignFile, given: Mapping[str, Any]) -> tuple[CampaignFile, dict[str, Any]]:
+    """The file with what the command line overrides in it, and the options that are in force.
+    `given`: the options of the command line by name, empty if not given."""
+    own = file.options()
+    keys = {item.name: key for key, item in VARIABLES.items()} | {"parameter": "parameters"}
+    in_force = {name: value or own.get(name, value) for name, value in given.items()}
+    in_force["parameter"] = _with_parameters(own["parameter"], given["parameter"] or [])
+    replaced = {keys.get(name, name) for name, value in given.items() if value}
+    told = [
+        f"{option_name(name)} {text_of(value)} overrides {file.place(keys.get(name, name))}"
+        for name, value in given.items()
+        if value and own.get(name) and not _holds(in_force[name], own[name])
+    ]
+    return replace(file, overridden=tuple(told), given=frozenset(replaced)), in_force
+
+
+def _holds(value: str | list[str], of_file: str | list[str]) -> bool:
+    """Whether a value of the file is in force; of parameters and inventories, all of them."""
+    return value == of_file or (isinstance(of_file, list) and {*of_file} <= {*value})
+
+
+def _with_parameters(own: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Parameters `name=value` of a file and of the command line, which has precedence."""
+    names = {text.partition("=")[0] for text in given}
+    return [*(text for text in own if text.partition("=")[0] not in names), *given]
+
+
+def of_variables(
+    variables: Mapping[str, Any], choice: Choice, inventories: Sequence[str]
+) -> CampaignFile | None:
+    """A campaign file that says the same as the variables of bench.yml, whose `-e @campaign.yml`
+    does not say which file it was. None if no variable is a key of the file."""
+    if not set(variables) & set(CampaignModel.model_fields):
+        return None
+    own = {name: variables[name] for name in FILE_ONLY if variables.get(name)}
+    for key, item in VARIABLES.items():
+        if variables.get(key):
+            value = getattr(choice, item.name)
+            own[key] = list(value) if isinstance(value, tuple) else value
+    if choice.parameters:
+        own["parameters"] = dict(choice.parameters)
+    checked = vars(validated(own, CampaignModel, "-e"))
+    if checked["scheduler"] is not None:
+        raise UserError("bench.yml runs no campaign by a scheduler", where="-e scheduler")
+    for name in checked["inventory"] or ():
+        if not any(_same_end(name, used) for used in inventories):
+            raise UserError(
+                "the campaign file names another inventory than this command",
+                where="-e inventory",
+                expected=name,
+                found=", ".join(inventories),
+                hint=f"add -i {name}; `dlperf run` and `dlperf bench` do so themselves",
+            )
+    content = yaml.safe_dump(own, sort_keys=False, allow_unicode=True).encode()
+    return CampaignFile(None, content, own, lambda key: f"-e {key}")
+
+
+def _same_end(name: str, used: str) -> bool:
+    """Whether a path, relative to an unknown directory, may be this one."""
+    parts = [part for part in PurePath(name).parts if part not in (".", "..")]
+    return name == used or list(PurePath(used).parts[-len(parts) :]) == parts

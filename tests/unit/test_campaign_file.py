@@ -1,0 +1,229 @@
+"""The campaign file: one document for `run`, `plan` and bench.yml, and its schema for editors."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ansible.vars.reserved import get_reserved_names
+from command_line import call
+from make_logs import ROOT
+from plan_examples import lab_nodes
+
+from dlperf_runner.commands import campaigns, playbooks
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import inventory
+from dlperf_runner.plan.campaign_file import CampaignModel, read_campaign_file
+from dlperf_runner.plan.choice import FURTHER, VARIABLES
+
+SCHEMA = json.loads((ROOT / "docs" / "campaign.schema.json").read_text())
+FILE = """\
+# yaml-language-server: $schema=campaign.schema.json
+inventory: nodes.ini
+model: resnet50v1b
+batch_size: [2, 4]
+nodes: 1
+repeats: 2
+run_order: random
+seed: 7
+parameters: {image_size: [64, 32]}
+notes: two image sizes
+campaign_tags: [trial, lab]
+"""
+OPTIONS = (
+    *("--model", "resnet50v1b", "--batch-size", "2,4", "--nodes", "1", "--repeats", "2"),
+    *("--order", "random", "--seed", "7", "-p", "image_size=64,32"),
+)
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The inventories that were read; the lab's nodes are the answer."""
+    inventories: list[tuple[str, ...]] = []
+
+    def read(names: Sequence[str] = (), *_: object) -> object:
+        inventories.append(tuple(names))
+        return lab_nodes()
+
+    monkeypatch.setattr(inventory, "read_inventory", read)
+    return inventories
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "campaign.yml"
+    path.write_text(FILE)
+    return path
+
+
+def test_the_committed_schema_is_that_of_the_model() -> None:
+    again = "python -m dlperf_runner plan --schema > docs/campaign.schema.json"
+    assert call("plan", "--schema").document == SCHEMA, f"docs/campaign.schema.json is old; {again}"
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_the_keys_are_variables_of_bench_that_ansible_does_not_reserve() -> None:
+    keys = set(CampaignModel.model_fields)
+    assert keys == {*VARIABLES, *FURTHER} - {"campaign", "resume"}
+    assert not keys & get_reserved_names()
+    assert set(SCHEMA["properties"]) == keys
+
+
+def test_the_example_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "running.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "c.yml").write_text(example)
+    jsonschema.validate(yaml.safe_load(example), SCHEMA)
+    assert read_campaign_file(tmp_path / "c.yml").values["nodes"] == (1, 2, 4)
+
+
+def test_a_file_plans_what_its_options_plan(file: Path, asked: list[tuple[str, ...]]) -> None:
+    assert call("plan", "--json", file).document == call("plan", "--json", *OPTIONS).document
+    assert asked == [(str(file.parent / "nodes.ini"),), ()]
+
+
+@pytest.mark.parametrize(
+    ("line", "where", "message"),
+    [
+        ("repeats: two", "7: repeats", "expected a valid integer, found 'two'"),
+        ("repeats: 0", "7: repeats", "greater than or equal to 1"),
+        ("batch_size: [2, x]", "7: batch_size.1", "expected a valid integer, found 'x'"),
+        ("batch_size: x", "7: batch_size", "expected a valid integer, found 'x'"),
+        ("run_order: alphabetic", "7: run_order", "'interleaved', 'grouped' or 'random'"),
+        ("until_ci: much", "7: until_ci", "found 'much'"),
+        ("wait: soon", "7: wait", "a duration like 90s"),
+        ("campaign_tags: two words", "7: campaign_tags", "found 'two words'"),
+        ("parameters: {image_size: {}}", "7: parameters.image_size", "found {}"),
+        ("modle: llama", "7: modle", "unknown key .*one of .*model"),
+        # What only the plan can know.
+        ("model: resnt", "7: model", "unknown model 'resnt'"),
+        ("parameters: {image: 3}", "7: parameters", "unknown parameter 'image'"),
+        ("seed: 1", "7: seed", "--order random"),
+    ],
+)
+def test_an_error_names_file_line_and_key(
+    tmp_path: Path, line: str, where: str, message: str
+) -> None:
+    key = line.split(":")[0]
+    lines = [line_ for line_ in FILE.splitlines()[:6] if not line_.startswith(key)]
+    lines += ["#"] * (6 - len(lines))
+    path = tmp_path / "c.yml"
+    path.write_text("\n".join([*lines, line]) + "\n")
+    error = call("plan", path, status=2).err
+    assert error.startswith(f"error: {path}:{where}: "), error
+    assert re.search(message, error)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *(
+            {"repeats": "two"},
+            {"repeats": 0},
+            {"batch_size": [2, "x"]},
+            {"run_order": "alphabetic"},
+        ),
+        *({"campaign_tags": "two words"}, {"parameters": {"image_size": {}}}, {"modle": "llama"}),
+        *({"parameters": {"image-size": 1}}, {"nodes": True}, {"source": ["mine"]}, {"notes": 3}),
+    ],
+)
+def test_what_the_schema_refuses_the_command_refuses(tmp_path: Path, values: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values, SCHEMA)
+    path = tmp_path / "c.yml"
+    path.write_text(yaml.safe_dump(values))
+    with pytest.raises(UserError, match=re.escape(str(path))):
+        read_campaign_file(path)
+
+
+def test_what_is_no_campaign_file_is_refused(tmp_path: Path) -> None:
+    for content, problem in ((b"- 1", "keys and values"), (b"a: [", "YAML"), (b"\xff", "UTF-8")):
+        (tmp_path / "c.yml").write_bytes(content)
+        assert problem in call("run", tmp_path / "c.yml", status=2).err
+    assert "cannot read" in call("plan", tmp_path / "other.yml", status=2).err
+    (tmp_path / "c.yml").write_text("model: llama\nmodel: resnet50\n")
+    assert "c.yml:2: duplicate key" in call("plan", tmp_path / "c.yml", status=2).err
+
+
+def test_options_override_the_file_and_the_command_says_so(
+    file: Path, asked: list[tuple[str, ...]]
+) -> None:
+    changes = ("--repeats", "3", "-p", "classes=10", "-p", "image_size=16", "-i", "other.ini")
+    done = call("plan", "--json", file, *changes)
+    choice = done.document["choice"]
+    assert choice["repeats"] == 3
+    assert choice["parameters"] == {"classes": "10", "image_size": "16"}
+    assert choice["batch_size"] == [2, 4]
+    assert asked == [("other.ini",)]
+    assert done.err.splitlines()[:3] == [
+        f"--repeats 3 overrides {file}:6: repeats",
+        f"--parameter classes=10,image_size=16 overrides {file}:9: parameters",
+        f"--inventory other.ini overrides {file}:2: inventory",
+    ]
+    # What an option says is not the file's mistake.
+    error = call("plan", file, "--model", "resnt", status=2).err
+    assert "error: --model: unknown model 'resnt'" in error
+    # The same value, or a parameter more, overrides nothing.
+    assert "overrides" not in call("plan", file, "--repeats", "2", "-p", "classes=10").err
+
+
+def test_a_campaign_keeps_its_file(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaigns, "execute_campaign", lambda *_: [])
+    directory = tmp_path / "results" / "one"
+    call("run", file, "--repeats", "3", "--campaign", directory, status=None)
+    assert (directory / "campaign.yml").read_text() == FILE
+    record = json.loads((directory / "campaign.json").read_text())
+    assert record["choice"]["repeats"] == 3
+    assert (record["notes"], record["tags"]) == ("two image sizes", ["trial", "lab"])
+    assert record["overridden"] == [f"--repeats 3 overrides {file}:6: repeats"]
+    (directory / "campaign.yml").write_text(FILE.replace("two", "three"))
+    assert "campaign.yml" in call("summarize", "--verify", directory, status=1).out
+
+
+def test_bench_takes_the_same_file(file: Path, tmp_path: Path) -> None:
+    variables = yaml.safe_load(FILE)  # as Ansible reads -e @campaign.yml
+    nodes = f"--inventory={file.parent / 'nodes.ini'}"
+    arguments = ("plan", "--json", "--variables", json.dumps(variables), nodes)
+    by_variables = call(*arguments, "--campaign", tmp_path / "bench").document
+    by_file = call("plan", "--json", file).document
+    assert by_variables["runs"] == by_file["runs"]
+    copied = read_campaign_file(tmp_path / "bench" / "campaign.yml").values
+    # The playbook's parameters are texts.
+    want = read_campaign_file(file).values | {"parameters": {"image_size": ("64,32",)}}
+    assert copied == want
+    assert json.loads((tmp_path / "bench" / "campaign.json").read_text())["notes"] == want["notes"]
+    wrong = ("plan", "--variables", json.dumps(variables), "--inventory=/etc/hosts")
+    assert "names another inventory" in call(*wrong, status=2).err
+    # Roles' variables alone are no campaign file.
+    call("plan", "--variables", '{"dlperf_user": "me"}', "--campaign", tmp_path / "no")
+    assert not (tmp_path / "no" / "campaign.yml").exists()
+
+
+@pytest.mark.parametrize("form", [["-e", "@{}"], ["-e@{}"], ["--extra-vars=@{}"]])
+def test_dlperf_bench_uses_the_inventory_of_the_file(
+    file: Path, form: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Sequence[str]] = []
+    monkeypatch.setattr(playbooks, "start", lambda _, options: started.append(options))
+    given = [part.format(file) for part in form]
+    playbooks.start_bench([*given, "-e", "campaign=c"])
+    playbooks.start_bench([*given, "-i", "mine", "-e", "campaign=c"])
+    playbooks.start_bench(["-e", "@missing.yml", "-e", "campaign=c"])
+    assert started == [
+        [*given, "-e", "campaign=c", f"--inventory={file.parent / 'nodes.ini'}"],
+        [*given, "-i", "mine", "-e", "campaign=c"],
+        ["-e", "@missing.yml", "-e", "campaign=c"],
+    ]
+
+
+def test_a_scheduler_is_refused_until_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "c.yml").write_text("model: llama\nscheduler: {name: slurm, partition: gpu}\n")
+    assert "c.yml:2: scheduler" in call("plan", tmp_path / "c.yml", status=2).err

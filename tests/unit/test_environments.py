@@ -1,0 +1,237 @@
+"""Environments that an ordinary user makes: real ones, of a wheel of a few bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from command_line import call
+from tiny_index import wheel
+
+from dlperf_runner.catalog.framework import Environment
+from dlperf_runner.commands import environments
+from dlperf_runner.commands.environments import Wanted, install_command, takes, venv_command
+from dlperf_runner.core.paths import OWN_CATALOG
+
+MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
+FRAMEWORK = f"""\
+name: tinylib
+title: Tiny
+import_name: tinylib
+environments:
+  cpu:
+    python: ">={MINOR},<3.{sys.version_info.minor + 1}"
+    requirements: requirements/tinylib.txt
+"""
+ON_CPU = ("--stack", "cpu")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalogue with one framework, and a mirror with its wheel."""
+    for folder in ("frameworks", "requirements", "mirror/wheels"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "frameworks" / "tinylib.yml").write_text(FRAMEWORK)
+    lock(tmp_path, "1.0")
+    monkeypatch.setenv(OWN_CATALOG, str(tmp_path))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def lock(site: Path, version: str) -> None:
+    line = wheel(site / "mirror" / "wheels", "tinylib", version, "py3-none-any")
+    (site / "requirements" / "tinylib.txt").write_text(line)
+
+
+def build(site: Path, *options: object, status: int = 0) -> str:
+    given = ("--to", site / "envs", "--mirror", site / "mirror", *options)
+    return call("env", "build", *ON_CPU, "tinylib", *given, status=status).both
+
+
+def version_in(place: Path) -> str:
+    code = "import tinylib, importlib.metadata as m; print(m.version('tinylib'), tinylib.__file__)"
+    argv = [str(place / "bin" / "python"), "-I", "-c", code]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    version, file = done.stdout.split()
+    assert Path(file).is_relative_to(place)
+    return version
+
+
+def test_an_environment_works_where_it_was_made_and_elsewhere(site: Path) -> None:
+    place = site / "envs" / "tinylib"
+    assert f"{place}\n" in build(site)
+    record = json.loads((place / "dlperf-environment.json").read_text())
+    lines = (site / "requirements" / "tinylib.txt").read_bytes()
+    assert record["packages"] == {"tinylib": "1.0"}
+    assert record["requirements_sha256"] == hashlib.sha256(lines).hexdigest()
+    assert [path.name for path in place.parent.iterdir()] == ["tinylib"]
+    assert not (place / ".lock").exists()
+    elsewhere = site / "moved" / "there"
+    elsewhere.parent.mkdir()
+    place.rename(elsewhere)
+    assert version_in(elsewhere) == "1.0"
+
+
+def test_a_second_build_does_nothing_and_another_lock_replaces_it(site: Path) -> None:
+    place = site / "envs" / "tinylib"
+    build(site)
+    made = place.stat().st_ino
+    assert "up to date" in build(site)
+    assert place.stat().st_ino == made
+    lock(site, "2.0")
+    build(site)
+    assert version_in(place) == "2.0"
+
+
+def test_a_failed_build_leaves_the_earlier_environment(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(site)
+    place = site / "envs" / "tinylib"
+    # A wheel that is not what was locked.
+    lock(site, "2.0")
+    lines = site / "requirements" / "tinylib.txt"
+    lines.write_text(lines.read_text().rsplit(":", 1)[0] + ":" + "0" * 64 + "\n")
+    assert "Hash mismatch" in build(site, status=2)
+    assert version_in(place) == "1.0"
+    # One that works only under its first name.
+    lock(site, "3.0")
+    tried = environments._try
+
+    def only_first(wanted: Wanted, directory: Path) -> None:
+        tried(wanted, directory)
+        if directory == place:
+            raise environments.UserError("moved")
+
+    monkeypatch.setattr(environments, "_try", only_first)
+    assert "error: moved" in build(site, status=2)
+    assert version_in(place) == "1.0"
+    assert [path.name for path in place.parent.iterdir()] == ["tinylib"]
+
+
+def test_what_is_something_else_is_left_alone(site: Path) -> None:
+    (site / "envs" / "tinylib").mkdir(parents=True)
+    (site / "envs" / "tinylib" / "thesis.txt").write_text("mine")
+    assert "there is something else" in build(site, status=2)
+    assert (site / "envs" / "tinylib" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_python_that_the_environment_does_not_take(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = FRAMEWORK.replace(f">={MINOR},<3.{sys.version_info.minor + 1}", ">=3.7,<3.8")
+    (site / "frameworks" / "tinylib.yml").write_text(wrong)
+    error = build(site, "--python", sys.executable, status=2)
+    assert f"expected >=3.7,<3.8, found {MINOR}" in error
+    # No site has it, and there is nothing to download it from.
+    (site / "downloads.json").write_text("{}")
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(site / "downloads.json"))
+    error = build(site, status=2)
+    assert "No download found for request" in error
+    assert "UV_PYTHON_INSTALL_MIRROR" in error
+    assert "exclude each other" in build(site, "--python", "x", "--own-python", status=2)
+
+
+def test_versions_of_python() -> None:
+    assert takes(">=3.11,<3.15", "3.11.0")
+    assert takes(">=3.11,<3.15", "3.14.2")
+    assert not takes(">=3.11,<3.15", "3.9.18")
+    assert not takes(">=3.11,<3.15", "3.15.0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("pytorch", *ON_CPU), "packages of the distribution: python3-torch"),
+        (("mxnet", *ON_CPU), "Horovod must be compiled"),
+        (("mxnet", "--stack", "h100-cuda12.9"), "no CUDA 12"),
+        (("jaxx", *ON_CPU), "unknown environment 'jaxx' .*jax"),
+        (("jax", "--stack", "h100"), "unknown stack 'h100'"),
+    ],
+)
+def test_what_cannot_be_made_as_a_user(arguments: tuple[str, ...], message: str) -> None:
+    error = " ".join(call("env", "build", *arguments, status=2).err.split())
+    assert re.search(message, error), error
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("")
+    environment = Environment(python=">=3.11,<3.15", requirements="requirements/jax-cuda12.txt")
+    lines = tmp_path / "r.txt"
+    jax = Wanted("jax", "h100-cuda12.9", "jax", environment, ">=3.11,<3.15", lines, "http://m/w/")
+    assert venv_command("uv", "/usr/bin/python3.11", Path("/e/jax")) == [
+        *("uv", "venv", "--quiet", "--relocatable", "--python", "/usr/bin/python3.11", "/e/jax")
+    ]
+    assert install_command("uv", jax, Path("/e/jax")) == [
+        *("uv", "pip", "install", "--quiet", "--require-hashes", "--link-mode", "copy"),
+        *("--compile-bytecode", "--python", "/e/jax/bin/python", "--break-system-packages"),
+        *("--no-index", "--find-links", "http://m/w/", "-r", str(lines)),
+    ]
+
+
+@pytest.fixture
+def portable() -> tuple[Path, str]:
+    """The directory of a Python that shares it with nothing else, and its version."""
+    code = "import sys; print(sys.base_prefix, *sys.version_info[:3])"
+    for folder in os.environ["PATH"].split(os.pathsep):
+        program = Path(folder) / f"python{MINOR}"
+        done = program.is_file() and subprocess.run(
+            [program, "-c", code], capture_output=True, text=True, check=False
+        )
+        if done and done.returncode == 0:
+            prefix, *version = done.stdout.split()
+            if Path(prefix) not in (Path("/usr"), Path("/usr/local")):
+                return Path(prefix), ".".join(version)
+    pytest.skip(f"there is no Python {MINOR} in a directory of its own")
+
+
+def test_an_environment_with_a_python_of_its_own(
+    site: Path, portable: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv unpacks an archive of this Python, in the form of those that it downloads."""
+    archive, (base, version) = site / "python.tar.gz", portable
+    unneeded = {"test", "site-packages", "__pycache__", "idlelib", f"config-{MINOR}"}
+
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        parts = {part.removesuffix("-x86_64-linux-gnu") for part in Path(entry.name).parts}
+        return None if parts & unneeded else entry
+
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(base / "bin" / f"python{MINOR}", f"python/bin/python{MINOR}")
+        tar.add(base / "lib" / f"python{MINOR}", f"python/lib/python{MINOR}", filter=kept)
+        for shared in base.glob("lib/libpython*.so*"):
+            tar.add(shared, f"python/lib/{shared.name}")
+        link = tarfile.TarInfo("python/bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, f"python{MINOR}"
+        tar.addfile(link)
+    major, minor, patch = map(int, version.split("."))
+    entry = {
+        "name": "cpython",
+        "arch": {"family": "x86_64", "variant": None},
+        "os": "linux",
+        "libc": "gnu",
+        "major": major,
+        "minor": minor,
+        "patch": patch,
+        "prerelease": "",
+        "url": archive.as_uri(),
+        "variant": None,
+        "build": "20260101",
+        "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+    }
+    name = f"cpython-{version}-linux-x86_64-gnu"
+    (site / "downloads.json").write_text(json.dumps({name: entry}))
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(site / "downloads.json"))
+    assert "gets a Python of its own" in build(site, "--own-python")
+    elsewhere = (site / "envs" / "tinylib").rename(site / "moved")
+    assert version_in(elsewhere) == "1.0"
+    argv = [elsewhere / "bin" / "python", "-I", "-c", "import sys; print(sys.base_prefix)"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{elsewhere}\n"

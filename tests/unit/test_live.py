@@ -1,0 +1,201 @@
+"""The page of a running campaign: what it says, and to whom."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from command_line import call
+from make_logs import ROOT
+from plan_examples import lab_nodes
+from recorded_campaign import end
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands import campaigns as commands
+from dlperf_runner.commands.live import Watch, announced, served, time_left
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan import inventory
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TELEMETRY = """\
+unix_time,device,memory_used_mib,utilization_percent,sm_clock_mhz,temperature_c,power_w
+1.0,0,512,90,1500,60,300.5
+2.0,0,768,100,1500,64,310.5
+1.0,1,500,[N/A],1500,50,
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    """Two cases of two repeats: the first run is done, the second failed, the third runs."""
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
+    runs = make_plan(choice, load_catalog(), lab_nodes())
+    directory = tmp_path / "one"
+    plan = campaigns.create_campaign(directory, choice, lab_nodes(), runs)
+    done, failed, running, _ = json.loads(json.dumps(plan["runs"]))
+    end(directory, done, 10.0)
+    times = {"ended": "2026-01-02T03:04:05+00:00", "elapsed_s": 40.0}
+    change(directory, done, times)
+    place = campaigns.run_directory(directory, done)
+    (place / "telemetry-node1.csv").write_text(TELEMETRY)
+    change(directory, failed, {"status": "failed", "message": HOSTILE, "elapsed_s": 3.0})
+    change(directory, running, {"status": "running"})
+    progress(directory, running, 9.5)
+    return directory
+
+
+def change(directory: Path, run: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
+    record = campaigns.read_record(directory, run)
+    record["outcome"] |= outcome
+    path = campaigns.write_json(campaigns.run_directory(directory, run) / "run.json", record)
+    os.utime(path, (1000.0, 1000.0))
+
+
+def progress(directory: Path, run: Mapping[str, Any], rate: float) -> None:
+    line = f"INFO:root:Epoch[0] Batch[7]\tSpeed: {rate} samples/sec\n"
+    place = campaigns.run_directory(directory, run)
+    (place / "progress.json").write_text(json.dumps({"tail": line}))
+
+
+def polled(watch: Watch, now: float) -> dict[str, Any]:
+    watch.poll(now)
+    document: dict[str, Any] = json.loads(watch.state)
+    return document
+
+
+def test_the_state_is_that_of_the_files(campaign: Path) -> None:
+    watch = Watch(campaign)
+    state = polled(watch, 1010.0)
+    assert (state["campaign"], state["done"], state["ended"], state["total"]) == ("one", 1, 2, 4)
+    assert [run["status"] for run in state["runs"]] == ["done", "failed", "running", "planned"]
+    done, failed, running, planned = state["runs"]
+    assert done["rate"] == pytest.approx(10.0, abs=0.25)
+    assert (done["unit"], done["elapsed_s"]) == ("samples/s", 40.0)
+    assert failed["message"] == HOSTILE
+    assert (running["rate"], running["elapsed_s"]) == (9.5, 10.0)
+    assert (planned["rate"], planned["unit"]) == (None, "")
+    # Two runs of 40 s, of which 10 s are over.
+    assert state["left_s"] == 70.0
+    # Means of utilization and power, the largest of the others; what is not a number is none.
+    names = ("device", "utilization_percent", "power_w", "temperature_c", "memory_used_mib")
+    devices = [[device[name] for name in names] for device in state["telemetry"]["devices"]]
+    assert devices == [[0, 95.0, 305.5, 64, 768], [1, None, None, 50, 500]]
+    assert state["telemetry"]["run"] == done["id"]
+
+
+def test_rates_are_kept_over_time(campaign: Path) -> None:
+    watch = Watch(campaign)
+    running = polled(watch, 1000.0)["runs"][2]
+    plan = campaigns.read_plan(campaign)["runs"]
+    progress(campaign, plan[2], 11.0)
+    series = polled(watch, 1002.0)["series"]
+    assert series["run"] == running["id"]
+    assert series["points"] == [[1000.0, 9.5], [1002.0, 11.0]]
+    # Before the next run prints a rate, there is none; a long run loses every second point.
+    change(campaign, plan[3], {"status": "running"})
+    assert polled(watch, 1004.0)["series"] == {"run": plan[3]["id"], "unit": "", "points": []}
+    progress(campaign, plan[3], 5.0)
+    for second in range(3000):
+        watch._add_rate(campaigns.read_record(campaign, plan[3]), second)
+    assert 1000 <= len(watch.rates[plan[3]["id"]]) <= 2000
+
+
+def test_the_time_left_is_unknown_until_a_run_is_done() -> None:
+    planned = {"id": "a/r1", "case": "a", "outcome": {"status": "planned"}}
+    assert time_left([planned], {}) is None
+    done = {"id": "a/r2", "case": "a", "outcome": {"status": "done", "elapsed_s": 8.0}}
+    other = {"id": "b/r1", "case": "b", "outcome": {"status": "running"}}
+    assert time_left([planned, done, other], {"b/r1": 20.0}) == 8.0
+
+
+def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, bytes]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=10)
+    connection.request(method, parts.path, headers=headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, answer.headers, content
+
+
+def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
+    with served(campaign) as url:
+        parts = urlsplit(url)
+        assert parts.hostname == "127.0.0.1"
+        status, headers, page = fetch(url)
+        assert status == 200
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert headers["Referrer-Policy"] == "no-referrer"
+        # The page names no other host, and no address but that of its data.
+        assert b"http" not in page
+        status, headers, state = fetch(f"{url}state.json")
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        assert json.loads(state)["total"] == 4
+        base = f"http://{parts.netloc}"
+        for path in ("/", "/state.json", f"/{'x' * 32}/", f"{parts.path}../campaign.json"):
+            assert fetch(f"{base}{path}")[0] == 404, path
+        assert fetch(url, Host="attacker.example")[0] == 404
+        assert fetch(url, Host=f"localhost:{parts.port}")[0] == 200
+        assert fetch(url, "POST")[0] == 501
+        # Another address of this machine is not listened on.
+        other = [
+            info[4][0]
+            for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+            if not str(info[4][0]).startswith("127.")
+        ]
+        for address in other:
+            with pytest.raises(OSError), socket.create_connection((address, parts.port), 2):
+                pass
+        with (
+            pytest.raises(UserError, match="cannot serve the page"),
+            served(campaign, parts.port or 0),
+        ):
+            pass
+    with pytest.raises(OSError):
+        fetch(url)
+
+
+def test_run_serves_the_page_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
+    seen: list[int] = []
+
+    def execute(directory: Path, inventories: Sequence[str], *_: object) -> list[str]:
+        live, page, address = capsys.readouterr().err.split()
+        assert (live, page) == ("live", "page:")
+        seen.append(json.loads(fetch(f"{address}state.json")[2])["total"])
+        return []
+
+    monkeypatch.setattr(commands, "execute_campaign", execute)
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
+    commands.run(choice, campaign=str(tmp_path / "c"), around=announced)
+    assert seen == [4]
+
+
+def test_the_command_serves_until_it_is_interrupted(campaign: Path) -> None:
+    argv = [sys.executable, "-m", "dlperf_runner", "live", str(campaign)]
+    with subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        try:
+            assert fetch(f"{url}state.json")[0] == 200
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert "not a campaign directory" in call("live", campaign / "runs", status=2).err
