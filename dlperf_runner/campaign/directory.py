@@ -3,13 +3,9 @@
     results/<campaign>/campaign.json        id, created, choice, inventory, number of runs in
                                             plan.json, validity rules
     results/<campaign>/plan.json            the output of `plan --json`
-<<<<<<< HEAD
+    results/<campaign>/campaign.yml         the campaign file that the choice is from, if any
     results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, or runs
                                             that are `removed`, and why
-=======
-    results/<campaign>/campaign.yml         the campaign file that the choice is from, if any
-    results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, and why
->>>>>>> main
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
     results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 

@@ -55,12 +55,6 @@ AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
 
 # The order of use: commands for servers, then for results, then for the catalogue.
 ORDER = (
-<<<<<<< HEAD
-    *("lab", "init", "bundle", "doctor", "provision", "plan", "run", "bench"),
-    *("status", "attach", "stop"),
-    *("decommission", "summarize", "compare", "aa", "report", "history", "mlperf", "bandwidth"),
-    *("list", "init-workload", "source", "container-command", "seal", "release"),
-=======
     *(
         "lab",
         "init",
@@ -72,6 +66,8 @@ ORDER = (
         "run",
         "bench",
         "status",
+        "attach",
+        "stop",
         "live",
     ),
     *(
@@ -85,8 +81,7 @@ ORDER = (
         "mlperf",
         "bandwidth",
     ),
-    *("list", "init-workload", "source", "container-command", "seal"),
->>>>>>> main
+    *("list", "init-workload", "source", "container-command", "seal", "release"),
 )
 
 
@@ -263,7 +258,6 @@ def run(
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
     resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
-<<<<<<< HEAD
     retry_failed: Annotated[
         bool, option("--retry-failed", "With --resume: run failed runs again, too.")
     ] = False,
@@ -286,22 +280,17 @@ def run(
     detach: Annotated[
         bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
     ] = False,
-) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
-
-    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
-    from ..commands import campaigns, controllers
-    from ..commands.rounds import Policy
-=======
     live: Annotated[
         bool,
         option("--live", "Serve a page of the campaign to this machine, and print its address."),
     ] = False,
 ) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
-    from ..commands import campaigns
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
+
+    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    from ..commands import campaigns, controllers
     from ..commands.live import announced
->>>>>>> main
+    from ..commands.rounds import Policy
 
     nodes = (chosen.inventories, chosen.limit)
     where = (campaign, resume, chosen.wait)
@@ -309,27 +298,27 @@ def run(
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
-        directory = campaigns.prepare(chosen.choice, *nodes, *where, print_note)
+        directory = campaigns.prepare(chosen.choice, *nodes, *where, print_note, chosen.file)
         options = [f"--inventory={path}" for path in chosen.inventories]
         options += [f"--wait={chosen.wait}"] if chosen.wait else []
         options += [f"--stop-after={stop_after}"] if stop_after else []
-        options += [f"--on-node-loss={on_node_loss}", *["--retry-failed"] * retry_failed]
+        options += [
+            f"--on-node-loss={on_node_loss}",
+            *["--retry-failed"] * retry_failed,
+            *["--live"] * live,
+        ]
         pid = controllers.detach(directory, options)
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
     directory, problems = campaigns.run(
-<<<<<<< HEAD
-        chosen.choice, *nodes, *where, print_note, policy, retry_failed=retry_failed
-=======
         chosen.choice,
         *nodes,
-        campaign,
-        resume,
-        chosen.wait,
+        *where,
         print_note,
+        policy,
+        retry_failed=retry_failed,
         file=chosen.file,
         around=announced if live else nullcontext,
->>>>>>> main
     )
     status = print_summary([directory])
     print_errors(problems)

@@ -57,14 +57,9 @@ def plan(
 ) -> dict[str, Any]:
     """The plan document: of a new campaign in the directory `campaign`, of the unfinished runs of
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
-<<<<<<< HEAD
-    warnings. `extra`: variables that take precedence over the inventory's."""
-    wait_s = parse_duration(wait)
-=======
     warnings. `extra`: variables that take precedence over the inventory's. `file`: where the choice
     is from."""
-    wait_s = parse_wait(wait)
->>>>>>> main
+    wait_s = parse_duration(wait)
     if resume:
         campaigns.read_campaign(Path(resume))
         _lock_for_playbook(Path(resume))
@@ -73,12 +68,8 @@ def plan(
         with file.located() if file else nullcontext():
             planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
-<<<<<<< HEAD
-            document = campaigns.create_campaign(Path(campaign), *planned)
-            _lock_for_playbook(Path(campaign))
-=======
             document = campaigns.create_campaign(Path(campaign), *planned, file=file)
->>>>>>> main
+            _lock_for_playbook(Path(campaign))
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:
@@ -94,20 +85,23 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
-<<<<<<< HEAD
     policy: Policy | None = None,
     *,
     retry_failed: bool = False,
+    file: CampaignFile | None = None,
+    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong. `say` gets warnings, and a line about each revision of the plan."""
-    directory = prepare(choice, inventories, limit, campaign, resume, wait, say)
+    and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
+    where the choice is from. `around`: what to enter for as long as the campaign runs."""
+    directory = prepare(choice, inventories, limit, campaign, resume, wait, say, file)
     if retry_failed:
         with lock.held(directory):
             for record in campaigns.read_records(directory):
                 if campaigns.is_failed(record):
                     campaigns.retry(directory, record)
-    return directory, execute_campaign(directory, inventories, wait, say, policy)
+    with around(directory):
+        return directory, execute_campaign(directory, inventories, wait, say, policy)
 
 
 def prepare(
@@ -118,6 +112,7 @@ def prepare(
     resume: str,
     wait: str,
     say: Callable[[str], None],
+    file: CampaignFile | None = None,
 ) -> Path:
     """Create a new campaign, unless `resume` names one. Returns its directory."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
@@ -125,7 +120,9 @@ def prepare(
     if resume:
         campaigns.read_campaign(directory)
     else:
-        campaigns.create_campaign(directory, *_planned(choice, inventories, limit, say))
+        with file.located() if file else nullcontext():
+            planned = _planned(choice, inventories, limit, say)
+        campaigns.create_campaign(directory, *planned, file=file)
     return directory
 
 
@@ -134,23 +131,6 @@ def _lock_for_playbook(directory: Path) -> None:
     if playbook := int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0):
         runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
         lock.acquire(directory, runner, playbook)
-=======
-    file: CampaignFile | None = None,
-    *,
-    around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
-) -> tuple[Path, list[str]]:
-    """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
-    and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
-    where the choice is from. `around`: what to enter for as long as the campaign runs."""
-    directory = Path(resume or campaign or campaigns.new_directory()).resolve()
-    parse_wait(wait)
-    if not resume:
-        with file.located() if file else nullcontext():
-            planned = _planned(choice, inventories, limit, say)
-        campaigns.create_campaign(directory, *planned, file=file)
-    with around(directory):
-        return directory, execute_campaign(directory, inventories, wait, say)
->>>>>>> main
 
 
 def _planned(

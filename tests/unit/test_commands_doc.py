@@ -44,10 +44,6 @@ def test_commands_that_print_data_print_json() -> None:
     # Their output is a playbook's; that of run ends with the table of summarize, and that of export
     # has a format of its own.
     assert without == {
-<<<<<<< HEAD
-        *("run", "lab", "provision", "bench", "decommission", "init", "init-workload"),
-        *("attach", "stop"),
-=======
         *(
             "run",
             "lab",
@@ -59,6 +55,6 @@ def test_commands_that_print_data_print_json() -> None:
             "export",
             "env",
             "live",
-        )
->>>>>>> main
+        ),
+        *("attach", "stop"),
     }
