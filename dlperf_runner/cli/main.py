@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,13 +40,13 @@ from .options import (
     Chosen,
     chooses,
     option,
-    print_errors,
     print_json,
     print_note,
     screen,
 )
 from .report import report
-from .results import attach, print_summary, status, stop, summarize
+from .results import attach, status, stop, summarize
+from .run import run
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -169,6 +168,7 @@ app.command()(mlperf)
 app.command()(bandwidth)
 app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
 app.command()(report)
+app.command()(run)
 app.command()(status)
 app.command()(attach)
 app.command()(stop)
@@ -248,81 +248,6 @@ def plan(
         print_json(document)
     else:
         print(render(document), end="")
-
-
-@app.command()
-@partial(chooses, with_file=True)
-def run(
-    chosen: Chosen,
-    campaign: Annotated[
-        str, option("--campaign", "The directory of the new campaign.", "DIR")
-    ] = "",
-    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
-    retry_failed: Annotated[
-        bool, option("--retry-failed", "With --resume: run failed runs again, too.")
-    ] = False,
-    stop_after: Annotated[
-        str,
-        option(
-            "--stop-after",
-            "Start no further run after this time, such as 30m or 2h; default: no limit.",
-            "TIME",
-        ),
-    ] = "",
-    on_node_loss: Annotated[
-        str,
-        option(
-            "--on-node-loss",
-            "retry (default) its runs, shrink: remove its runs from the plan, or stop.",
-            "POLICY",
-        ),
-    ] = "retry",
-    detach: Annotated[
-        bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
-    ] = False,
-    live: Annotated[
-        bool,
-        option("--live", "Serve a page of the campaign to this machine, and print its address."),
-    ] = False,
-) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
-
-    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
-    from ..commands import campaigns, controllers
-    from ..commands.live import announced
-    from ..commands.rounds import Policy
-
-    nodes = (chosen.inventories, chosen.limit)
-    where = (campaign, resume, chosen.wait)
-    policy = Policy(stop_after, on_node_loss)
-    if retry_failed and not resume:
-        raise UserError("--retry-failed is for --resume DIR")
-    if detach:
-        directory = campaigns.prepare(chosen.choice, *nodes, *where, print_note, chosen.file)
-        options = [f"--inventory={path}" for path in chosen.inventories]
-        options += [f"--wait={chosen.wait}"] if chosen.wait else []
-        options += [f"--stop-after={stop_after}"] if stop_after else []
-        options += [
-            f"--on-node-loss={on_node_loss}",
-            *["--retry-failed"] * retry_failed,
-            *["--live"] * live,
-        ]
-        pid = controllers.detach(directory, options)
-        print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
-        return
-    directory, problems = campaigns.run(
-        chosen.choice,
-        *nodes,
-        *where,
-        print_note,
-        policy,
-        retry_failed=retry_failed,
-        file=chosen.file,
-        around=announced if live else nullcontext,
-    )
-    status = print_summary([directory])
-    print_errors(problems)
-    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
 
 
 @app.command("list")
