@@ -18,13 +18,14 @@ description:
   - A command hangs if its log has not grown for O(hung_after_s) seconds and for O(hung_after_lines) times the median time between two lines
     before. Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
   - If a command fails or is stopped, its processes on O(hosts) are killed too, and RV(left) lists what is left anywhere.
-  - Records other users' processes that use the CPU during the command, on this node and on O(hosts).
+  - The command does not start while others use more than O(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
+    O(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on O(hosts).
   - Standard output and standard error go to one log. The command does not pass through a shell.
   - The command can write to O(directory). The module reads only regular files there that belong to its own user, never a link
     or a FIFO.
-  - While the command runs, every O(sample_s) seconds C(nvidia-smi), if present, is queried for the GPUs' memory,
-    load, clocks, throttling reasons and uncorrected ECC errors, less often for processes on the GPUs, and the kernel's log, if
-    readable, for Xid errors. Failures of this sampling never affect the command.
+  - While the command runs, each host in O(sample_hosts) is sampled every O(sample_s) seconds - its CPU, memory, disks and network, and with
+    O(sample_gpus) its GPUs, the processes on them and the Xid errors of the kernel's log (see C(module_utils/node_sampler.py)). If that
+    would take more than 0.5 % of a core, samples are rarer. Failures of this sampling never affect the command.
 options:
   directory: {description: "Directory of the state and the log; created if missing.", type: path, required: true}
   launch: {description: "Identifies this launch. Another value in the same directory is another launch.", type: str, required: true}
@@ -34,6 +35,8 @@ options:
     default: false
   argv: {description: "The command.", type: list, elements: str, required: true}
   env: {description: "Environment variables in addition to HOME, USER, LOGNAME, PATH and LANG.", type: dict, default: {}}
+  runs: {description: "Directory of all runs of this node, CAMPAIGN/CASE/rN; empty to remove none.", type: path, default: ""}
+  keep: {description: "How many folders of runs to keep there. A launch removes older ones, if they have ended.", type: int, default: 50}
   cwd: {description: "Working directory; O(directory) if empty.", type: str, default: ""}
   cleanup:
     description: >-
@@ -62,9 +65,12 @@ options:
   log_limit_mib: {description: "Size limit for the log in MiB.", type: int, default: 1024}
   telemetry_limit_mib: {description: "Size limit for a telemetry file in MiB.", type: int, default: 256}
   at_once_bytes: {description: "Files up to this size are returned with their content. Larger ones are read by M(benchmark_fetch).", type: int, default: 4194304}
-  sample_s: {description: "Sampling interval of the GPUs in seconds; 0 disables sampling.", type: int, default: 0}
+  most_cores_beside: {description: "How many cores others may use on a node when the command starts.", type: float, default: 0.2}
+  idle_wait_s: {description: "How long to wait for nodes that others use; at least 10 seconds.", type: int, default: 0}
+  sample_s: {description: "Sampling interval in seconds; 0 disables sampling.", type: int, default: 0}
+  sample_gpus: {description: "Whether to sample the GPUs, too.", type: bool, default: true}
   sample_hosts:
-    description: Hosts whose GPUs are sampled - their C(ssh) addresses by name; empty for this node.
+    description: Hosts that are sampled - their C(ssh) addresses by name; empty for this node.
     type: dict
     default: {}
   sample_devices:
@@ -92,7 +98,7 @@ exit_status: {description: "Exit status; the negative signal number if a signal 
 started: {description: "Start in seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "End in seconds since the epoch, by the node's clock.", type: float, returned: when finished}
 reason:
-  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(hung), V(peer) or empty."
+  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(peer) or empty."
   type: str
   returned: when finished
 silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung}
@@ -106,13 +112,14 @@ beside:
   type: list
   elements: dict
   returned: when finished
+busy: {description: "Who used the nodes, if the command was not started.", type: list, elements: str, returned: when finished}
 gpu_memory_mib:
   description: Peak memory of each used device in MiB, by host and device index.
   type: dict
   returned: when finished and a GPU was seen
 files:
   description:
-    - The log, the GPU samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.
+    - The log, the samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.
     - Each has its size, identity and sha256, and the content of a small file (compressed by zlib, in Base64); or else only refused, the
       reason why it cannot be fetched.
   type: dict
@@ -136,10 +143,11 @@ from ansible.module_utils.benchmark_supervisor import (
     write_whole,
 )
 from ansible.module_utils.common.text.converters import to_text
-from ansible.module_utils.gpu_memory import file_names
 from ansible.module_utils.node_lock import renew as renew_lock
 from ansible.module_utils.owned_file import described, discard, size_and_end
+from ansible.module_utils.run_folders import prune
 from ansible.module_utils.run_processes import state_name
+from ansible.module_utils.telemetry import file_names
 
 
 def optional_files(params):
@@ -165,6 +173,8 @@ def main():
             "launched": {"type": "bool", "default": False},
             "argv": {"type": "list", "elements": "str", "required": True},
             "env": {"type": "dict", "default": {}},
+            "runs": {"type": "path", "default": ""},
+            "keep": {"type": "int", "default": 50},
             "cwd": {"type": "str", "default": ""},
             "cleanup": {"type": "list", "elements": "str", "default": []},
             "log": {"type": "str", "required": True},
@@ -183,7 +193,10 @@ def main():
             "log_limit_mib": {"type": "int", "default": 1024},
             "telemetry_limit_mib": {"type": "int", "default": 256},
             "at_once_bytes": {"type": "int", "default": 1 << 22},
+            "most_cores_beside": {"type": "float", "default": 0.2},
+            "idle_wait_s": {"type": "int", "default": 0},
             "sample_s": {"type": "int", "default": 0},
+            "sample_gpus": {"type": "bool", "default": True},
             "sample_hosts": {"type": "dict", "default": {}},
             "sample_devices": {"type": "int", "default": 0},
         },
@@ -221,6 +234,11 @@ def is_running(state):
     return bool(state) and "supervisor" in state and not state.get("finished") and is_alive(state["supervisor"])
 
 
+def is_over(state_file):
+    state = read_state(state_file)
+    return bool(state) and (bool(state.get("finished")) or is_gone(state))
+
+
 def follow(module, directory, state_file, lease_file, log_file):
     params = module.params
     state = read_state(state_file)
@@ -240,6 +258,8 @@ def follow(module, directory, state_file, lease_file, log_file):
         if not os.path.isdir(directory):
             os.makedirs(directory, 0o755)
         write_whole(state_file, {"launch": params["launch"], "started": time.time()})
+        if params["runs"]:
+            prune(params["runs"], params["keep"], is_over)
         renew(lease_file)
         for name in optional_files(params):
             discard(os.path.join(directory, name))  # from an earlier launch
@@ -271,7 +291,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "gpu_memory_mib")
+    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "busy", "gpu_memory_mib")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

@@ -13,11 +13,11 @@ import subprocess
 import time
 import traceback
 
-from ansible.module_utils.other_processes import adopt_orphans, descendants, OtherProcesses, local, processes
-from ansible.module_utils.gpu_memory import Sampler, signal_group
 from ansible.module_utils.node_lock import age, uptime
+from ansible.module_utils.other_processes import adopt_orphans, descendants, local, processes, when_idle
 from ansible.module_utils.owned_file import OwnedFile, Refused, create
 from ansible.module_utils.run_processes import Silence, end_others, keep_states
+from ansible.module_utils.telemetry import Telemetry, signal_group
 
 POLL_S = 0.05
 GRACE_S = 10
@@ -200,10 +200,15 @@ def supervise(params, state_file, lease_file, log_file):
     write_whole(state_file, state)
     adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
-    others = OtherProcesses(params, environment(params["env"]))
-    state["started"] = time.time()
     limits = Limits(params, lease_file, log_file)
-    reason = limits.exceeded(others)
+    telemetry = Telemetry(params, environment(params["env"]), params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
+
+    def why_not(others):
+        limits.began = uptime()  # waiting for others is no part of the run
+        return limits.exceeded(others)
+
+    others, reason, busy = when_idle(params, environment(params["env"]), telemetry, why_not)
+    state["started"] = time.time()
     process = log = None
     try:
         log = os.fdopen(create(log_file), "wb", 0)
@@ -221,10 +226,8 @@ def supervise(params, state_file, lease_file, log_file):
         if process:
             state["pid"] = process.pid
             write_whole(state_file, state)
-            sampler = Sampler(params, environment(params["env"]), params["timeout_s"] + 2 * GRACE_S)
-            sampler.start()
             while process.poll() is None:
-                sampler.poll()
+                telemetry.poll()
                 others.poll()
                 reason = limits.exceeded(others)
                 if reason:
@@ -235,11 +238,12 @@ def supervise(params, state_file, lease_file, log_file):
                 time.sleep(POLL_S)
             state.update(ended=time.time())
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
-            state.update(sampler.result(), exit_status=process.returncode)
+            state.update(telemetry.result(), exit_status=process.returncode)
             state.update(others.result())
             state.update(limits.silence.result() if reason == "hung" else {})
         else:
-            state.update(exit_status=125)
+            telemetry.result()
+            state.update(exit_status=125, busy=busy)
     except (IOError, OSError) as error:
         if process:
             end_group(process)

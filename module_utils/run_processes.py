@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import time
 
-from ansible.module_utils.gpu_memory import alone, signal_group
 from ansible.module_utils.node_lock import uptime
 from ansible.module_utils.owned_file import create, size_and_end
+from ansible.module_utils.telemetry import alone, signal_group
 
 BEAT_S = 1.0
 LEAST_BEATS = 5

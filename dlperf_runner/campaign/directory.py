@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.files import read_json, write_json, write_whole
+from ..core.files import read_json, stored, write_json, write_whole
 from .manifest import FILE, PLAN, seal
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def is_done(directory: Path, run: Mapping[str, Any]) -> bool:
     """Return whether the run succeeded and its log exists."""
     outcome = read_record(directory, run).get("outcome")
     log = run_directory(directory, run) / str(run["log_name"])
-    return isinstance(outcome, dict) and outcome.get("status") == "done" and log.is_file()
+    return isinstance(outcome, dict) and outcome.get("status") == "done" and stored(log).is_file()
 
 
 def is_failed(record: Mapping[str, Any]) -> bool:

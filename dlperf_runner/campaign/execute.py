@@ -50,7 +50,7 @@ class Playbook:
         """Log the output as on a terminal, and record each failed task."""
         text = event.get("stdout") or ""
         if text:
-            with self.log.open("a", encoding="utf-8") as log:
+            with open(self.log, "a", encoding="utf-8", opener=_private) as log:
                 log.write(text + "\n")
         data = event.get("event_data", {})
         result = data.get("res") or {}
@@ -79,6 +79,11 @@ class Playbook:
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
             os.kill(int(self.pid_file.read_text()), self.signal)
             self.told = self.signal
+
+
+def _private(path: str, flags: int) -> int:
+    """Only for the owner: ansible-core prints some errors of tasks with no_log, too."""
+    return os.open(path, flags, 0o600)
 
 
 @contextmanager

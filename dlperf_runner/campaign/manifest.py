@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.files import open_stored, stored
 
 FILE = "manifest.jsonl"
 SIGNATURE = f"{FILE}.sig"
@@ -134,12 +136,12 @@ def _lock(descriptor: int) -> None:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file. Raises UserError if it cannot be read."""
+    """The SHA-256 of a file, before it was compressed. Raises UserError if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_stored(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        found = error.strerror or str(error)
+    except (OSError, EOFError, zlib.error) as error:
+        found = getattr(error, "strerror", None) or str(error)
         raise UserError("cannot read the file", where=str(path), found=found) from None
 
 
@@ -211,14 +213,26 @@ def changes(place: Path, manifest: Manifest) -> Iterator[str]:
         if sealed.subject == HISTORY:
             continue  # no file, but a campaign's rows
         path = place / name
-        if not path.is_file():
+        if not stored(path).is_file():
             yield f"{name}: deleted since {FILE}:{sealed.number} recorded it"
-        elif digest(path) != sealed.digest:
+        elif not is_digest(path, sealed.digest):
             yield f"{name}: changed since {FILE}:{sealed.number} recorded it"
     if (place / "campaign.json").is_file():
-        for name, _ in _present(place):
-            if name not in manifest.files:
+        for name, path in _present(place):
+            original = path.with_name(path.name.removesuffix(".gz"))
+            stands_for = name.removesuffix(".gz") if stored(original) == path else name
+            if stands_for not in manifest.files:
                 yield f"{name}: added: {FILE} does not record it"
+
+
+def is_digest(path: Path, expected: str) -> bool:
+    """Whether a file has this SHA-256. Raises UserError if it cannot be read."""
+    try:
+        return digest(path) == expected
+    except UserError:
+        if stored(path) == path:
+            raise
+        return False  # a damaged archive
 
 
 def _present(place: Path, below: Path | None = None) -> Iterator[tuple[str, Path]]:

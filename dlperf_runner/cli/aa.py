@@ -43,10 +43,10 @@ def aa(
     from ..commands import campaigns as commands
     from ..commands.aa import distinct, measure_directories, refuse_choice, run_missing
     from ..compare.spread import save_spreads
-    from ..plan.choice import parse_choice, parse_duration
+    from ..plan.choice import parse_choice, parse_wait
     from ..report.spread_text import render_spreads, spread_records
 
-    parse_duration(chosen.wait)
+    parse_wait(chosen.wait)
     found = distinct(directories or [], campaigns)
     if campaigns is None:
         refuse_choice(chosen.choice, parse_choice({}))

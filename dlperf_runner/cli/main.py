@@ -11,7 +11,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,19 +24,7 @@ from typer.core import TyperGroup
 from .. import __version__
 from ..core.errors import Stopped, UserError
 from ..core.paths import OWN_CATALOG
-from . import playbooks
-from .aa import aa
-from .bandwidth import bandwidth
-from .bundle import bundle
-from .compare import compare
 from .completion import completes
-from .doctor import doctor
-from .env import env
-from .export import export
-from .history import history
-from .init_workload import init_workload
-from .live import live
-from .mlperf import mlperf
 from .options import (
     AsJson,
     Chosen,
@@ -44,9 +34,7 @@ from .options import (
     print_note,
     screen,
 )
-from .report import report
-from .results import attach, status, stop, summarize
-from .run import run
+from .scheduler import Scheduled, schedules
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -77,6 +65,7 @@ ORDER = (
         "report",
         "history",
         "export",
+        "archive",
         "mlperf",
         "bandwidth",
     ),
@@ -151,31 +140,34 @@ app = typer.Typer(
 )
 
 
-app.command()(aa)
-app.command(context_settings=playbooks.PASSES_ON)(playbooks.bench)
-app.command()(bundle)
-app.command()(compare)
-app.command(context_settings=playbooks.PASSES_ON)(playbooks.decommission)
-app.command()(doctor)
-app.command()(env)
-app.command()(export)
-app.command()(history)
-app.command()(playbooks.init)
-app.command("init-workload")(init_workload)
-app.command(context_settings=playbooks.PASSES_ON)(playbooks.lab)
-app.command()(live)
-app.command()(mlperf)
-app.command()(bandwidth)
-app.command(context_settings=playbooks.PASSES_ON)(playbooks.provision)
-app.command()(report)
-app.command()(run)
-app.command()(status)
-app.command()(attach)
-app.command()(stop)
-app.command()(summarize)
+# The commands that other modules of this package have.
+_MODULES = {
+    **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "env")},
+    **{
+        name: name
+        for name in ("export", "history", "init-workload", "live", "mlperf", "report", "run")
+    },
+    "run": "run",
+    **dict.fromkeys(("bench", "decommission", "init", "lab", "provision"), "playbooks"),
+    **dict.fromkeys(("archive", "attach", "status", "stop", "summarize"), "results"),
+}
+
+
+def _add_commands(called: Sequence[str]) -> None:
+    """Add these commands; without one, all. To import all takes as long as to read 70 logs."""
+    for name in _MODULES.keys() & called or _MODULES:
+        module = import_module(f".{_MODULES[name].replace('-', '_')}", __package__)
+        settings = getattr(module, "SETTINGS", {}).get(name)
+        app.command(name, context_settings=settings)(getattr(module, name.replace("-", "_")))
+
+
+_add_commands(sys.argv[1:2])
 
 
 def main() -> None:
+    app.registered_commands = [
+        command for command in app.registered_commands if [command.name] == sys.argv[1:2]
+    ] or app.registered_commands
     app(prog_name="dlperf" if AS_COMMAND else "python -m dlperf_runner")
 
 
@@ -213,8 +205,10 @@ def _options(
 
 @app.command()
 @partial(chooses, with_file=True)
+@schedules
 def plan(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
     resume: Annotated[
         str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
@@ -237,6 +231,9 @@ def plan(
         print_json(schema_of_files())
         return
     choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
+    if scheduled.name:
+        print(scheduled.scripts(chosen, campaign), end="")
+        return
     extra, file = json.loads(variables) if variables else None, chosen.file
     if extra is not None:
         choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)

@@ -12,7 +12,8 @@ import typer
 
 from .options import option
 
-PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+_PASSES_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+SETTINGS = dict.fromkeys(("bench", "decommission", "lab", "provision"), _PASSES_ON)
 _Options = Annotated[
     list[str] | None,
     typer.Argument(help="Options of ansible-playbook.", metavar="[OPTIONS]...", show_default=False),

@@ -203,6 +203,27 @@ def _reason(run: Mapping[str, Any]) -> str:
     return f"{kind}{run['message'] or ''}" + (f". {run['advice']}" if run["advice"] else "")
 
 
+def archive(
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
+    ] = LATEST,
+    as_json: AsJson = False,
+) -> None:
+    """Compress the logs and the telemetry of a campaign's finished runs. They can be summarized and
+    verified as before."""
+    from dataclasses import asdict
+
+    from ..commands.archive import archive as compress
+    from ..core.lists import counted
+
+    done = compress(directory)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        sizes = f"{done.before / 2**20:.1f} MiB became {done.now / 2**20:.1f} MiB"
+        print(f"{counted(done.files, 'file')} compressed: {sizes}")
+
+
 def status(
     directory: Annotated[
         Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")

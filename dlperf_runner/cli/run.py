@@ -11,11 +11,14 @@ import typer
 from ..core.errors import UserError
 from .options import Chosen, chooses, option, print_errors, print_note
 from .results import print_summary
+from .scheduler import Scheduled, schedules
 
 
 @partial(chooses, with_file=True)
+@schedules
 def run(
     chosen: Chosen,
+    scheduled: Scheduled,
     campaign: Annotated[
         str, option("--campaign", "The directory of the new campaign.", "DIR")
     ] = "",
@@ -50,6 +53,7 @@ def run(
     """Run the benchmarks with bench.yml, show a progress bar, and print the results.
 
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    from ..campaign import lock
     from ..commands import campaigns, controllers
     from ..commands.live import announced
     from ..commands.rounds import Policy
@@ -60,7 +64,9 @@ def run(
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
-        directory = campaigns.prepare(chosen.choice, *nodes, *where, print_note, chosen.file)
+        directory = scheduled.campaign(chosen, campaign, resume) or campaigns.prepare(
+            chosen.choice, *nodes, *where, print_note, chosen.file
+        )
         options = [f"--inventory={path}" for path in chosen.inventories]
         options += [f"--wait={chosen.wait}"] if chosen.wait else []
         options += [f"--stop-after={stop_after}"] if stop_after else []
@@ -72,16 +78,24 @@ def run(
         pid = controllers.detach(directory, options)
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
-    directory, problems = campaigns.run(
-        chosen.choice,
-        *nodes,
-        *where,
-        print_note,
-        policy,
-        retry_failed=retry_failed,
-        file=chosen.file,
-        around=announced if live else nullcontext,
-    )
+    around = announced if live else nullcontext
+    if own := scheduled.campaign(chosen, campaign, resume):
+        directory = own
+        with lock.held(directory), around(directory):
+            if retry_failed:
+                campaigns.retry_failed_runs(directory)
+            problems = scheduled.run(directory)
+    else:
+        directory, problems = campaigns.run(
+            chosen.choice,
+            *nodes,
+            *where,
+            print_note,
+            policy,
+            retry_failed=retry_failed,
+            file=chosen.file,
+            around=around,
+        )
     status = print_summary([directory])
     print_errors(problems)
     raise typer.Exit(1 if campaigns.unfinished(directory) else status)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..campaign import directory as campaigns
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
+from ..core.files import stored
 from ..core.node import Node
 from ..doctor.bandwidth import CHECK, GroupBandwidth, bandwidth_findings, is_enough
 from ..doctor.findings import Finding
@@ -89,7 +90,7 @@ def _of_run(directory: Path, run: Mapping[str, Any], problems: Sequence[str]) ->
     if not campaigns.is_done(directory, run):
         why = outcome.get("message") or "; ".join(problems) or "the run did not start"
         return GroupBandwidth(names, None, " ".join(str(why).split())[:500])
-    path = campaigns.run_directory(directory, run) / str(run["log_name"])
+    path = stored(campaigns.run_directory(directory, run) / str(run["log_name"]))
     try:
         return GroupBandwidth(names, read_bandwidth(path).rows[-1].busbw)
     except UserError as error:

@@ -20,7 +20,7 @@ from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
 from ..plan.cases import left_out
-from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_duration
+from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
 from .rounds import Policy, execute_campaign
@@ -59,7 +59,7 @@ def plan(
     the campaign `resume`, or, with neither, of runs for which nothing is written. `say` gets
     warnings. `extra`: variables that take precedence over the inventory's. `file`: where the choice
     is from."""
-    wait_s = parse_duration(wait)
+    wait_s = parse_wait(wait)
     if resume:
         campaigns.read_campaign(Path(resume))
         _lock_for_playbook(Path(resume))
@@ -97,11 +97,16 @@ def run(
     directory = prepare(choice, inventories, limit, campaign, resume, wait, say, file)
     if retry_failed:
         with lock.held(directory):
-            for record in campaigns.read_records(directory):
-                if campaigns.is_failed(record):
-                    campaigns.retry(directory, record)
+            retry_failed_runs(directory)
     with around(directory):
         return directory, execute_campaign(directory, inventories, wait, say, policy)
+
+
+def retry_failed_runs(directory: Path) -> None:
+    """Plan the failed runs of a campaign again."""
+    for record in campaigns.read_records(directory):
+        if campaigns.is_failed(record):
+            campaigns.retry(directory, record)
 
 
 def prepare(
@@ -116,7 +121,7 @@ def prepare(
 ) -> Path:
     """Create a new campaign, unless `resume` names one. Returns its directory."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
-    parse_duration(wait)
+    parse_wait(wait)
     if resume:
         campaigns.read_campaign(directory)
     else:
@@ -139,12 +144,17 @@ def _planned(
     limit: str,
     say: Callable[[str], None],
     extra: Mapping[str, Any] | None = None,
-) -> tuple[Choice, tuple[Node, ...], tuple[Run, ...]]:
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
+    return planned(choice, inventory.read_inventory(inventories, limit or None, extra), say)
+
+
+def planned(
+    choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]
+) -> tuple[Choice, Sequence[Node], tuple[Run, ...]]:
     """Choice, nodes and runs. A random order without a seed gets a new one, for the plan to
     record."""
     if choice.order == "random" and choice.seed is None:
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
-    nodes = inventory.read_inventory(inventories, limit or None, extra)
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
     if not (choice.workload or choice.framework or choice.model):

@@ -29,7 +29,7 @@ from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
 from ..core.percent import fraction
-from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, parse_duration, recorded_choice
+from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, parse_wait, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Policy:
     on_node_loss: str = RETRY
 
     def __post_init__(self) -> None:
-        parse_duration(self.stop_after, "--stop-after")
+        parse_wait(self.stop_after, "--stop-after")
         known = (RETRY, SHRINK, STOP)
         if self.on_node_loss not in known:
             raise UserError(
@@ -81,7 +81,7 @@ def execute_campaign(
 
     policy = policy or Policy()
     absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
-    limit = parse_duration(policy.stop_after, "--stop-after")
+    limit = parse_wait(policy.stop_after, "--stop-after")
     stop_at = time.monotonic() + limit if limit else None
     stops = policy.on_node_loss == STOP
     with lock.held(directory):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..campaign.directory import read_plan, run_directory
-from ..campaign.manifest import FILE, FOUND, SIGNATURE, changes, digest, home, read
+from ..campaign.manifest import FILE, FOUND, SIGNATURE, changes, home, is_digest, read
 from ..campaign.signature import check
 from ..core.errors import UserError
-from ..core.files import read_json
+from ..core.files import read_json, stored
 from ..results.run_record import Known
 from .destination import SOURCE
 
@@ -60,7 +60,7 @@ def against_plan(directory: Path) -> Iterator[str]:
             yield f"{name}: {', '.join(differing)} differ from plan.json"
         outcome, log = record.get("outcome"), path.with_name(str(run["log_name"]))
         expected = outcome.get("log_sha256") if isinstance(outcome, dict) else None
-        if expected is not None and log.is_file() and digest(log) != expected:
+        if expected is not None and stored(log).is_file() and not is_digest(log, expected):
             yield f"{log.relative_to(directory).as_posix()}: its SHA-256 is not the one in run.json"
     for place in planned:
         yield f"{place.relative_to(directory).as_posix()}: the run is in plan.json, but not here"

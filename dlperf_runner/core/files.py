@@ -1,10 +1,13 @@
-"""Atomic reading and writing of files: a reader never sees a partly written file."""
+"""Atomic reading and writing of files: a reader never sees a partly written file. A file of a
+campaign may be compressed by `archive`, which appends .gz to its name."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,19 @@ def write_result(path: Path, content: str | bytes) -> Path:
             found=error.strerror or str(error),
             hint="choose another directory, for example with --output-dir",
         ) from None
+
+
+def stored(path: Path) -> Path:
+    """The file, or the compressed one that took its place."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.is_file() and not path.is_file() else path
+
+
+def open_stored(path: Path) -> BufferedReader | gzip.GzipFile:
+    """Open a file for reading, as it was before it was compressed. Raises OSError; reading a
+    damaged one raises EOFError or zlib.error, too."""
+    place = stored(path)
+    return place.open("rb") if place == path else gzip.open(place)
 
 
 def json_text(value: object) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SAMPLES_PER_SECOND = "samples_per_second"
 GPU_MEMORY = "gpu_memory_peak"  # the maximum over the devices of a run
 LOG_MEMORY = "memory_peak"  # of the device that prints, as its program counts it
+ENERGY = "energy_per_sample"  # in J; the estimator says of what, and how
+POWER = "power_mean"  # in W, of the same
 STEP_TIME = "step_time"  # the beginning of the names of its percentiles
 # Of a step without communication, in seconds: the mean of the ranks, the longest, and its rank.
 ALONE_MEAN, ALONE_LONGEST, SLOWEST_RANK = "alone_mean", "alone_longest", "slowest_rank"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-# What XML 1.0 cannot hold, not even escaped.
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-
 
 def printable(text: str) -> str:
     r"""The text with escapes such as \x1b for what a terminal would obey, and for what is no text,
@@ -19,3 +16,8 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """A text of several lines, each of them printable."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def for_xml(text: str, replacement: str = "") -> str:
+    """The text without the characters that XML 1.0 cannot hold, not even escaped."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", replacement, text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .frame import SAMPLES_PER_SECOND
+from .frame import ENERGY, SAMPLES_PER_SECOND
 
 # Publications also state the speed of arithmetic.
 Unit = Literal["samples", "tokens", "GB", "TFLOP"]
@@ -27,4 +27,10 @@ def per_second(unit: Unit) -> str:
 
 def named(name: str, unit: Unit) -> str:
     """The name of a metric or column in files: `tokens_per_second_median`."""
-    return name.replace(SAMPLES_PER_SECOND, f"{unit}_per_second") if unit != SAMPLES else name
+    name = name.replace(SAMPLES_PER_SECOND, f"{unit}_per_second")
+    return name.replace(ENERGY, f"energy_per_{per_one(unit)}")
+
+
+def per_one(unit: Unit) -> str:
+    """The singular of a unit: `token`."""
+    return unit.removesuffix("s")

@@ -97,7 +97,11 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
                 known.add(without_line)
                 log.headers.append(header)
         before = set(seen.of_run)
-        log.columns.extend(steps.columns(form, of_rank, seen))
+        columns = steps.columns(form, of_rank, seen)
+        if log.columns.steps:
+            log.columns.extend(columns)
+        else:
+            log.columns = columns
         for group, values in seen.of_run.items():
             if group not in before or len(values) > 1:
                 log.headers.append(_of_run(form, of_rank, group, values))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .records import CUT, LineError
 
@@ -18,12 +18,10 @@ _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
 _GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
-_DECODER = codecs.getincrementaldecoder("utf-8")
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """Lines of a log. `first` is the number of the first one. `numbers` are the numbers of all
     lines if they do not follow each other, `ranks` their ranks if mpirun's tags name them."""
 
@@ -100,25 +98,25 @@ class _Utf8:
     """Checks that pieces of bytes are UTF-8 together."""
 
     def __init__(self) -> None:
-        self._decoder = _DECODER()
         self._newlines, self._last = 0, b""  # before the last piece, and that piece
+        self._pending = b""  # the beginning of a character
 
     def next(self, piece: bytes) -> None:
         """Check the next piece; an empty one is the end."""
-        pending = self._decoder.getstate()[0]
-        if pending or not piece.isascii():
+        if self._pending or not piece.isascii():
+            data = self._pending + piece
             try:
-                self._decoder.decode(piece, final=not piece)
+                _, end = codecs.utf_8_decode(data, "strict", not piece)
             except UnicodeDecodeError as error:
-                # The decoder counts from the bytes that it kept from earlier pieces.
-                at = max(error.start - len(pending), 0)
+                at = max(error.start - len(self._pending), 0)
                 before = self._last.count(b"\n") + piece.count(b"\n", 0, at)
                 raise LineError(
                     self._newlines + before + 1,
                     "the log is not valid UTF-8",
                     expected="text",
-                    found=f"byte 0x{(pending + piece)[error.start]:02x}",
+                    found=f"byte 0x{data[error.start]:02x}",
                 ) from None
+            self._pending = data[end:]
         if piece:
             self._newlines, self._last = self._newlines + self._last.count(b"\n"), piece
 

@@ -77,7 +77,7 @@ class LineError(Exception):
         return LineError(line, self.problem, expected=self.expected, found=self.found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Statement:
     """Lines that state settings. `marker` is a literal text that each of them contains.
 
@@ -108,7 +108,7 @@ class Entries(Protocol):
     def findall(self, string: bytes, /) -> list[Any]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
     """A log format.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -29,19 +30,16 @@ _LONGEST = 2**14  # a printed namespace has about 2000 characters
 def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
     """The headers in a block, in the order of the log. The rate over the whole run is taken from
     `of_rank`, the lines of the rank whose steps count."""
-    found: dict[int, dict[str, str]] = {}
+    found: dict[int, dict[Statement, str]] = {}
     of_marker: dict[tuple[str, bool], list[tuple[int, str]]] = {}
     for statement in form.statements:
         key = (statement.marker, statement.is_final)
         if key not in of_marker:
             of_marker[key] = list(_lines(*key, of_rank if statement.is_final else block))
         for line, text_of_line in of_marker[key]:
-            if stated := _fields(statement, text_of_line):
-                found[line] = stated | found.get(line, {})
-    try:
-        return [_header(form, line := at, found[at]) for at in sorted(found)]
-    except LineError as error:
-        raise error.at(line) from None
+            found.setdefault(line, {})[statement] = text_of_line
+    stated = (_header(form, line, tuple(found[line].items())) for line in sorted(found))
+    return [header for header in stated if header]
 
 
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
@@ -72,7 +70,19 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
     return {name: statement.values.get(value, value) for name, value in found.items()}
 
 
-def _header(form: Format, line: int, stated: dict[str, str]) -> Header:
+@functools.lru_cache(maxsize=256)  # the logs of a tree repeat the same lines
+def _header(form: Format, line: int, texts: tuple[tuple[Statement, str], ...]) -> Header | None:
+    """What the statements find in a line of the log; None if that is nothing."""
+    stated: dict[str, str] = {}
+    for statement, text_of_line in texts:
+        stated = _fields(statement, text_of_line) | stated
+    try:
+        return _header_of(form, line, stated) if stated else None
+    except LineError as error:
+        raise error.at(line) from None
+
+
+def _header_of(form: Format, line: int, stated: dict[str, str]) -> Header:
     counts = {name: _count(_COUNTS[name], stated[name]) for name in _COUNTS if name in stated}
     if "nodes" in counts:
         counts["world_size"] = counts["nodes"] * counts.pop("devices_per_node")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -50,12 +51,18 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]
         steps, rates, times = ([column[n] for n in with_rate] for column in (steps, rates, times))
+    numbers = _integers(b" ".join(steps))
     return Columns(
-        [int(step) + 1 for step in steps] if form.zero_based else list(map(int, steps)),
+        [number + 1 for number in numbers] if form.zero_based else list(numbers),
         _rates(form, block, rates),
         text.optional_numbers(printed),
         text.unix_times(times),
     )
+
+
+@functools.lru_cache(maxsize=16)  # the logs of a tree have the same steps
+def _integers(printed: bytes) -> tuple[int, ...]:
+    return tuple(map(int, printed.split()))
 
 
 def _writers(form: Format, block: Block) -> Iterable[int | None]:

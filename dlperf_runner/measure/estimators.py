@@ -20,8 +20,7 @@ MEAN_OF_LINES = "mean_of_lines"
 WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in the warm-up
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """The expected settings of the run. `by` names who states a setting, such as the plan.
     `sequence_length`: the tokens of a sample, None if it is unknown. `accumulation_steps`: the
     batches of a step."""

@@ -61,7 +61,7 @@ def steadiness(
     """Judge runs that printed the same steps, by their rates, including those of the warm-up if the
     logs have them. None for each run if the window has fewer than 20 rates, or for a run with a
     rate that is not a positive finite number."""
-    import numpy as np
+    from ..core.arrays import np
 
     at = np.asarray(steps)
     rates = np.asarray(runs, dtype=float)
@@ -110,7 +110,7 @@ def measurements(found: Steadiness) -> Iterator[Measurement]:
 def batch_means(values: Rates, number: int) -> Rates:
     """Means of `number` groups of consecutive values of each run, of equal length as far as
     possible."""
-    import numpy as np
+    from ..core.arrays import np
 
     ends = np.arange(number + 1) * values.shape[1] // number
     means: Rates = np.add.reduceat(values, ends[:-1], axis=1) / np.diff(ends)
@@ -120,7 +120,7 @@ def batch_means(values: Rates, number: int) -> Rates:
 def mann_kendall(values: Rates) -> Rates:
     """The statistic of each run, without its sign; normally distributed if there is no trend. With
     continuity correction and tie-corrected variance; valid from 10 values on."""
-    import numpy as np
+    from ..core.arrays import np
 
     size = values.shape[1]
     one, later = np.triu_indices(size, 1)
@@ -137,7 +137,7 @@ def _variance(size: Any) -> Any:
 
 def sen_slope(values: Rates) -> Rates:
     """The median of the slopes between all pairs of each run, per index step."""
-    import numpy as np
+    from ..core.arrays import np
 
     one, later = np.triu_indices(values.shape[1], 1)
     return _medians((values[:, later] - values[:, one]) / (later - one))
@@ -145,7 +145,7 @@ def sen_slope(values: Rates) -> Rates:
 
 def _medians(values: Rates) -> Rates:
     """The median of each row. np.median would import numpy.ma."""
-    import numpy as np
+    from ..core.arrays import np
 
     size = values.shape[1]
     ordered = np.sort(values, axis=1)
@@ -157,7 +157,7 @@ def mser(values: Rates, batch: int = MSER_BATCH) -> NDArray[np.int64]:
     """How many values of each run to drop at the beginning to minimise the standard error of the
     mean of the rest. Works on means of `batch` values. -1 if it would drop half of the values or
     more, or if there are fewer than 10 means."""
-    import numpy as np
+    from ..core.arrays import np
 
     number = values.shape[1] // batch
     if number < 10:

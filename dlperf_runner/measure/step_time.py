@@ -3,7 +3,7 @@ a log prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..core.frame import LOG_MEMORY, STEP_TIME
 from .estimators import Measurement
@@ -17,19 +17,23 @@ def step_times(rates: Sequence[float], per_step: float | None, span: int) -> Ite
     percentiles of means, which hide single slow steps; the estimator says so."""
     if per_step is None or not rates:
         return
-    times = sorted([per_step / rate for rate in rates])
+    fastest_first = sorted(rates, reverse=True)
     estimator = "single_steps" if span == 1 else f"means_of_{span}_steps"
     for name, percent in PERCENTILES.items():
-        yield Measurement(f"{STEP_TIME}_{name}", percentile(times, percent), "s", estimator)
+        time = percentile(fastest_first, percent, lambda rate: per_step / rate)
+        yield Measurement(f"{STEP_TIME}_{name}", time, "s", estimator)
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """A percentile of values in ascending order, interpolated between the two nearest ones, as
-    NumPy's default does."""
+def percentile(
+    ordered: Sequence[float], percent: float, value: Callable[[float], float] = float
+) -> float:
+    """A percentile of the values of an ordered sequence, in ascending order, interpolated between
+    the two nearest ones, as NumPy's default does."""
     place = (len(ordered) - 1) * percent / 100
     low = int(place)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    lower, upper = value(ordered[low]), value(ordered[high])
+    return lower + (upper - lower) * (place - low)
 
 
 def log_memory(gib: float | None) -> Iterator[Measurement]:

@@ -38,8 +38,9 @@ _USING = re.compile(r"NCCL INFO NET/(Socket|IB)\S* ?: Using ([^;]*)")
 _NAME = re.compile(r"\[\d+\]([^:\s]+):")
 
 
+Sample = Mapping[str, float]  # without the numbers that are missing
 # The samples of a run's devices, by host and device index.
-Samples = Mapping[tuple[str, int], Sequence[Mapping[str, float | None]]]
+Samples = Mapping[tuple[str, int], Sequence[Sample]]
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Evidence:
     nodes: int = 1
     beside: Sequence[OtherProcess] = ()
     samples: Samples = field(default_factory=dict)
+    of_nodes: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     xids: Sequence[XidError] | None = None
     gpu_processes: Sequence[GpuProcess] | None = None
     network: Iterable[str] = ()
@@ -108,7 +110,11 @@ def judge(
     rules: ValidityRules,
 ) -> Verdict:
     """The verdict on a run whose log passed validation; `losses` has one entry per step."""
-    reasons = [*_about_losses(steps, losses, rules), *_about_cores(evidence.beside, rules)]
+    reasons = [
+        *_about_losses(steps, losses, rules),
+        *_about_cores(evidence.beside, rules),
+        *_about_processors(evidence.of_nodes, rules),
+    ]
     if not evidence.on_gpu:
         return Verdict(tuple(reasons))
     judged = {
@@ -161,6 +167,17 @@ def _about_cores(beside: Sequence[OtherProcess], rules: ValidityRules) -> Iterat
         if rules.most_cores_beside is not None and cores > rules.most_cores_beside:
             most = max(others, key=lambda process: process.cores)
             yield f"{host}: {most.command} of user {most.uid} was also running ({cores:.2f} cores)"
+
+
+def _about_processors(nodes: Mapping[str, Sequence[Sample]], rules: ValidityRules) -> Iterator[str]:
+    """The time in which heat slowed a CPU package down, where the kernel counts it."""
+    for host, rows in nodes.items():
+        held = [row for row in rows if "cpu_throttled_s" in row and "unix_time" in row]
+        if not held or (seconds := held[-1]["unix_time"] - held[0]["unix_time"]) <= 0:
+            continue
+        share = (held[-1]["cpu_throttled_s"] - held[0]["cpu_throttled_s"]) / seconds
+        if share > rules.most_throttled:
+            yield f"{host}: the CPU was throttled by heat for {100 * share:.0f} % of the run"
 
 
 # ---- the devices

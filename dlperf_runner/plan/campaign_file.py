@@ -102,7 +102,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     ),
     "limit": (StrictStr, "Use only these hosts (an Ansible pattern)."),
     "wait": (
-        _checked(StrictStr, choices.parse_duration),
+        _checked(StrictStr, choices.parse_wait),
         "How long to wait for nodes that another campaign uses, such as 90s, 30m or 2h.",
     ),
     "notes": (StrictStr, "What this campaign is for; kept with the results."),

@@ -276,7 +276,7 @@ def choice_options(choice: Choice) -> dict[str, str]:
     return options
 
 
-def parse_duration(text: str, option: str = "--wait") -> int:
+def parse_wait(text: str, where: str = "--wait") -> int:
     """Parse a duration such as 90s, 30m or 2h into seconds. An empty string gives 0."""
     number, unit = text.strip()[:-1], text.strip()[-1:]
     if not unit:
@@ -286,7 +286,7 @@ def parse_duration(text: str, option: str = "--wait") -> int:
         return int(number) * _SECONDS[unit]
     raise UserError(
         "invalid duration",
-        where=option,
+        where=where,
         expected="a duration like 90s, 30m or 2h",
         found=repr(text),
     )

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
-from ..core.frame import MODEL_TFLOPS
+from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
 from ..core.identity import GROUP, topology_text
 from ..core.lists import grouped
 from .labels import Labels
 from .layout import MEMORY
-from .numbers import exact_decimals, rate_decimals, ratio, seconds, speedup, tflops
+from .numbers import exact_decimals, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
-from .units import is_bandwidth, per_device, rate_unit, step_time
+from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
 
 Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
@@ -68,6 +68,8 @@ def cases(number: int, group: Sequence[Case], heading: str, t: Labels) -> Table:
         Column(t("log_memory"), True, "#,##0", hint=t("log_memory_hint")),
         Column(f"TFLOP/s/{t('device')}", True, "0.0", hint=t("flops_hint")),
         Column(f"MFU ({formula.partition(' ')[0]})", True, _PERCENT, hint=formula),
+        Column(energy_unit(group[0]["workload"]), True, "0.000", hint=t("energy_hint")),
+        Column("W", True, "#,##0", hint=t("power_hint")),
     ]
     rows = [_row(case, form) for case in group]
     if not any(case.get("samples_per_second_outliers") for case in group):
@@ -110,6 +112,8 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case.get("log_memory_mib"), ",.0f"),
         cell(case.get(MODEL_TFLOPS), tflops),
         cell(case.get("mfu"), ".1%"),
+        cell(case.get(f"{ENERGY}_j"), joules),
+        cell(case.get(f"{POWER}_w"), ",.0f"),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..core.printable import NOT_XML
+from ..core.printable import for_xml
 
 WIDTH = 480
 PLOT_HEIGHT = 250
@@ -98,7 +98,7 @@ class Chart:
 
 def plain(text: str) -> str:
     """The text without the characters that no XML can hold."""
-    return NOT_XML.sub("\ufffd", text)
+    return for_xml(text, "\ufffd")
 
 
 def vega_lite(chart: Chart) -> Specification:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..core.identity import topology_text
-from ..core.printable import NOT_XML
+from ..core.printable import for_xml
 from .numbers import percent, rate_decimals, ratio
 
 Result = Literal["passed", "failure", "error", "skipped"]
@@ -99,7 +99,7 @@ def render(suite: str, tests: Sequence[JUnitCase]) -> str:
         for kind in ("failure", "error", "skipped")
     }
     attributes = {
-        "name": _clean(suite),
+        "name": for_xml(suite),
         "tests": str(len(tests)),
         "failures": count["failure"],
         "errors": count["error"],
@@ -109,23 +109,19 @@ def render(suite: str, tests: Sequence[JUnitCase]) -> str:
     root = ET.Element("testsuites", {k: v for k, v in attributes.items() if k != "skipped"})
     element = ET.SubElement(root, "testsuite", attributes)
     for test in tests:
-        names = {"name": _clean(test.name), "classname": _clean(test.classname), "time": "0"}
+        names = {"name": for_xml(test.name), "classname": for_xml(test.classname), "time": "0"}
         case = ET.SubElement(element, "testcase", names)
         known = {key: value for key, value in test.properties.items() if value is not None}
         if known:
             properties = ET.SubElement(case, "properties")
             for key, value in known.items():
-                pair = {"name": _clean(key), "value": _clean(str(value))}
+                pair = {"name": for_xml(key), "value": for_xml(str(value))}
                 ET.SubElement(properties, "property", pair)
         if test.result != "passed":
-            message = {"message": _clean(test.message)}
+            message = {"message": for_xml(test.message)}
             if test.result != "skipped":
                 message["type"] = "slower" if test.result == "failure" else "undecided"
             ET.SubElement(case, test.result, message)
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
-
-
-def _clean(text: str) -> str:
-    return NOT_XML.sub("", text)

@@ -31,7 +31,7 @@ def _fields(column: Sequence[object]) -> list[str]:
     """A column as fields. Most columns repeat few values, so each of these is formatted once."""
     values = set(column)
     if any(isinstance(value, float) for value in values):  # 0.0 and -0.0 are equal
-        return list(map(_field, column))
+        return [str(v) if isinstance(v, float) else _field(v) for v in column]
     texts = {value: _field(value) for value in values}
     return list(map(texts.__getitem__, column))
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.frame import MODEL_TFLOPS
+from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
 from ..stats.groups import by_group
-from .numbers import rate_decimals, seconds, speedup, tflops
+from .numbers import joules, rate_decimals, seconds, speedup, tflops
 from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
-from .units import is_bandwidth, per_device, rate_unit, step_time
+from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
 
 PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
 TFLOPS, MFU, LOG_MEMORY = "TFLOP/s/device", "MFU", "memory (MiB)"
+JOULES, WATTS = "J/sample", "W"
 P95, P99 = "step p95 (s)", "step p99 (s)"
 COLUMNS = (
     Column("node_num", True),
@@ -31,6 +32,8 @@ COLUMNS = (
     Column(P99, True, stacks=True),
     Column(LOG_MEMORY, True, stacks=True),
     Column(MEMORY, True, stacks=True),
+    Column(JOULES, True, stacks=True),
+    Column(WATTS, True, stacks=True),
 )
 _SCALING = ("speedup", "efficiency")
 
@@ -56,6 +59,8 @@ _OPTIONAL: dict[str, Callable[[dict[str, Any]], object]] = {
     P99: lambda row: _step_time(row, "p99"),
     LOG_MEMORY: _log_memory,
     MEMORY: lambda row: row["gpu_memory_mib"],
+    JOULES: lambda row: row[f"{ENERGY}_j"],
+    WATTS: lambda row: row[f"{POWER}_w"],
 }
 
 Grid = tuple[list[Column], list[tuple[Cell, ...]]]
@@ -97,6 +102,7 @@ def _grid(rows: list[dict[str, Any]]) -> Grid:
     names = {
         "samples/s": unit,
         PER_DEVICE: f"{unit}/device",
+        JOULES: energy_unit(rows[0]["workload"]),
         MFU: f"{MFU} ({formula.partition(' ')[0]})",
     }
     columns = [replace(column, label=names.get(column.label, column.label)) for column in COLUMNS]
@@ -120,4 +126,6 @@ def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
         cell(_step_time(row, "p99"), seconds),
         cell(_log_memory(row), ".0f"),
         cell(row["gpu_memory_mib"], ".0f"),
+        cell(row[f"{ENERGY}_j"], joules),
+        cell(row[f"{POWER}_w"], ".0f"),
     )

@@ -47,6 +47,11 @@ def tflops(value: float) -> str:
     return f"{value:.{decimals([value], 1, 2)}f}"
 
 
+def joules(value: float) -> str:
+    """The energy of a sample: 0.731, 12.4."""
+    return f"{value:.{decimals([value], 0, 3)}f}"
+
+
 def seconds(value: float) -> str:
     """A step time: 1.042, but 0.00312."""
     return f"{value:.{decimals([value], 3, 3)}f}"

@@ -7,12 +7,17 @@ from typing import Any
 
 from ..catalog.reader import own_workloads, unit_of
 from ..core.frame import SAMPLES_PER_SECOND, Row
-from ..core.units import BANDWIDTH, SAMPLES, TOKENS, named, per_second
+from ..core.units import BANDWIDTH, SAMPLES, TOKENS, named, per_one, per_second
 
 
 def rate_unit(workload: str | None) -> str:
     """The unit of a workload's rates."""
     return per_second(unit_of(workload))
+
+
+def energy_unit(workload: str | None) -> str:
+    """The unit of a workload's energy: J/token."""
+    return f"J/{per_one(unit_of(workload))}"
 
 
 def is_bandwidth(workload: str | None) -> bool:

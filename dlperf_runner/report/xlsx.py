@@ -8,6 +8,7 @@ from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from ..core.frame import POWER
 from .tables import FORMULA, Cell, Column, Table, Value
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _FORMATS = {
     "gpu_memory_mib": "#,##0",
     "log_memory_mib": "#,##0",
     "mfu": "0.0%",
+    f"{POWER}_w": "#,##0",
 }
 
 

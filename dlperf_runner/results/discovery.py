@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..campaign.directory import read_plan, run_directory
@@ -19,6 +19,7 @@ from ..catalog.validity import ValidityRules, rules_of
 from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
+from ..core.lists import Steps
 from .log_file import Log
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
@@ -34,8 +35,7 @@ _OWN = re.compile(
 _NUMBER = re.compile(r"(\d+)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The place of a possible run: a run record in a campaign, with the validity rules of the
     campaign, or a log. `directories` are the names of its parent directories, from the nearest up
     to the directory that was given. `statement` is what the user states about the log. `is_given`:
@@ -105,7 +105,7 @@ def find(sources: Sequence[Path], statements: Statements = NOTHING) -> Found:
             below = place.path.relative_to(base).as_posix()
             matched.append(below)
             try:
-                found.places.append(replace(place, statement=statements.about(below)))
+                found.places.append(place._replace(statement=statements.about(below)))
             except UserError as error:
                 found.problems.append(error)
     found.unused_patterns = statements.unused(matched)
@@ -177,7 +177,7 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipped:
+def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, Log] | Skipped]:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
@@ -189,6 +189,7 @@ def run_at(place: Place, known: Sequence[Known]) -> tuple[FoundRun, Log] | Skipp
         if place.is_given or is_named_like_a_run(place.path, place.directories):
             raise
         return Skipped(place.path, error.problem)
+    yield
     return named_run(log, place.directories, known, place.statement or {}), log
 
 

@@ -4,27 +4,38 @@ of its log in which NCCL logs its network choice."""
 from __future__ import annotations
 
 import csv
+import gzip
 import math
 import mmap
 import re
+import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 
-from ..measure.validity import Evidence, GpuProcess, XidError
+from ..core.files import open_stored, stored
+from ..measure.validity import Evidence, GpuProcess, Sample, XidError
 from .run_record import FoundRun
 
 _NET = b"NCCL INFO NET/"
+# The columns of the telemetry that are used.
+_COLUMNS = (
+    *("unix_time", "utilization_percent", "sm_clock_mhz", "max_sm_clock_mhz", "throttle_reasons"),
+    *("ecc_uncorrected", "power_w", "energy_j", "cpu_throttled_s"),
+)
 
 
 def evidence_of(run: FoundRun) -> Evidence:
-    """Of a run on CPU, nothing is read."""
+    devices, nodes = _telemetry(run)
     if not run.on_gpu:
-        return Evidence(beside=run.beside)
+        return Evidence(nodes=run.topology.nodes, beside=run.beside, of_nodes=nodes)
     return Evidence(
         on_gpu=True,
         nodes=run.topology.nodes,
         beside=run.beside,
-        samples=_samples(run),
+        samples=devices,
+        of_nodes=nodes,
         xids=_xids(run),
         gpu_processes=list(_gpu_processes(run)) or None,
         network=tuple(_net_lines(run.path)) if run.topology.nodes > 1 else (),
@@ -32,21 +43,28 @@ def evidence_of(run: FoundRun) -> Evidence:
     )
 
 
-def _samples(run: FoundRun) -> dict[tuple[str, int], list[dict[str, float | None]]]:
-    found: dict[tuple[str, int], list[dict[str, float | None]]] = {}
-    for host, devices in run.devices:
+def _telemetry(
+    run: FoundRun,
+) -> tuple[dict[tuple[str, int], list[Sample]], dict[str, list[Sample]]]:
+    """The samples of the run's devices, and of its nodes."""
+    devices: dict[tuple[str, int], list[Sample]] = {}
+    nodes: dict[str, list[Sample]] = {}
+    used = dict(run.devices)
+    for host in dict.fromkeys((*used, *run.hosts)):
         for row in _rows(run, "telemetry", host):
-            numbers = {name: _number(text) for name, text in row.items()}
-            device = numbers.get("device")
-            if device is not None and int(device) in devices:
-                found.setdefault((host, int(device)), []).append(numbers)
-    return found
+            numbers = {name: n for name in _COLUMNS if (n := _number(row.get(name))) is not None}
+            device = _number(row.get("device"))
+            if row.get("device") == "":
+                nodes.setdefault(host, []).append(numbers)
+            elif device is not None and int(device) in used.get(host, ()):
+                devices.setdefault((host, int(device)), []).append(numbers)
+    return devices, nodes
 
 
 def _xids(run: FoundRun) -> list[XidError] | None:
     """A kernel log without Xid errors gives a file without rows; an unreadable one gives no
     file."""
-    if not any(_path(run, "xid", host).is_file() for host, _ in run.devices):
+    if not any(stored(_path(run, "xid", host)).is_file() for host, _ in run.devices):
         return None
     return [
         XidError(
@@ -70,17 +88,20 @@ def _gpu_processes(run: FoundRun) -> Iterator[GpuProcess]:
 
 
 def _path(run: FoundRun, kind: str, host: str) -> Path:
-    # The name that module_utils/gpu_memory.py gives it.
+    # The name that module_utils/telemetry.py gives it.
     return run.path.with_name(f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv")
 
 
 def _rows(run: FoundRun, kind: str, host: str) -> Iterator[dict[str, str]]:
     """The readable rows of a sampler's file."""
     try:
-        with _path(run, kind, host).open(encoding="utf-8", errors="replace", newline="") as file:
+        with (
+            open_stored(_path(run, kind, host)) as content,
+            TextIOWrapper(content, encoding="utf-8", errors="replace", newline="") as file,
+        ):
             for row in csv.DictReader(file):
                 yield {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
-    except (OSError, csv.Error):
+    except (OSError, EOFError, zlib.error, csv.Error):
         return
 
 
@@ -97,6 +118,12 @@ def _number(text: str | None) -> float | None:
 
 def _net_lines(path: Path) -> Iterable[str]:
     """The lines in which NCCL logs its network choice, found without decoding the other lines."""
+    if path.suffix == ".gz":
+        with suppress(OSError, EOFError, zlib.error), gzip.open(path) as packed:
+            for line in packed:
+                if (place := line.find(_NET)) >= 0:
+                    yield line[place : place + 1000].decode("utf-8", "replace").rstrip("\n")
+        return
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as log:
             place = log.find(_NET)

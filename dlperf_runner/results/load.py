@@ -205,7 +205,7 @@ def _readings(
     from concurrent.futures import ProcessPoolExecutor
 
     # Load now what every process needs, so that the workers inherit it.
-    import numpy as np  # noqa: F401
+    from ..core.arrays import np  # noqa: F401
 
     logs.formats()
     catalogued_rules()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -66,7 +66,10 @@ class Log:
     def errors(self) -> Iterator[None]:
         """Add the name of the log to errors of its lines. Limit the time of a user's format."""
         try:
-            with limited(str(self.path), self._size) if logs.own_formats() else nullcontext():
+            if logs.own_formats():
+                with limited(str(self.path), self._size):
+                    yield
+            else:
                 yield
         except logs.LineError as error:
             raise UserError(
@@ -83,7 +86,7 @@ class Log:
 
     def _file(self) -> io.FileIO:
         try:
-            return self.path.open("rb", buffering=0)
+            return io.FileIO(self.path)
         except OSError as error:
             raise UserError(
                 "the log cannot be read", where=str(self.path), found=error.strerror or str(error)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..catalog.names import names
 from ..core.case import Topology
@@ -27,8 +26,7 @@ _OF_LOGS = re.compile(r"^logs?[-_]|[-_]logs?$")
 _BATCH_DIRECTORY = re.compile(r"bz(\d{1,9})", re.ASCII)
 
 
-@dataclass(frozen=True)
-class PathWords:
+class PathWords(NamedTuple):
     """What a path says; None where it says nothing. `first` are the words before the first setting;
     in the published layouts they name what ran. `others` are the words behind it. `directory` names
     the directory that says a topology or a batch size; `accelerator_directory` names

@@ -135,7 +135,7 @@ def _in_directory(reading: Reading, splits: set[Parts], root: Path) -> Reading:
         return reading
     directory = "/".join(place[: max(depths) + 1]) or "."
     own = replace(run, directory=directory)
-    series = reading.series and replace(reading.series, run=own)
+    series = reading.series and reading.series._replace(run=own)
     return replace(reading, run=own, series=series)
 
 

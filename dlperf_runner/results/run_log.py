@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import logs
 from ..catalog.accelerators import peak_of
@@ -18,26 +18,28 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
-from ..core.lists import grouped
+from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
+from ..measure.energy import energy
 from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
 from ..measure.step_parts import network, of_ranks
-from ..measure.validity import VALID, Verdict, judge
+from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import Log
 from .log_head import check_network, check_parameters, stated_count, with_options
 from .run_record import FoundRun, Known
 
+# So many logs are read step by step, in turn. The processor's cache does not hold many more.
+TOGETHER = 16
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 
 
-@dataclass(frozen=True)
-class RunSeries:
+class RunSeries(NamedTuple):
     """Throughput over the iterations of one run: all lines that count, including the warm-up.
 
     All tuples have one entry per line. `samples_per_second` is the rate of all devices.
@@ -79,7 +81,7 @@ def read_all(
 ) -> list[Reading | Skipped]:
     """Find and measure the runs at some places; Skipped for each file that is no benchmark log."""
     own_workloads()  # makes the user's log formats known in a new process, too
-    readings = [_read(place, known) for place in places]
+    readings = in_turn([_reading(place, known) for place in places], TOGETHER)
     of_runs = [reading for reading in readings if isinstance(reading, Reading)]
     judged = _steadiness([reading.series for reading in of_runs if reading.series])
     for reading in of_runs:
@@ -89,9 +91,9 @@ def read_all(
     return readings
 
 
-def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
+def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
     try:
-        found = run_at(place, known)
+        found = yield from run_at(place, known)
     except UserError as error:
         return Reading(None, problem=error)
     if isinstance(found, Skipped):
@@ -99,13 +101,14 @@ def _read(place: Place, known: Sequence[Known]) -> Reading | Skipped:
     run, log = found
     if run.why_not is not None:
         return Reading(run)
+    yield
     try:
-        return _measured(run, log, known)
+        return (yield from _measured(run, log, known))
     except UserError as error:
         return Reading(run, problem=error)
 
 
-def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
+def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]:
     name, rule = str(log.path), run.rule
     if rule is None:
         raise UserError(
@@ -122,6 +125,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
             found=log.form.name,
         )
     content, digest = _content(log, run, rule)
+    yield
     entry = next((e for e in known if (e.workload, e.model) == (run.workload, run.model)), None)
     if entry is not None:
         check_network(content.headers, run, entry)
@@ -161,8 +165,31 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Reading:
         warmup_steps=left_out,
         total_steps=rule.total_steps,
     )
+    measured.measurements += _energy(evidence, series, measured, expected)
     verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
+
+
+def _energy(
+    evidence: Evidence, series: RunSeries, measured: Measured, expected: Expected
+) -> tuple[Measurement, ...]:
+    """The energy of a run whose telemetry has all of its devices, or all of its nodes."""
+    parts: Sequence[Sequence[Sample]] = list(evidence.of_nodes.values())
+    what, number = "cpu", expected.topology.nodes
+    if evidence.on_gpu:
+        parts, what, number = list(evidence.samples.values()), "gpu", expected.topology.world_size
+    if len(parts) != number:
+        return ()
+    window = (series.warmup_steps, series.total_steps)
+    times = [
+        time
+        for step, time in zip(series.steps, series.unix_times, strict=True)
+        if time is not None and window[0] < step <= window[1]
+    ]
+    ends = (times[0], times[-1]) if len(times) > 1 and times[0] < times[-1] else None
+    processed = expected.per_step and expected.per_step * series.total_steps
+    rate = measured.measurements[0].value
+    return tuple(energy(parts, what, ends, rate, processed, expected.unit))
 
 
 def _model_flops(

@@ -4,6 +4,7 @@ of a campaign."""
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
+from ..core.files import stored
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 from ..core.printable import printable
 from ..measure.validity import OtherProcess
@@ -118,7 +120,9 @@ class FoundRun:
     assumed: str | None = None  # what the identification of the run rests on, as a note
     other_words: str = ""  # of the log's name, whose meaning is unknown
     copy_of: str | None = None  # the log that counts instead, and what both have in common
-    # Input of the validity rules: the run's devices by host, and the plan's NCCL variables.
+    # Input of the validity rules: the run's hosts, its devices by host, and the plan's NCCL
+    # variables.
+    hosts: tuple[str, ...] = ()
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
     beside: tuple[OtherProcess, ...] = ()
@@ -173,7 +177,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     window = (number("total_steps"), number("warmup_steps", least=0))
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
-    log = path.with_name(log_name)
+    log = stored(path.with_name(log_name))
     on_gpu = text("accelerator") != "cpu"
     return FoundRun(
         path=log,
@@ -189,7 +193,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         expected_by="the plan",
         source=text("source"),
         parameters=_parameters(document, entries, text("source")),
-        framework_version=_version(outcome, text("framework")),
+        framework_version=version_of(outcome, text("framework")),
         accelerator=_products(outcome) if on_gpu else "cpu",
         node_gpus=_joined(len(names) for names in _gpus(outcome)) if on_gpu else None,
         on_gpu=on_gpu,
@@ -199,6 +203,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         container=text("container") if document.get("container") is not None else "",
         gpu_memory_mib=_gpu_memory(outcome),
         why_not=_why_not(outcome),
+        hosts=_hosts(document),
         devices=_devices(outcome),
         nccl=_nccl(document),
         beside=_other_processes(outcome),
@@ -219,12 +224,12 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
     return "was not run"
 
 
-def _version(outcome: Mapping[str, Any], framework: str) -> str | None:
+def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     """The version of the framework's package, whose name may be mxnet-cu102, paddlepaddle or, for
-    pytorch, torch."""
+    pytorch, torch. tensorflow2 and paddle3 are other releases of a package without the number."""
     versions = outcome.get("versions")
     names = versions if isinstance(versions, dict) else {}
-    begin = framework.removeprefix("py")
+    begin = framework.removeprefix("py").rstrip(string.digits)
     fitting = sorted((n for n in names if n.startswith(begin)), key=len)
     return str(names[fitting[0]]) if fitting else None
 
@@ -278,6 +283,11 @@ def _gpu_memory(outcome: Mapping[str, Any]) -> float | None:
         if isinstance(peak, int | float) and not isinstance(peak, bool)
     ]
     return max(peaks, default=None)
+
+
+def _hosts(document: Mapping[str, Any]) -> tuple[str, ...]:
+    hosts = document.get("hosts")
+    return tuple(map(str, hosts)) if isinstance(hosts, list) else ()
 
 
 def _devices(outcome: Mapping[str, Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:

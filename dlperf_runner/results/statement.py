@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -83,8 +83,7 @@ class PathMapping(Entry):
     logs: dict[Annotated[str, AfterValidator(_is_pattern)], Fields]
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(NamedTuple):
     """A value and who states it: `--topology`, or a pattern of mapping.yml."""
 
     value: Any

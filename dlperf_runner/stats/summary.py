@@ -13,12 +13,14 @@ from ..catalog.reader import unit_of
 from ..core.frame import (
     ALONE_LONGEST,
     ALONE_MEAN,
+    ENERGY,
     GPU_MEMORY,
     LOG_MEMORY,
     MFU,
     MODEL_TFLOPS,
     NCCL_INTERFACES,
     PEAK_TFLOPS,
+    POWER,
     SAMPLES_PER_SECOND,
     SLOWEST_RANK,
     STEP_TIME,
@@ -65,6 +67,8 @@ _FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float | None], str | 
     MODEL_TFLOPS: (MODEL_TFLOPS, median, "flops_formula"),
     MFU: (MFU, median, "flops_formula"),
     PEAK_TFLOPS: (PEAK_TFLOPS, median, "peak_source"),
+    ENERGY: (f"{ENERGY}_j", median, "energy_estimator"),
+    POWER: (f"{POWER}_w", median, "energy_estimator"),
 }
 _TEXTS = tuple(dict.fromkeys(text for *_, text in _FURTHER.values() if text))
 _OWN = (
@@ -153,7 +157,7 @@ def _place(case: Record) -> list[tuple[bool, Any]]:
 def _means(samples: Sequence[Sequence[float]]) -> list[float]:
     """The mean of each sample, summed in the order in which pandas sums adjacent rows, so that the
     digits recorded by earlier versions do not change."""
-    import numpy as np
+    from ..core.arrays import np
 
     if not samples:
         return []

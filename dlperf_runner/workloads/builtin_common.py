@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -73,6 +74,25 @@ def on_or_off(text: str) -> bool:
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"on or off expected, found {text}")
     return text == "on"
+
+
+def intervals(
+    step: Callable[[], object],
+    wait: Callable[[], None],
+    steps: int,
+    log_interval: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[tuple[int, float]]:
+    """Take the steps; after every `log_interval`, give the step's number and the seconds that they
+    took, until the device had finished. What the caller does with them is not timed.
+    """
+    began = clock()
+    for number in range(1, steps + 1):
+        step()
+        if number % log_interval == 0:
+            wait()
+            yield number, clock() - began
+            began = clock()
 
 
 def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:

@@ -11,10 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax_common import DATA
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION
 
-BLOCKS = (3, 4, 6, 3)
-CHANNELS = (64, 128, 256, 512)
-EXPANSION = 4
 KEPT, EPSILON = 0.9, 1e-5  # of the running statistics of batch normalisation
 NHWC = ("NHWC", "HWIO", "NHWC")
 

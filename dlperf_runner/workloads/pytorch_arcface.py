@@ -14,11 +14,10 @@ import datetime
 from collections.abc import Callable
 from typing import NamedTuple
 
-from builtin_common import check, multiple_of_16, options, parsed, positive
+from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
 from pytorch_common import (
     autocast,
     data_parallel,
-    intervals,
     join,
     leave,
     use_precision,
@@ -90,7 +89,6 @@ def train(arguments: argparse.Namespace) -> list[float]:
     # Imported here so that --help and a wrong option need no framework.
     import torch
     from pytorch_arcface_model import Backbone, PartialFC
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     place, device = join(torch, not arguments.no_cuda)
     log = say if place.rank == 0 else (lambda _: None)
@@ -101,6 +99,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
     network = NETWORKS[arguments.network]
     backbone = data_parallel(torch, Backbone(network, arguments.image_size).to(device), device)
     if arguments.precision == "amp" and place.world_size > 1:
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
         backbone.register_comm_hook(None, fp16_compress_hook)
 
     torch.manual_seed(arguments.seed + 1 + place.rank)

@@ -13,13 +13,12 @@ import argparse
 import contextlib
 from typing import Any, NamedTuple
 
-from builtin_common import at_least, check, on_or_off, options, parsed, positive
+from builtin_common import at_least, check, intervals, on_or_off, options, parsed, positive
 from dllogger_lines import parameters, print_line, say_training
 from pytorch_common import (
     alone,
     autocast,
     data_parallel,
-    intervals,
     join,
     leave,
     mean_over_ranks,

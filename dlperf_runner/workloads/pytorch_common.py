@@ -15,7 +15,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple, NoReturn
 
 SIOCGIFADDR = 0x8915
@@ -150,25 +150,6 @@ def data_parallel(torch: Any, network: Any, device: Any) -> Any:
 def wait_for(torch: Any, device: Any) -> Callable[[], None]:
     """What returns when the device has finished; a CPU has when a call returns."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
-
-
-def intervals(
-    step: Callable[[], object],
-    wait: Callable[[], None],
-    steps: int,
-    log_interval: int,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[tuple[int, float]]:
-    """Take the steps; after every `log_interval`, give the step's number and the seconds that they
-    took, until the device had finished. What the caller does with them is not timed.
-    """
-    began = clock()
-    for number in range(1, steps + 1):
-        step()
-        if number % log_interval == 0:
-            wait()
-            yield number, clock() - began
-            began = clock()
 
 
 def alone(

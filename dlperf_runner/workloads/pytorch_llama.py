@@ -14,12 +14,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import at_least, check, on_or_off, positive
+from builtin_common import at_least, check, intervals, on_or_off, positive
 from llama_sizes import SIZES
 from pytorch_common import (
     alone,
     data_parallel,
-    intervals,
     join,
     leave,
     mean_over_ranks,

@@ -10,31 +10,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from builtin_common import check, on_or_off, options, parsed, positive
+from builtin_common import check, intervals, on_or_off, parsed
 from dllogger_lines import parameters, print_line, say_training
 from pytorch_common import (
     alone,
     autocast,
     data_parallel,
-    intervals,
     join,
     leave,
     mean_over_ranks,
     use_precision,
     wait_for,
 )
-
-BLOCKS = (3, 4, 6, 3)
-CHANNELS = (64, 128, 256, 512)
-EXPANSION = 4
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = options(__doc__, "images", batch_size=256, lr=0.01)
-    parser.add_argument("--image-size", type=positive, default=224)
-    parser.add_argument("--classes", type=positive, default=1000)
-    parser.add_argument("--momentum", type=float, default=0.875)
-    parser.add_argument("--wd", type=float, default=1 / 32768, help="weight decay")
+    parser = resnet_options(__doc__)
     parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
     return parsed(parser, argv)

@@ -8,13 +8,11 @@ the line of every n-th step (`--display-every`) shows that step alone. `train_th
 arithmetic mean of the rates of all steps after the warm-up.
 
 Runs on TensorFlow 1.15 and 2 (1.15.5 with Horovod 0.20.3 and 2.15.1 with 0.28.1 were tried).
-Low-level operations only: Keras changed with every release.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -22,11 +20,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from builtin_common import check, count, learning_rate, positive
+from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
-STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # width, blocks, first stride
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-4
-FP16_LOSS_SCALE = 128.0  # gradients of float16 vanish without; the published runs used this one
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -126,77 +123,16 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], float]:
     if arguments.precision == "amp":
         compute_type = tf.bfloat16 if arguments.no_cuda else tf.float16
     loss_scale = FP16_LOSS_SCALE if compute_type == tf.float16 else 1.0
-
-    initial = np.random.RandomState(arguments.seed)
-    parameters: dict[str, tf.Variable] = {}
-    averages: dict[str, tf.Variable] = {}
-
-    def parameter(name: str, shape: tuple[int, ...], value: Callable[[], object]) -> tf.Variable:
-        if name not in parameters:
-            parameters[name] = tf.Variable(value(), name=name, dtype=tf.float32, shape=shape)
-        return parameters[name]
-
-    def convolve(x: tf.Tensor, name: str, width: int, size: int, stride: int) -> tf.Tensor:
-        shape = (size, size, int(x.shape[3]), width)
-        spread = math.sqrt(2.0 / (size * size * width))  # He, by fan-out
-        kernel = parameter(f"{name}/kernel", shape, lambda: initial.normal(0, spread, shape))
-        return tf.nn.conv2d(x, tf.cast(kernel, x.dtype), stride, "SAME")
-
-    def normalise(x: tf.Tensor, name: str, first_scale: float = 1.0) -> tf.Tensor:
-        shape = (int(x.shape[3]),)
-        scale = parameter(f"{name}/gamma", shape, lambda: np.full(shape, first_scale))
-        offset = parameter(f"{name}/beta", shape, lambda: np.zeros(shape))
-        x, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            x, scale, offset, epsilon=1e-5, is_training=True
-        )
-        for key, value in ((f"{name}/mean", mean), (f"{name}/variance", variance)):
-            if key not in averages:
-                averages[key] = tf.Variable(value, name=key, dtype=tf.float32)
-            averages[key].assign(0.9 * averages[key] + 0.1 * value)
-        return x
-
-    def bottleneck(x: tf.Tensor, name: str, width: int, stride: int, first: bool) -> tf.Tensor:
-        shortcut = x
-        if first:
-            shortcut = convolve(x, f"{name}/shortcut", 4 * width, 1, stride)
-            shortcut = normalise(shortcut, f"{name}/shortcut_bn")
-        x = tf.nn.relu(normalise(convolve(x, f"{name}/conv1", width, 1, 1), f"{name}/bn1"))
-        # v1.5: the stride is taken by the 3x3 convolution, in v1 by the 1x1 before it
-        x = tf.nn.relu(normalise(convolve(x, f"{name}/conv2", width, 3, stride), f"{name}/bn2"))
-        x = normalise(convolve(x, f"{name}/conv3", 4 * width, 1, 1), f"{name}/bn3", 0.0)
-        return tf.nn.relu(x + shortcut)
-
-    def resnet50(x: tf.Tensor) -> tf.Tensor:
-        x = tf.cast(x, compute_type)
-        x = tf.nn.relu(normalise(convolve(x, "conv1", 64, 7, 2), "bn1"))
-        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
-        for stage, (width, blocks, stride) in enumerate(STAGES, 1):
-            for block in range(blocks):
-                name = f"stage{stage}/block{block + 1}"
-                x = bottleneck(x, name, width, stride if block == 0 else 1, block == 0)
-        x = tf.reduce_mean(x, axis=(1, 2))
-        shape = (int(x.shape[1]), arguments.classes)
-        weight = parameter("fc/weight", shape, lambda: initial.normal(0, 0.01, shape))
-        bias = parameter("fc/bias", shape[1:], lambda: np.zeros(shape[1:]))
-        return tf.matmul(tf.cast(x, tf.float32), weight) + bias
-
-    resnet50(tf.zeros((1, 64, 64, 3)))  # makes the variables
-    hvd.broadcast_variables([*parameters.values(), *averages.values()], root_rank=0)
-    trained = list(parameters.values())
+    classes, size, seed = arguments.classes, arguments.batch_size, arguments.seed
+    forward, trained, averages = network(tf, np, classes, seed, compute_type)
+    hvd.broadcast_variables([*trained, *averages], root_rank=0)
     velocities = [tf.Variable(tf.zeros(variable.shape)) for variable in trained]
-
-    own = np.random.RandomState(arguments.seed + 1 + hvd.rank())
-    size = arguments.image_size
-    images = tf.constant(own.normal(size=(arguments.batch_size, size, size, 3)), tf.float32)
-    labels = tf.constant(own.randint(0, arguments.classes, arguments.batch_size), tf.int32)
+    images, labels = make_batch(tf, np, size, arguments.image_size, classes, seed + 1 + hvd.rank())
 
     @tf.function(autograph=False)  # nothing in it needs converting, which takes minutes
     def train_once(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            logits = resnet50(images)
-            loss = tf.reduce_mean(
-                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-            )
+            loss = loss_of(tf, forward(images), labels)
             scaled = loss * loss_scale
         gradients = [hvd.allreduce(part) for part in tape.gradient(scaled, trained)]  # the mean
         for variable, velocity, gradient in zip(trained, velocities, gradients):  # noqa: B905 (Python 3.7)

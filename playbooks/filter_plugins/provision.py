@@ -78,6 +78,7 @@ def for_node(
         "horovod": True,
         "container": bool(chosen.has_containers or pulled),
         "dataset": bool(choice["datasets"]),
+        "slurm": bool(choice["slurm"]),
     }
     refusing = {
         "node_base": bool(choice["mirror"]),
@@ -88,6 +89,7 @@ def for_node(
         "openmpi": is_built,
         "python": bool(chosen.python),
         "dataset": bool(choice["datasets"]),
+        "slurm": bool(choice["slurm"]),
     }
     toolkit = re.match(r"\d+\.\d+", stack["cuda"]["version"]) if "cuda" in stack else None
     if "container_runtime" in stack:
@@ -162,6 +164,7 @@ def _chosen(choice: Mapping[str, Any], root: str) -> _Chosen:
     # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
     has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
+    has["slurm"] = choice["slurm"]
     packages = [
         name
         for role, names in stack["apt_packages"].items()

@@ -18,6 +18,7 @@ LAYERS = (
     "core",
     "logs",
     "launchers",
+    "schedulers",
     "catalog",
     "plan",
     "campaign",

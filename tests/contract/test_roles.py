@@ -112,7 +112,7 @@ def test_what_provisioning_brings_decommissioning_removes_in_reverse() -> None:
     gpu = provision.for_node(
         choice(stack="v100-cuda10.2", datasets={"faces_emore": {}}), node(), {}
     )["provision_roles"]
-    chosen = choice(container_engine="podman", time="chrony")
+    chosen = choice(container_engine="podman", time="chrony", slurm=True)
     cpu = provision.for_node(chosen, node(), {})["provision_roles"]
     (play,) = read(PROJECT / "playbooks/decommission.yml")
     (removing,) = (task["vars"]["decommission_roles"] for task in play["tasks"])

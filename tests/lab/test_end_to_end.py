@@ -135,7 +135,9 @@ def test_the_runner_gives_the_same_directory_and_resumes(provisioned: Lab, campa
     status, text = dlperf(provisioned, "run", "--resume", str(campaign))
     assert status == 0, text
     assert "node_num | gpu_num | samples/s | speedup" in text
-    assert sorted(path.name for path in lost.iterdir()) == ["rn50_b2_fp32_1.log", "run.json"]
+    assert sorted(path.name for path in lost.iterdir()) == [
+        *("rn50_b2_fp32_1.log", "run.json", "telemetry-node1.csv")
+    ]
     assert kept.read_bytes() == before
 
 

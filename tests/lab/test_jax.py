@@ -14,30 +14,19 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import PROJECT, Lab
-from trained_campaigns import CASES, check, runs_of
+from trained_campaigns import CASES, NODES, check, provisioned, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.jax]
 
 JAX = "jax", "0.10.2"
-NODES = ("node1", "node2")
 RUN = (sys.executable, "-m", "dlperf_runner", "run")
 END_S = 60  # from the signal to the runner's end; no step of the program is as long
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
-    lab = Lab(tmp_path_factory.mktemp("jax") / "lab")
-    lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", "lab_frameworks=jax")
-    try:
-        lab.play("provision.yml")
-        for node in NODES:
-            first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
-            lab.said(node, first)
-            assert lab.said(node, f"getent hosts {node}").startswith("127.0.1.1")
+    with provisioned(tmp_path_factory.mktemp("jax"), "lab_frameworks=jax") as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")

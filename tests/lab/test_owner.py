@@ -250,23 +250,50 @@ def test_campaigns_on_other_nodes_run_side_by_side(nodes: Lab, tmp_path: Path) -
             == [0, 0]  # fmt: skip
 
 
-def test_run_that_ran_beside_another_is_invalid(nodes: Lab, tmp_path: Path) -> None:
-    """Somebody who takes no lock: the benchmarks' own user, by hand, on the node that mpirun goes
-    to, and another user on the first."""
-    directory = tmp_path / "campaign"
-    # Several: on a busy machine one has less than the rule's share of a core.
-    loop = "nohup setsid timeout 900 sh -c 'while :; do :; done' >/dev/null 2>&1 &"
-    burn = f"for n in 1 2 3 4; do {loop} done"
-    nodes.said("node1", "id burner >/dev/null 2>&1 || useradd --create-home burner")
-    nodes.said("node1", f'su burner -c "{burn}"')
-    nodes.said("node2", f'su dlperf -c "{burn}"')
+# Several: on a busy machine one has less than the rule's share of a core.
+LOOP = "nohup setsid timeout 900 sh -c 'while :; do :; done' >/dev/null 2>&1 &"
+BURN = f"for n in 1 2 3 4; do {LOOP} done"
+
+
+@contextmanager
+def burner(nodes: Lab) -> Iterator[None]:
+    """Another user of both nodes; ended with all that it, and the benchmarks' own, compute."""
+    for node in NODES:
+        nodes.said(node, "id burner >/dev/null 2>&1 || useradd --create-home burner")
     try:
-        done = nodes.command(*runner("run", *arguments_of_run(directory, iterations=12)))
+        yield
     finally:
-        nodes.ssh("node1", "pkill -u burner; true")
-        nodes.ssh("node2", "pkill -u dlperf -f 'while :'; true")
-        nodes.ssh("node1", "sleep 1; userdel --remove burner")
-    assert "was also running" in done.stdout, done.stdout
+        for node in NODES:
+            nodes.ssh(node, "pkill -u burner; pkill -u dlperf -f 'while :'; true")
+            nodes.ssh(node, "sleep 1; userdel --remove burner")
+
+
+def test_run_does_not_start_where_somebody_computes(nodes: Lab, tmp_path: Path) -> None:
+    """Who takes no lock: another user on the first node, and the benchmarks' own user, by hand, on
+    the node that mpirun goes to."""
+    directory = tmp_path / "campaign"
+    with burner(nodes):
+        nodes.said("node1", f'su burner -c "{BURN}"')
+        nodes.said("node2", f'su dlperf -c "{BURN}"')
+        done = nodes.command(*runner("run", *arguments_of_run(directory, iterations=12)))
+    assert done.returncode == 1, done.stdout
+    (outcome,) = outcomes(directory).values()
+    assert outcome["status"] == "failed"
+    assert "node1: others use" in outcome["message"]
+    assert "node2: others use" in outcome["message"]
+    assert "--wait 30m" in outcome["message"]
+
+
+def test_run_that_somebody_joins_is_invalid(nodes: Lab, tmp_path: Path) -> None:
+    directory = tmp_path / "campaign"
+    with burner(nodes), started(
+        nodes, *runner("run", *arguments_of_run(directory, iterations=200))
+    ) as process:  # fmt: skip
+        wait_for_training(nodes, directory, process)
+        for node in NODES:
+            nodes.said(node, f'su burner -c "{BURN}"')
+        text, _ = process.communicate(timeout=600)
+    assert "was also running" in text, text
     (why,) = set(invalid(directory))
     assert "node1: sh of user" in why
     assert "node2: sh of user" in why

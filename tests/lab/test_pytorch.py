@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import Lab
-from trained_campaigns import CASES, check, runs_of
+from trained_campaigns import CASES, check, provisioned, runs_of
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
@@ -19,19 +19,10 @@ TORCH = "torch", "2.6.0"
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
-    lab = Lab(tmp_path_factory.mktemp("pytorch") / "lab")
-    options = ["lab_nodes=2", "lab_suite=trixie", "lab_frameworks=pytorch"]
-    lab.play("playbooks/lab.yml", *(part for each in options for part in ("-e", each)))
-    try:
-        lab.play("provision.yml")
-        for node in ("node1", "node2"):
-            first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
-            lab.said(node, first)
-            assert lab.said(node, f"getent hosts {node}").startswith("127.0.1.1")
+    with provisioned(
+        tmp_path_factory.mktemp("pytorch"), "lab_suite=trixie", "lab_frameworks=pytorch"
+    ) as lab:
         yield lab
-    finally:
-        lab.down()
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +64,64 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
     assert len(said) == len(WORKLOADS) - 1
     assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share, _ in said)
     assert len([*campaign.rglob("*-time-*.svg")]) == len(WORKLOADS) - 1
+
+
+# The softmax of ArcFace over centres that are divided among processes, against that of one process.
+DIVIDED = """\
+import torch
+from pytorch_arcface import MARGIN, SCALE
+from pytorch_arcface_model import NEAREST, PartialFC
+from pytorch_common import data_parallel, join, leave
+from torch.nn import functional
+
+place, device = join(torch, False)
+classes, width, samples = 11, 6, 5
+torch.manual_seed(1)
+centres = torch.randn(classes, width, requires_grad=True)
+images = torch.randn(place.world_size * samples, 4)
+labels = torch.randint(classes, (len(images),))
+network = torch.nn.Linear(4, width)
+whole = [p.detach().clone().requires_grad_() for p in network.parameters()]
+
+embeddings = functional.linear(images, *whole)
+cosines = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
+angles = cosines.clamp(-NEAREST, NEAREST).acos()
+logits = SCALE * torch.cos(angles + MARGIN * functional.one_hot(labels, classes))
+expected = functional.cross_entropy(logits, labels)
+expected.backward()
+
+network = data_parallel(torch, network, device)
+own = slice(place.rank * samples, (place.rank + 1) * samples)
+head = PartialFC(classes, width, 1.0, place, MARGIN, SCALE)
+share = slice(head.first, head.first + head.count)
+head.weight.data.copy_(centres.detach()[share])
+loss = head(network(images[own]), labels[own])
+loss.backward()
+torch.testing.assert_close(loss, expected)
+torch.testing.assert_close(head.weight.grad, centres.grad[share], rtol=1e-4, atol=1e-5)
+for mine, other in zip(network.parameters(), whole):
+    torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+# Partial FC: the centres of the batch's classes move, and others up to the sample rate.
+head = PartialFC(classes, width, 0.6, place, MARGIN, SCALE)
+head(network(images[own]), labels[own]).backward()
+moved = set((head.weight.grad.abs().sum(dim=1) > 0).nonzero()[:, 0].tolist())
+present = {int(c) - head.first for c in labels if head.first <= c < head.first + head.count}
+assert present <= moved and len(moved) == max(int(0.6 * head.count), len(present))
+leave("divided", None)
+"""
+
+
+def test_the_divided_softmax_of_arcface_is_the_whole_one(nodes: Lab, campaign: Path) -> None:
+    assert campaign.is_dir()  # its programs are on the nodes
+    source = "/opt/dlperf/src/pytorch-arcface-builtin"
+    start = (
+        "PYTHONPATH={} USE_LIBUV=0 MASTER_ADDR=127.0.0.1 WORLD_SIZE=2 RANK={} LOCAL_RANK={}"
+        " /opt/dlperf/envs/pytorch/bin/python /tmp/divided.py"
+    )
+    one, other = (start.format(source, rank, rank) for rank in (0, 1))
+    write = f"cat > /tmp/divided.py <<'END'\n{DIVIDED}END\n"
+    nodes.said("node1", f"{write}set -e\n{other} &\n{one}\nwait $!")
 
 
 OWN = """\

@@ -253,6 +253,48 @@ def test_process_of_somebody_else_that_computes_is_seen_and_the_run_s_own_are_no
     assert 0.02 < seen[0]["cores"] <= 1.05
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
+def test_run_does_not_start_on_a_node_where_somebody_else_computes(tmp_path: Path) -> None:
+    burn = BURN.replace("20", "300")
+    other = subprocess.Popen(["/usr/bin/python3", "-c", burn], user=4711, cwd="/")
+    try:
+        time.sleep(2)
+        argv = ("/bin/touch", str(tmp_path / "ran"))
+        # On a machine whose other tests leave it few of them.
+        options = {"host": "node1", "wait_s": 60, "most_cores_beside": 0.02}
+        refused = call(tmp_path / "r1", *argv, **options)
+    finally:
+        other.kill()
+        other.wait()
+    assert (refused["reason"], refused["exit_status"]) == ("busy", 125)
+    (why,) = refused["busy"]
+    # This machine may have more users, of whom one computes more.
+    told = r"node1: others use [0-9.]+ cores, mostly \S+ \(\d+\) of user \d+"
+    assert re.fullmatch(told, why)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
+    runs, outside = tmp_path / "runs", tmp_path / "outside/case/r1"
+    options = {"runs": str(runs), "keep": 3}
+    for campaign in ("a", "b"):
+        for number in (1, 2):
+            folder = runs / campaign / "case" / f"r{number}"
+            assert call(folder, "/bin/true", **options)["finished"]
+    # Not a run's, of a run that has not ended, and behind a link.
+    (runs / "a/notes").mkdir(parents=True)
+    call(runs / "a/case/r9", *SLEEP, f"dlperf-kept-{os.getpid()}", wait_s=0, lease_s=5)
+    call(outside, "/bin/true")
+    (runs / "linked").symlink_to(tmp_path / "outside")
+    for path in (outside, runs / "a/case/r9"):
+        os.utime(path / "job.json", (0, 0))
+    assert call(runs / "c/case/r1", "/bin/true", **options)["finished"]
+    left = sorted(str(path.parent.relative_to(runs)) for path in runs.glob("*/*/r*/job.json"))
+    assert left == ["a/case/r9", *(f"b/case/r{n}" for n in (1, 2)), "c/case/r1", "linked/case/r1"]
+    assert (runs / "a/notes").is_dir()
+    assert until_gone(f"dlperf-kept-{os.getpid()}")
+
+
 def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:
     marker = f"dlperf-daemon-{os.getpid()}"
     code = (

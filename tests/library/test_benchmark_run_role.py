@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
-import json
 import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from executed_modules import playbook
+from role_runs import HOSTS, as_bench_does, command, outcome, run_role
 from standins import TWO, prints, program
 
 from dlperf_runner.campaign.manifest import changes, read
-from dlperf_runner.core.case import Command, Run
-
-ROOT = Path(__file__).parents[2]
-HOSTS = ["node1", "node2", "node3"]
 
 
 @pytest.fixture
@@ -32,91 +22,19 @@ def programs(tmp_path: Path) -> str:
     return f"{ssh}:{smi}:/usr/bin:/bin"
 
 
-def command(host: str, path: str, *argv: str) -> dict[str, Any]:
-    return asdict(Command(host, argv, {"PATH": path}))
-
-
-def run_role(
-    directory: Path,
-    path: str,
-    launched_on: list[str],
-    variables: dict[str, Any] | None = None,
-    plays: Callable[[dict[str, Any]], list[dict[str, Any]]] = lambda play: [play],
-    **changes: Any,
+def run_on_cpu(
+    directory: Path, script: str, variables: dict[str, Any] | None = None, **changes: Any
 ) -> Path:
-    """Execute the role for a run of three nodes; returns the run's directory on the controller.
-
-    `plays` makes the playbook of a play that includes the role.
-    """
-    nodes = directory / "nodes"
-    # Train until every sampler of this node has been at work.
-    waited = " ".join(
-        f'"{nodes}/{host}/campaign/case/r1/telemetry-{name}.csv"'
-        for host in launched_on
-        for name in (HOSTS if len(launched_on) == 1 else [host])
-    )
-    train = f"for n in $(seq 100); do cat {waited} && break; sleep 0.1; done; echo trained"
-    document = {
-        "id": "case/r1",
-        "case": "case",
-        "repeat": 1,
-        "workload": "w",
-        "framework": "f",
-        "model": "m",
-        "source": "builtin",
-        "precision": "fp32",
-        "batch_size_per_device": 2,
-        "nodes": 3,
-        "gpus_per_node": 1,
-        "world_size": 3,
-        "total_steps": 3,
-        "warmup_steps": 1,
-        "stack": "s",
-        "accelerator": "a GPU",
-        "environment": "f",
-        "log_format": "x",
-        "log_name": "train.log",
-        "timeout_s": 60,
-        "hung_after_s": 30,
-        "hung_after_lines": 20,
-        "hosts": HOSTS,
-        "parameters": {},
-        "commands": [command(host, path, "sh", "-c", train) for host in launched_on],
-        **changes,
-    }
-    # Further keys of the run do not matter here.
-    document |= {field.name: "" for field in fields(Run) if field.name not in document}
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "connection": "local",
-        "tasks": [{"name": "Run", "include_role": {"name": "benchmark_run"}}],
-        "vars": {
-            "ansible_python_interpreter": sys.executable,
-            "benchmark_run_campaign": str(directory / "campaign"),
-            "benchmark_run_user": getpass.getuser(),
-            "benchmark_run_directory": str(nodes / "{{ inventory_hostname }}"),
-            "benchmark_run_run": document,
-            **(variables or {}),
-        },
-    }
-    (directory / "play.yml").write_text(json.dumps(plays(play)))
-    hosts = ",".join(HOSTS) + ","
-    finished = playbook("-i", hosts, directory / "play.yml", PYTHONPATH=str(ROOT))
-    assert finished.returncode == 0, finished.stdout + finished.stderr
-    (directory / "output").write_text(finished.stdout)
-    return directory / "campaign" / "runs" / "case" / "r1"
-
-
-def outcome(run: Path, status: str = "done") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((run / "run.json").read_text())["outcome"]
-    assert found["status"] == status, found
-    return found
-
-
-def run_on_cpu(directory: Path, script: str, **changes: Any) -> Path:
+    """Without telemetry."""
     commands = [command("node1", "/usr/bin:/bin", "sh", "-c", script)]
-    return run_role(directory, "", HOSTS[:1], accelerator="cpu", commands=commands, **changes)
+    variables = {"benchmark_run_sample_s": 0, **(variables or {})}
+    changes |= {"accelerator": "cpu", "commands": commands}
+    return run_role(directory, "", HOSTS[:1], variables, **changes)
+
+
+def kept(run: Path) -> list[str]:
+    """The files of a run, except those of kernels' logs, which only some users may read."""
+    return sorted(path.name for path in run.iterdir() if not path.name.startswith("xid-"))
 
 
 @pytest.mark.parametrize("launched_on", [HOSTS[:1], HOSTS], ids=["mpirun", "every node"])
@@ -127,50 +45,16 @@ def test_gpu_memory_of_every_node_comes_home(
     # One device of each node is the run's.
     assert outcome(run)["gpu_memory_mib"] == {host: {"0": 10} for host in HOSTS}
     logs = ["train.log", *(f"train.log.{host}" for host in launched_on[1:])]
-    assert sorted(path.name for path in run.iterdir()) == sorted(
-        ["run.json", *logs, *(f"telemetry-{host}.csv" for host in HOSTS)]
-    )
+    assert kept(run) == sorted(["run.json", *logs, *(f"telemetry-{host}.csv" for host in HOSTS)])
 
 
 def test_run_on_cpu_asks_for_no_gpu(tmp_path: Path, programs: str) -> None:
     commands = [command("node1", programs, "sleep", "1")]
     run = run_role(tmp_path, programs, HOSTS[:1], accelerator="cpu", commands=commands)
     assert "gpu_memory_mib" not in outcome(run)
-    assert sorted(path.name for path in run.iterdir()) == ["run.json", "train.log"]
+    samples = [f"telemetry-{host}.csv" for host in HOSTS]
+    assert kept(run) == ["run.json", *samples, "train.log"]
     assert not (tmp_path / "bin" / "calls").exists()
-
-
-def as_bench_does(play: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plays of bench.yml that run the benchmarks, after what the plays before them find out.
-    One more run needs a node that is not ready."""
-    bench = yaml.safe_load((ROOT / "playbooks/bench.yml").read_text())
-    names = ("Choose the runs", "Run the benchmarks")
-    choose, runs = [other for other in bench if other["name"].startswith(names)]
-    variables = play["vars"]
-    run = variables.pop("benchmark_run_run")
-    hosts = [command["host"] for command in run["commands"]]
-    run |= {"hosts": hosts, "container": ""}
-    not_ready = run | {"id": "case/r2", "hosts": [*hosts, "localhost"]}
-    plan = {"runs": [not_ready, run], "campaign": variables.pop("benchmark_run_campaign")}
-    known = {"bench_lock": {}, "bench_plan": plan}
-    of_node = {"bench_ready": True, "bench_facts": {}}
-    of_node |= {"benchmark_source_versions": {run["environment"]: {}}}
-    tasks = [
-        {"name": "Know", "ansible.builtin.set_fact": known},
-        {"name": "Hold", "ansible.builtin.group_by": {"key": "bench_hosts"}},
-        {
-            "name": "Prepare",
-            "ansible.builtin.set_fact": of_node,
-            "when": "inventory_hostname != 'localhost'",
-        },
-    ]
-    own = ("gather_facts", "connection")
-    all_hosts = ["localhost", *hosts]
-    return [
-        {**{name: play[name] for name in own}, "hosts": all_hosts, "tasks": tasks},
-        choose,
-        {**runs, "hosts": hosts, "connection": "local", "vars": variables | runs["vars"]},
-    ]
 
 
 def test_run_on_every_node_takes_one_task_per_node(tmp_path: Path) -> None:

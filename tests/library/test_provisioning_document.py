@@ -98,6 +98,15 @@ def test_what_keeps_the_time_is_installed_with_consent_only() -> None:
     assert "chrony" in document["node_base_packages"]
 
 
+def test_slurm_is_installed_with_consent_only() -> None:
+    assert "slurm" not in told()["provision_roles"]
+    assert "slurmd" not in told()["node_base_packages"]
+    document = told(slurm=True)
+    assert document["provision_roles"][-1] == "slurm"
+    assert "slurm" in document["provision_preflights"]
+    assert {"munge", "slurmctld", "slurmd", "slurm-client"} <= set(document["node_base_packages"])
+
+
 def pinned(text: str) -> dict[str, Any]:
     """An environment that has all pins of a lock file."""
     pins = re.findall(r"(?m)^([\w.-]+)==(\S+)", text)

@@ -48,7 +48,9 @@ def call(
     return json.loads(finished.stdout)
 
 
-def playbook(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def playbook(
+    *arguments: str | Path, within: int = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """ansible-playbook with these arguments and the project's configuration."""
     given = {"ANSIBLE_CONFIG": str(PROJECT / "ansible.cfg"), **environment}
     return subprocess.run(
@@ -58,5 +60,5 @@ def playbook(*arguments: str | Path, **environment: str) -> subprocess.Completed
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=within,
     )

@@ -29,6 +29,7 @@ def choice(**changed: Any) -> dict[str, Any]:
         "datasets": {},
         "shared": "",
         "time": "",
+        "slurm": False,
     }
     chosen |= changed
     overrides = chosen.pop("stack_overrides", {})

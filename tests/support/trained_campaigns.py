@@ -1,11 +1,17 @@
-"""What the runs of a campaign of builtin programs must show: every case is done, and has learnt."""
+"""Two nodes on which builtin programs train, and what the runs of a campaign must show: every case
+is done, and has learnt."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from lab_under_test import Lab
+
+NODES = ("node1", "node2")
 CASES = ["1n1g", "1n2g", "2n2g"]
 LOSS = {
     "arcface_torch": r" samples/sec   Loss (\S+) ",
@@ -13,6 +19,23 @@ LOSS = {
     "maxtext": r"completed step: .* loss: (\S+)",
     "torchtitan": r" step: +\d+  loss: +(\S+) ",
 }
+
+
+@contextmanager
+def provisioned(directory: Path, *options: str) -> Iterator[Lab]:
+    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
+    lab = Lab(directory / "lab")
+    pairs = [part for each in ("lab_nodes=2", *options) for part in ("-e", each)]
+    lab.play("playbooks/lab.yml", *pairs)
+    try:
+        lab.play("provision.yml")
+        for node in NODES:
+            first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
+            lab.said(node, first)
+            assert lab.said(node, f"getent hosts {node}").startswith("127.0.1.1")
+        yield lab
+    finally:
+        lab.down()
 
 
 def runs_of(campaign: Path) -> list[tuple[dict[str, object], str]]:

@@ -71,8 +71,8 @@ def test_values_are_frozen() -> None:
             "launcher: mpirum",
             ".yml:{line}: launcher: unknown launcher"
             " (expected one of jax, jax_mpirun, mpirun, paddle_launch, paddle_launch_1,"
-            " same_command_everywhere, single_process, direct, torchrun, torch_mpirun,"
-            " found 'mpirum')",
+            " same_command_everywhere, single_process, direct, tensorflow_workers, torchrun,"
+            " torch_mpirun, found 'mpirum')",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
@@ -138,7 +138,8 @@ def test_values_are_frozen() -> None:
             "framework: mxnet",
             "framework: mxnets",
             "workloads/mxnet-resnet50v1b.yml: framework: unknown framework 'mxnets'"
-            " (expected one of jax, mxnet, nccl, oneflow, paddle, pytorch, tensorflow)",
+            " (expected one of jax, mxnet, nccl, oneflow, paddle, paddle3, pytorch, tensorflow,"
+            " tensorflow2)",
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -83,6 +84,31 @@ def test_summarize_in_a_pipe_imports_nothing_slow(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
     subprocess.run(argv, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert "380" in (tmp_path / "out/summary.csv").read_text()
+
+
+def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: Path) -> None:
+    """Both took a quarter of the processor time in which `summarize` starts."""
+    campaign_run(tmp_path / "a", "1n1g", 1, gluoncv(380.0))
+    code = (
+        "import os, sys; sys.argv[1:1] = ['summarize']\n"
+        "from dlperf_runner.cli import main\n"
+        "try: main.main()\n"
+        "except SystemExit: pass\n"
+        "commands = sorted(m for m in sys.modules if m.startswith('dlperf_runner.cli.'))\n"
+        "print(*commands, 'numpy' in sys.modules, len(os.listdir('/proc/self/task')))\n"
+        "print(os.environ.get('OPENBLAS_NUM_THREADS'))\n"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path / "a"), "--output-dir", str(tmp_path / "out")]
+    for threads in ({}, {"OPENBLAS_NUM_THREADS": "3"}):
+        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"} | threads
+        done = subprocess.run(
+            argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        names = (f"dlperf_runner.cli.{n}" for n in ("completion", "main", "options", "results"))
+        assert done.stdout.splitlines()[-2:] == [
+            " ".join([*names, "True", "1"]),
+            threads.get("OPENBLAS_NUM_THREADS", "None"),  # left as it was, for other programs
+        ]
 
 
 def test_a_full_disk_and_a_missing_right_are_no_traceback(here: Path) -> None:

@@ -274,6 +274,23 @@ def test_torchrun_in_nvidias_image_once_per_node(stack: str, release: str) -> No
         assert not [variable for variable in command.env if variable.startswith("DLPERF_REMOTE")]
 
 
+def test_mpirun_in_nvidias_image_tells_tensorflow_the_addresses() -> None:
+    image = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+    kept = {
+        "stack": "h100-cuda12.9",
+        "suite": "noble",
+        "frameworks": ("tensorflow2",),
+        "container_images": {image: DIGEST},
+    }
+    nodes = tuple(replace(node, **kept) for node in gpu_nodes(2))  # type: ignore[arg-type]
+    chosen = Choice(workload=("tensorflow2-resnet50v1.5",), nodes=(2,), gpus_per_node=(8,))
+    run, *_ = make_plan(chosen, load_catalog(), nodes)
+    assert run.container == f"podman nvcr.io/nvidia/tensorflow@{DIGEST}"
+    (command,) = run.commands
+    assert command.env["TF_WORKER_HOSTS"] == "10.11.0.2,10.11.0.3"
+    assert "TF_WORKER_HOSTS" in command.argv
+
+
 # ---- an environment in an image made of a node, podman
 
 

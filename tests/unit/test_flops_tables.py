@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from make_logs import dllogger_pytorch, gluoncv, torchtitan, write
+from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 from typer.testing import CliRunner
 
 from dlperf_runner.cli.main import app
@@ -59,6 +59,29 @@ def test_mfu_with_its_convention_and_its_peak(tmp_path: Path) -> None:
     assert "MFU (6N+12LdT)" in (tmp_path / "out" / "summary.md").read_text()
     (found,) = json.loads((tmp_path / "out" / "summary.json").read_text())["cases"]
     assert found["mfu"] == float(case["mfu"])
+
+
+def test_sequences_have_model_flops_too(tmp_path: Path) -> None:
+    """NVIDIA's 580 sequences/s of 128 tokens on an A100: 1,879,977,984 FLOPs per token are 6 x
+    307,038,208 and 12 x 24 x 1024 x 128."""
+    lines = dllogger_pytorch(580.0)
+    named = "arch : bert-large  sequence_length : 128 "
+    lines[0] = lines[0].replace("arch : resnet50 ", named)
+    write(tmp_path / "1n1g" / "bertlarge_b256_amp_1.log", lines)
+    out, case = summary(tmp_path, "--accelerator", "A100-SXM4-80GB")
+    assert (case["workload"], case["model"]) == ("pytorch-bert-large", "bert-large")
+    flops = 6 * 307_038_208 + 12 * 24 * 1024 * 128
+    assert float(case["mfu"]) == pytest.approx(580 * 128 * flops / 312e12)
+    assert "MFU (6N+12LdT)" in out
+    assert "tokens/s" not in out
+
+
+def test_logs_of_arcface_in_pytorch_are_told_from_those_of_other_frameworks(tmp_path: Path) -> None:
+    write(tmp_path / "1n8g" / "r50_b128_amp_1.log", arcface_torch(2271.33))
+    _, case = summary(tmp_path)
+    assert (case["workload"], case["model"]) == ("pytorch-arcface", "arcface-r50")
+    # 17 of 100 steps are the warm-up, as 20 of 120 are: the line of steps 11 to 20 does not count.
+    assert float(case["samples_per_second_median"]) == pytest.approx(2271.33)
 
 
 @pytest.mark.parametrize("options", [(), ("--accelerator", "cpu"), ("--accelerator", "MI300X")])

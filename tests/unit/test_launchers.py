@@ -220,6 +220,15 @@ def test_mpirun_starts_one_process_of_jax_per_node() -> None:
     assert exported == list(command.env)
 
 
+def test_mpirun_tells_tensorflow_the_addresses_of_the_nodes() -> None:
+    (command,) = launch("tensorflow_workers", program(), gpu_nodes(2))
+    (plain,) = launch("mpirun", program(), gpu_nodes(2))
+    assert command.env == {"TF_WORKER_HOSTS": "10.11.0.2,10.11.0.3", **plain.env}
+    exported = [command.argv[n + 1] for n, word in enumerate(command.argv) if word == "-x"]
+    assert exported == list(command.env)
+    assert command.argv[:5] == plain.argv[:5]
+
+
 @pytest.mark.parametrize("launcher", ["single_process", "direct"])
 def test_one_process_cannot_span_nodes(launcher: str) -> None:
     with pytest.raises(UserError, match="one process cannot use several nodes"):
@@ -322,4 +331,5 @@ def test_every_launcher_is_covered_here() -> None:
     assert set(launchers()) == {
         *("direct", "mpirun", "single_process", "same_command_everywhere"),
         *("paddle_launch", "paddle_launch_1", "torchrun", "torch_mpirun", "jax", "jax_mpirun"),
+        "tensorflow_workers",
     }

@@ -226,10 +226,11 @@ def test_a_contradictory_number_is_shown_on_demand_and_judges_nothing() -> None:
     assert (tf32["verdict"], tf32["published"]) == ("not comparable", 8013)
     assert "precision (amp, tf32)" in tf32["factors"]
     shown = compared(23874, {"data": "real"}, every=True, **case)
-    assert [row["published"] for row in shown] == [8013, 23874]
-    assert shown[1]["verdict"] == "not comparable"
-    assert "contradictory publication: 8 GPUs are 8.24 times" in shown[1]["factors"]
-    assert "contradictory: 8 GPUs" in shown[1]["publication"]
+    a100 = [row for row in shown if row["report"] == "nvidia-paddle-resnet50v1.5"]
+    assert [row["published"] for row in a100] == [8013, 23874]
+    assert a100[1]["verdict"] == "not comparable"
+    assert "contradictory publication: 8 GPUs are 8.24 times" in a100[1]["factors"]
+    assert "contradictory: 8 GPUs" in a100[1]["publication"]
     table = summarize(make_frame(rows([1.0], **{**CASE, **case})))
     assert published_points(table).empty
     text = render_publications(side_by_side(framework="paddle", precision="amp", every=True))
@@ -278,6 +279,49 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
     assert parse_stated(["compile=off", "recipe=float8"]) == {"compile": False, "recipe": "float8"}
     with pytest.raises(UserError, match="invalid value for compile"):
         parse_stated(["compile=perhaps"])
+
+
+@pytest.mark.parametrize(("rate", "published"), [("1.0", 2271.33), ("0.1", 5299.56), ("0.2", None)])
+def test_arcface_stands_beside_the_number_of_its_sample_rate(
+    rate: str, published: float | None
+) -> None:
+    texts = f"classes=3000000 data=synthetic image_size=112 sample_rate={rate}"
+    of_run = {"workload": "pytorch-arcface", "source": "builtin", "parameters": texts}
+    run = cast(FoundRun, SimpleNamespace(**of_run, rule=None, **NOTHING))
+    case = {"workload": "pytorch-arcface", "model": "arcface-r50", "precision": "amp"}
+    known = {k: v for k, v in conditions_of(run, {}, load_rule()).items() if v is not None}
+    (found,) = compared(
+        published or 2271.33,
+        known,
+        **case,
+        batch_size_per_device=128,
+        accelerator="V100-SXM2-32GB",
+    )
+    assert found["report"] == "insightface-arcface-torch"
+    if published is None:
+        assert found["verdict"] == "not comparable"
+        assert "parallelism (partial FC, sample ratio 0.2, " in found["factors"]
+    else:
+        assert (found["verdict"], found["published"]) == ("reproduced", published)
+
+
+def test_bert_stands_beside_the_number_of_its_length_with_the_accumulation_named() -> None:
+    texts = "accumulation_steps=32 compile=off data=/wiki sequence_length=128"
+    of_run = {"workload": "pytorch-bert-large", "source": "upstream", "parameters": texts}
+    run = cast(FoundRun, SimpleNamespace(**of_run, rule=None, **NOTHING))
+    case = {"workload": "pytorch-bert-large", "model": "bert-large", "precision": "amp"}
+    known = {k: v for k, v in conditions_of(run, {}, load_rule()).items() if v is not None}
+    for nodes, published, noted in ((1, 4553, False), (2, 9191, True)):
+        (found,) = compared(
+            published,
+            known,
+            **case,
+            batch_size_per_device=256,
+            nodes=nodes,
+            accelerator="A100-SXM4-80GB",
+        )
+        assert (found["verdict"], found["published"]) == ("reproduced", published)
+        assert ("accumulation steps (32, 16)" in (found["noted"] or "")) == noted
 
 
 NOTHING = dict.fromkeys(("accelerator", "framework_version", "container", "driver"))

@@ -16,7 +16,7 @@ from make_logs import ROOT
 from dlperf_runner.campaign.directory import is_cut_off
 from dlperf_runner.campaign.execute import Playbook
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import parse_duration
+from dlperf_runner.plan.choice import parse_wait
 
 # The command line with a playbook's place taken by a process that does what one does: it says its
 # process, and ends in order at an INT or a TERM.
@@ -100,13 +100,13 @@ def test_second_interrupt_stops_the_current_run() -> None:
     ("text", "seconds"), [("", 0), ("90s", 90), ("30m", 1800), (" 2h ", 7200), ("0s", 0)]
 )
 def test_time_to_wait(text: str, seconds: int) -> None:
-    assert parse_duration(text) == seconds
+    assert parse_wait(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["30", "m", "-1m", "1.5h", "3d", "1h30m", "٣m", "9999999s"])
 def test_no_time_to_wait(text: str) -> None:
     with pytest.raises(UserError, match="--wait: invalid duration"):
-        parse_duration(text)
+        parse_wait(text)
 
 
 def test_run_is_cut_off_when_its_controller_is_gone() -> None:

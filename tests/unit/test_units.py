@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,22 @@ def test_names_of_samples_stay() -> None:
     assert named("samples_per_second_median", "samples") == "samples_per_second_median"
     assert named("samples_per_second_median", "tokens") == "tokens_per_second_median"
     assert named("speedup", "tokens") == "speedup"
+
+
+def test_energy_is_that_of_a_token(tokens: Path) -> None:
+    """100 W of a node whose device computes 6002 tokens/s; its log has times, as torchtitan's."""
+    began = datetime(2025, 12, 1, 12, tzinfo=UTC).timestamp()
+    for folder in tokens.glob("runs/*_1n1g/r*"):
+        head = "unix_time,device,energy_j\n"
+        lines = "".join(f"{began + n},,{100 * n}\n" for n in range(400))
+        (folder / "telemetry-node1.csv").write_text(head + lines)
+    out = call("summarize", tokens).text
+    assert "| J/token | W |" in out
+    one, eight = rows(tokens / "summary.csv")
+    assert not [name for name in one if "sample" in name]
+    assert float(one["energy_per_token_j"]) == pytest.approx(100 / 6002)
+    assert (one["energy_estimator"], eight["energy_per_token_j"]) == ("cpu_counter", "")
+    found = [row for row in rows(tokens / "measurements.csv") if row["metric"].startswith("energy")]
+    assert {(row["metric"], row["unit"]) for row in found} == {("energy_per_token", "J/token")}
+    call("report", tokens)
+    assert "J/token" in (tokens / "report" / "report.md").read_text()

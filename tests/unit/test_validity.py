@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from dlperf_runner.catalog.validity import catalogued_rules
 from dlperf_runner.cli.main import app
+from dlperf_runner.core.lists import in_turn
 from dlperf_runner.measure.validity import Verdict, is_selected, judge
 from dlperf_runner.results.discovery import Skipped, find, run_at
 from dlperf_runner.results.evidence import evidence_of
@@ -76,7 +77,7 @@ def verdict(campaign: Path) -> Verdict:
     found = find([campaign])
     (place,) = found.places
     assert found.problems == []
-    at = run_at(place, KNOWN)
+    (at,) = in_turn([run_at(place, KNOWN)], 1)
     assert not isinstance(at, Skipped)
     run, _ = at
     return judge(evidence_of(run), [], [], run.rules or catalogued_rules())

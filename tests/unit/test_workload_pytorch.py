@@ -12,6 +12,7 @@ import sys
 import pytest
 from read_logs import read
 
+from dlperf_runner.workloads import builtin_common
 from dlperf_runner.workloads import dllogger_lines as dllogger
 from dlperf_runner.workloads import pytorch_arcface as arcface
 from dlperf_runner.workloads import pytorch_bert as bert
@@ -91,7 +92,7 @@ def test_an_interval_ends_when_the_device_has_finished_and_reports_are_not_timed
     """Steps of 2 s, of which the device takes 1.5 after the call; a report takes 100 s."""
     passed = [0.0]
     found = []
-    taken = common.intervals(
+    taken = builtin_common.intervals(
         lambda: passed.append(0.5), lambda: passed.append(1.5), 5, 2, lambda: sum(passed)
     )
     for number, seconds in taken:

@@ -45,7 +45,7 @@ PART = 16 << 20  # bytes of a file that one module run returns
 OVERDUE_S = 300  # the longest time that a node needs to stop a command and clean up
 RETRY_S = 2
 PEER_S = 30  # how long a launch may go on when another one of its run has failed: it may say more
-REASONS = ("", "timeout", "lease", "stopped", "lock", "hung", "peer")
+REASONS = ("", "timeout", "lease", "stopped", "lock", "busy", "hung", "peer")
 KINDS = ("telemetry", "processes", "xid")
 TAIL = 4096
 # Keys that are passed on from a failed module's answer; the rest is not trusted.
@@ -118,7 +118,7 @@ class ActionModule(ActionBase):
                 if tells:
                     write_whole(progress, json.dumps({"tail": tail}))
                 now = time.monotonic()
-                if now - began > int(job["timeout_s"]) + OVERDUE_S:
+                if now - began > int(job["timeout_s"]) + int(job.get("idle_wait_s", 0)) + OVERDUE_S:
                     return failed(
                         f"the node reports that the command still runs {OVERDUE_S} s after its"
                         f" time limit of {job['timeout_s']} s; its state there is damaged"
@@ -173,6 +173,8 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         for process in result.get("beside") or ()
     ]
     outcome |= {"beside": beside} if beside else {}
+    if busy := result.get("busy"):
+        outcome["busy"] = [printable(sentence, 200) for sentence in busy[:20]]
     memory = result.get("gpu_memory_mib")
     if memory is not None:
         outcome["gpu_memory_mib"] = {
@@ -187,7 +189,7 @@ def fetched(
     files: object, job: dict[str, Any], log: Path, part: Callable[..., object]
 ) -> dict[str, Any]:
     """Fetch the log and the samples; `refused` lists the reasons for missing files."""
-    # Names as in module_utils/gpu_memory.py, which runs on the nodes.
+    # Names as in module_utils/telemetry.py, which runs on the nodes.
     samples = {
         f"{kind}-{re.sub(r'[^A-Za-z0-9._-]', '_', host)}.csv"
         for kind in KINDS

@@ -20,6 +20,7 @@ STOPPED = {
     "lease": "stopped because the controller no longer polled it",
     "stopped": "stopped together with its campaign",
     "lock": "stopped because another campaign took one of its nodes",
+    "busy": "not started because of others. {busy}. Wait for them with --wait 30m",
     "hung": "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
     " {median_s:.1f} s; hang-*.txt has the state of its processes",
     "peer": "stopped because another node's part of the run had failed",
@@ -36,7 +37,8 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         message = job.get("msg") or "the launch returned no exit status"
         return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
     if job.get("reason"):
-        return f"{host}: " + STOPPED[job["reason"]].format(timeout_s=timeout_s, **job)
+        said = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
+        return f"{host}: " + STOPPED[job["reason"]].format(**said)
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"

@@ -1,16 +1,20 @@
-"""The sampler of benchmark_job beside real processes; nvidia-smi is a stand-in that prints what a
-program of that name prints, and ssh one that stays on this machine."""
+"""The telemetry that benchmark_job keeps while it runs real processes; nvidia-smi is a stand-in
+that prints what a program of that name prints, and ssh one that stays on this machine."""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
+import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmark_jobs import call, processes_of, until_gone
+from node_sampler import COLUMNS
 from standins import TWO, prints, program
 
 # Trains until so many samples of each file are there, which a busy machine may take long for.
@@ -49,9 +53,19 @@ def sampled(
     return result
 
 
-def telemetry(path: Path) -> list[dict[str, str]]:
+def kept(result: dict[str, Any]) -> set[str]:
+    """The files that came, except those of kernels' logs, which only some users may read."""
+    return {name for name in result["files"] if not name.startswith("xid-")}
+
+
+def table(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def telemetry(path: Path) -> list[dict[str, str]]:
+    """The samples of devices, which stand before that of their node."""
+    return [row for row in table(path) if row["device"]]
 
 
 def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
@@ -60,8 +74,9 @@ def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
     )
     result = sampled(tmp_path / "r1", smi, samples=6)
     assert result["gpu_memory_mib"] == {"node1": {"0": 12565, "1": 12839}}
-    assert set(result["files"]) == {"train.log", "telemetry-node1.csv"}
-    rows = telemetry(tmp_path / "r1" / "telemetry-node1.csv")
+    assert kept(result) == {"train.log", "telemetry-node1.csv"}
+    path = tmp_path / "r1" / "telemetry-node1.csv"
+    rows = telemetry(path)
     assert [(row["device"], row["memory_used_mib"]) for row in rows[:4]] == [
         ("0", "3"),
         ("1", "4"),
@@ -70,11 +85,13 @@ def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
     ]
     times = [float(row["unix_time"]) for row in rows]
     assert times == sorted(times)
-    assert result["started"] <= times[0] <= times[-1] <= result["ended"]
+    # One before the command, so that the counters' beginning is known, and one after it.
+    assert times[0] <= result["started"] < result["ended"] <= times[-1]
+    assert len({row["unix_time"] for row in table(path) if not row["device"]}) == len(times) / 2
 
 
 # As a V100 of a 440 driver and an H100 of a 580 one print the whole query, in the field order of
-# module_utils/gpu_memory.py: power-capped (0x4) and slowed down by its own heat (0x48).
+# module_utils/gpu_sampler.py: power-capped (0x4) and slowed down by its own heat (0x48).
 FULL = (
     "0, GPU-11111111-aaaa-bbbb-cccc-000000000000, 12565, 97, 1380, 1530, 61, 287.51,"
     " 0x0000000000000004, 0\n"
@@ -87,7 +104,7 @@ def test_clocks_throttling_and_memory_errors(tmp_path: Path) -> None:
     result = sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL))
     assert result["gpu_memory_mib"] == {"node1": {"0": 12565, "1": 70123}}
     first, second = telemetry(tmp_path / "r1" / "telemetry-node1.csv")[:2]
-    assert list(first.items())[1:] == [
+    assert [item for item in list(first.items())[1:] if item[1]] == [
         ("device", "0"),
         ("memory_used_mib", "12565"),
         ("utilization_percent", "97"),
@@ -121,10 +138,11 @@ def test_processes_on_the_devices(tmp_path: Path) -> None:
         f"{uuid}, 4194999, 7\nGPU-of-no-sample, 1, 5\nNo running processes found\n"
     )
     smi = prints(tmp_path / "bin", FULL, processes=processes)
-    result = sampled(tmp_path / "r1", smi, samples=2 * 7)  # the sixth look asks again
+    # The first and the last sample ask. The device is not the run's, which would not begin.
+    result = sampled(tmp_path / "r1", smi, sample_devices=1)
     path = tmp_path / "r1" / "processes-node1.csv"
     assert path.name in result["files"]
-    (found,) = telemetry(path)
+    (found,) = table(path)
     assert (found["device"], found["pid"], found["memory_used_mib"]) == (
         *("1", str(os.getpid())),
         "503",
@@ -133,43 +151,17 @@ def test_processes_on_the_devices(tmp_path: Path) -> None:
     assert int(found["age_s"]) >= int(found["run_age_s"]) >= 0
 
 
-def test_new_errors_in_the_kernels_log(tmp_path: Path) -> None:
-    old = "[   12.000] NVRM: Xid (PCI:0000:3b:00): 31, pid=77, Ch 00000010"
-    new = '[   93.207] NVRM: Xid (PCI:0000:af:00): 79, pid=4711, GPU has fallen off the "bus".'
-    folder = tmp_path / "bin"
-    prints(folder, FULL, kernel=f"[    0.000] Linux version 5.4\n{old}\n")
-    program(
-        folder,
-        "dmesg",
-        f"cd \"{folder}\"; cat kernel; [ ! -e again ] || echo '{new}'; touch again",
-    )
-    result = sampled(tmp_path / "r1", folder, samples=2 * 7)
-    path = tmp_path / "r1" / "xid-node1.csv"
-    assert path.name in result["files"]
-    (found,) = telemetry(path)
-    assert list(found.values())[1:] == [
-        *("0000:af:00", "79"),
-        "pid=4711 GPU has fallen off the bus .",
-    ]
-
-
-def test_kernels_log_without_errors_is_known_to_be_without(tmp_path: Path) -> None:
-    sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL, kernel="[ 0.0] Linux\n"), samples=6)
-    assert telemetry(tmp_path / "r1" / "xid-node1.csv") == []
-
-
-def test_kernels_log_that_this_user_may_not_see_gives_no_file(tmp_path: Path) -> None:
-    sampled(tmp_path / "r1", prints(tmp_path / "bin", FULL), samples=6)
-    assert not (tmp_path / "r1" / "xid-node1.csv").exists()
-
-
-def test_without_nvidia_smi_there_is_nothing(tmp_path: Path) -> None:
-    result = sampled(tmp_path / "r1", names=())
+@pytest.mark.parametrize("sample_gpus", [True, False])
+def test_a_node_without_gpus_is_sampled_alone(tmp_path: Path, sample_gpus: bool) -> None:
+    smi = [] if sample_gpus else [prints(tmp_path / "bin", TWO.format(1, 1))]
+    result = sampled(tmp_path / "r1", *smi, sample_gpus=sample_gpus)
     assert "gpu_memory_mib" not in result
-    assert set(result["files"]) == {"train.log"}
-    assert sorted(path.name for path in (tmp_path / "r1").iterdir()) == [
-        *("job.json", "lease", "train.log")
-    ]
+    assert kept(result) == {"train.log", "telemetry-node1.csv"}
+    first, *_, last = table(tmp_path / "r1" / "telemetry-node1.csv")
+    assert first["device"] == ""
+    assert 0 < float(first["cpu_busy_s"]) <= float(last["cpu_busy_s"])
+    assert float(first["memory_used_mib"]) > 0
+    assert not (tmp_path / "bin" / "calls").exists()
 
 
 def test_no_sampling_unless_it_is_asked_for(tmp_path: Path) -> None:
@@ -220,13 +212,9 @@ def test_a_run_on_cpu_beside_gpus_has_no_peak(tmp_path: Path) -> None:
     ],
 )
 def test_output_that_tells_no_memory(tmp_path: Path, output: str) -> None:
-    smi = prints(tmp_path / "bin", output)
-    # Its own count of calls, of one digit and a newline, is what the command waits for.
-    (tmp_path / "r1").mkdir()
-    (tmp_path / "r1" / "telemetry-calls.csv").symlink_to(smi / "calls")
-    result = sampled(tmp_path / "r1", smi, samples=0, names=("calls",))
+    result = sampled(tmp_path / "r1", prints(tmp_path / "bin", output), samples=1)
     assert "gpu_memory_mib" not in result
-    assert not (tmp_path / "r1" / "telemetry-node1.csv").exists()
+    assert telemetry(tmp_path / "r1" / "telemetry-node1.csv") == []
 
 
 def test_one_device_without_a_memory_of_its_own(tmp_path: Path) -> None:
@@ -254,6 +242,21 @@ def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) 
     assert len(telemetry(tmp_path / "r1" / "telemetry-node1.csv")) == 1
 
 
+def test_samples_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    """A node's sampler is replaced by a program that prints what it likes."""
+    forged = "sample,1,0,GPU-1," + ",".join(["=1+1"] * len(COLUMNS))
+    good = forged.replace("=1+1", "7")
+    ssh = program(
+        tmp_path / "ssh",
+        "ssh",
+        f"printf '%s\\n' looked '{forged}' '{good},8' '{good}'; cat >/dev/null",
+    )
+    hosts = {"node2": "node2"}
+    sampled(tmp_path / "r1", ssh, sample_hosts=hosts, names=("node2",), samples=1)
+    (row,) = table(tmp_path / "r1" / "telemetry-node2.csv")
+    assert set(row.values()) == {"1", "0", "7"}
+
+
 def test_full_disk_costs_the_samples_only(tmp_path: Path) -> None:
     directory = tmp_path / "r1"
     (directory / "telemetry-node1.csv").mkdir(parents=True)  # cannot be opened for writing
@@ -267,7 +270,7 @@ def test_several_nodes(tmp_path: Path) -> None:
     there = prints(tmp_path / "there", TWO.format(30, 40))
     script = (
         'while [ "$1" != -- ]; do shift; done\n'
-        f'echo "$2: $3" >> "{tmp_path}/asked"\n'
+        f'echo "$2" >> "{tmp_path}/asked"\n'
         '[ "$2" = node2 ] || exit 255\n'
         f'PATH="{there}:/usr/bin:/bin"; export PATH; exec sh -c "$3"'
     )
@@ -277,18 +280,17 @@ def test_several_nodes(tmp_path: Path) -> None:
         tmp_path / "r1", ssh, here, sample_hosts=hosts, names=("node1", "node2"), timeout_s=100
     )
     assert result["gpu_memory_mib"] == {"node1": {"0": 10, "1": 20}, "node2": {"0": 30, "1": 40}}
-    assert set(result["files"]) == {"train.log", "telemetry-node1.csv", "telemetry-node2.csv"}
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert {line.partition(":")[0] for line in asked} == {"node2", "node3"}
-    # It ends there by itself, should this node vanish.
-    assert all("timeout 120 sh -c 'n=0; while nvidia-smi " in line for line in asked)
-    assert until_gone(str(there))
+    assert kept(result) == {"train.log", "telemetry-node1.csv", "telemetry-node2.csv"}
+    assert set((tmp_path / "asked").read_text().split()) == {"node2", "node3"}
+    assert until_gone("node_sampler")
 
 
 def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
     marker = f"dlperf-sampled-{os.getpid()}"
-    script = f"{sys.executable} -c 'import time; time.sleep(60)' {marker}"
-    smi = program(tmp_path / "bin", "nvidia-smi", script)
+    hang = f"{sys.executable} -c 'import time; time.sleep(60)' {marker}"
+    seen = tmp_path / "seen"
+    hang = f"case $* in *query-gpu*) {hang};; esac"
+    smi = program(tmp_path / "bin", "nvidia-smi", f"[ ! -e {seen} ] || {hang}; : > {seen}")
     result = call(
         tmp_path / "r1",
         *(sys.executable, "-c", "import time; time.sleep(60)"),
@@ -303,8 +305,44 @@ def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
     assert not processes_of(marker)
 
 
+def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:
+    """Here and on another node, whose ssh ends with it."""
+    ssh = program(tmp_path / "ssh", "ssh", 'while [ "$1" != -- ]; do shift; done; exec sh -c "$3"')
+    call(
+        tmp_path / "r1",
+        *(sys.executable, "-c", "import time; time.sleep(60)", f"dlperf-orphan-{os.getpid()}"),
+        env={"PATH": f"{ssh}:/usr/bin:/bin"},
+        wait_s=1,
+        sample_s=1,
+        sample_hosts={"node1": "", "node2": "node2"},
+    )
+    state = json.loads((tmp_path / "r1" / "job.json").read_text())
+    assert len(processes_of("node_sampler")) >= 2
+    os.kill(state["supervisor"], signal.SIGKILL)
+    os.killpg(state["pid"], signal.SIGKILL)
+    assert until_gone("node_sampler")
+
+
+def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:
+    uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
+    smi = prints(tmp_path / "bin", TWO.format(10, 20), processes=f"{uuid}, {os.getpid()}, 503\n")
+    options = {"sample_s": 1, "sample_hosts": {"node1": ""}, "wait_s": 30}
+    options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
+    refused = call(tmp_path / "r1", "/bin/touch", str(tmp_path / "ran"), **options)
+    assert (refused["finished"], refused["reason"], refused["exit_status"]) == (True, "busy", 125)
+    (why,) = refused["busy"]
+    assert re.fullmatch(rf"node1: \S+ \({os.getpid()}\) of user {os.getuid()} is on GPU 0", why)
+    assert not (tmp_path / "ran").exists()
+    # The run's device is another one; then it is free.
+    other = options | {"env": {**options["env"], "CUDA_VISIBLE_DEVICES": "1"}}
+    assert call(tmp_path / "r2", "/bin/true", **other)["reason"] == ""
+    assert not call(tmp_path / "r3", "/bin/true", **options | {"wait_s": 1})["finished"]
+    (tmp_path / "bin" / "processes").write_text("")
+    assert call(tmp_path / "r3", "/bin/true", **options)["exit_status"] == 0
+
+
 def test_name_of_a_host_does_not_lead_out_of_the_directory(tmp_path: Path) -> None:
     smi = prints(tmp_path / "bin", TWO.format(10, 20))
     result = sampled(tmp_path / "r1", smi, sample_hosts={"../node 1": ""}, names=(".._node_1",))
-    assert set(result["files"]) == {"train.log", "telemetry-.._node_1.csv"}
+    assert kept(result) == {"train.log", "telemetry-.._node_1.csv"}
     assert result["gpu_memory_mib"] == {"../node 1": {"0": 10, "1": 20}}

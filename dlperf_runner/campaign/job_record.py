@@ -1,0 +1,115 @@
+"""A job of a campaign, and the outcomes of its runs in the form of bench.yml."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..core.files import read_json, write_json
+from .directory import PLANNED_OUTCOME, read_record, run_directory
+from .manifest import seal_run
+
+TAIL_BYTES = 4096
+
+
+@dataclass
+class Job:
+    """A job of the campaign. `id` is empty until the scheduler has it."""
+
+    directory: Path
+    name: str
+    runs: list[str]
+    id: str = ""
+    submitted: float = 0.0
+    ended: str | None = None
+    lag: int = field(default=0, compare=False)
+    told: str = field(default="", compare=False)
+    why: str = field(default="", compare=False)  # why this runner cancelled it
+
+    def write(self) -> None:
+        keys = ("name", "runs", "id", "submitted", "ended")
+        write_json(self.directory / "job.json", {key: getattr(self, key) for key in keys})
+
+
+def said(job: Job, number: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """What the job wrote when its run began and ended."""
+    started, ended = (job.directory / f"{what}.{number}.json" for what in ("started", "ended"))
+    return (
+        read_json(started) if started.is_file() else None,
+        read_json(ended) if ended.is_file() else None,
+    )
+
+
+def record_outcome(
+    directory: Path,
+    run: Mapping[str, Any],
+    job: Job,
+    started: Mapping[str, Any],
+    ended: Mapping[str, Any] | None,
+    lost: str | None = None,
+    category: str = "",
+) -> None:
+    """Write the outcome of a run into its run.json, in the form of bench.yml, unless it is there.
+
+    `lost`: why the job ended it, with the category.
+    """
+    document = read_record(directory, run)
+    before = document["outcome"]
+    is_known = before.get("job") == job.id and before["started"] == started["started"]
+    is_new = ended or lost if before["status"] == "running" else lost and "category" not in before
+    if is_known and not is_new:
+        return
+    hosts, versions = _facts(job, started["nodes"], str(run["environment"]))
+    outcome = {**PLANNED_OUTCOME, "status": "running", "job": job.id, "started": started["started"]}
+    outcome |= {"hosts": hosts, "versions": versions}
+    log = run_directory(directory, run) / str(run["log_name"])
+    if ended:
+        elapsed = _seconds(started["started"], ended["ended"])
+        status = int(ended["exit_status"])
+        message = _message(started["nodes"][0], status, elapsed, int(run["timeout_s"]), log)
+        outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
+        outcome |= {"status": "failed" if message else "done", "message": message}
+    if lost:
+        outcome |= {"status": "failed", "message": lost, "category": category}
+    if outcome["status"] != "running" and log.is_file():
+        with log.open("rb") as file:
+            outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
+    if outcome["status"] != "running":
+        seal_run(directory, str(run["id"]))
+
+
+def _facts(
+    job: Job, nodes: Sequence[str], environment: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The facts of the run's nodes by name, and the versions of its software on the first one."""
+    found: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        path = job.directory / f"facts.{node}.json"
+        found[node] = read_json(path) if path.is_file() else {}
+    versions = found[nodes[0]].get("versions", {}).get(environment, {})
+    return {node: own.get("host", {}) for node, own in found.items()}, versions
+
+
+def _seconds(started: str, ended: str) -> float:
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+
+
+def _message(node: str, status: int, elapsed: float, timeout_s: int, log: Path) -> str | None:
+    """Why a run failed; None if it did not."""
+    if status == 0:
+        return None
+    if elapsed >= timeout_s and status in (124, 128 + signal.SIGKILL):
+        return f"{node}: stopped after its time limit of {timeout_s} s"
+    lines: list[str] = []
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    last = lines[-1].strip()[:200] if lines else "nothing"
+    return f"{node}: exit status {status}; the log ends with: {last}"

@@ -1,0 +1,161 @@
+"""The options of `plan` and `run` for a scheduler."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+from ..core.errors import UserError
+from .options import Chosen, option, print_note
+
+if TYPE_CHECKING:
+    from ..campaign.jobs import Settings
+    from ..core.node import Node
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """The scheduler that the user chose, if any, and its options."""
+
+    name: str
+    options: dict[str, str]
+    allocation: str
+    max_wait: str
+    site: Path | None
+
+    def campaign(self, chosen: Chosen, campaign: str, resume: str) -> Path | None:
+        """The directory of the new or resumed campaign; None if bench.yml runs it."""
+        from ..campaign.directory import new_directory
+        from ..campaign.jobs import recorded
+        from ..commands import scheduled
+
+        if resume:
+            directory = Path(resume).resolve()
+            return directory if recorded(directory) else None
+        if not self.name:
+            return None
+        directory = Path(campaign or new_directory()).resolve()
+        nodes, settings = self._nodes_and_settings(chosen)
+        scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
+        return directory
+
+    def run(self, directory: Path) -> list[str]:
+        from ..commands import scheduled
+
+        return scheduled.run(directory, print_note)
+
+    def scripts(self, chosen: Chosen, campaign: str) -> str:
+        """The scripts of the jobs that `run` would submit."""
+        from ..campaign.directory import new_directory
+        from ..commands import scheduled
+
+        directory = Path(campaign or new_directory()).resolve()
+        nodes, settings = self._nodes_and_settings(chosen)
+        runs = scheduled.plan(chosen.choice, nodes, print_note)
+        return scheduled.script_text(directory, settings, runs)
+
+    def _nodes_and_settings(self, chosen: Chosen) -> tuple[tuple[Node, ...], Settings]:
+        from ..commands import scheduled
+        from ..plan.choice import parse_wait
+
+        without = {
+            "inventory": chosen.inventories,
+            "limit": chosen.limit,
+            "wait": chosen.wait,
+            "container": chosen.choice.container,
+        }
+        for name, value in without.items():
+            if value:
+                raise UserError("this option has no effect with --scheduler", where=f"--{name}")
+        options = dict(self.options)
+        if options.get("time"):
+            options["time"] = str(parse_wait(options["time"], "--time"))
+        site = scheduled.read_site(self.site)
+        nodes = scheduled.nodes_of(self.name, options, site)
+        wait_s = parse_wait(self.max_wait, "--max-wait")
+        allocation = self.allocation or "campaign"
+        return nodes, scheduled.settings_of(self.name, options, site, nodes, allocation, wait_s)
+
+
+_SCHEDULER = Annotated[
+    str,
+    option(
+        "--scheduler",
+        "Run as jobs of this scheduler (slurm), from a login node, without Ansible and SSH.",
+        "NAME",
+    ),
+]
+_ALLOCATION = Annotated[
+    str,
+    option(
+        "--allocation",
+        "With --scheduler: one job for each campaign (default), case or run.",
+        "KIND",
+    ),
+]
+_MAX_WAIT = Annotated[
+    str,
+    option("--max-wait", "With --scheduler: cancel a job that waits longer, such as 2h.", "TIME"),
+]
+_SITE = Annotated[
+    Path | None,
+    option(
+        "--site",
+        "With --scheduler: a YAML file of the inventory's variables for the cluster's nodes.",
+        "FILE",
+    ),
+]
+
+
+def schedules(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of schedulers to a command. It gets Scheduled by the keyword `scheduled`."""
+    from ..schedulers import schedulers
+
+    own = {"scheduler": _SCHEDULER, "allocation": _ALLOCATION, "max_wait": _MAX_WAIT, "site": _SITE}
+    for each in schedulers().values():
+        for name, metavar, text in each.options:
+            kind: Any = str if metavar else bool
+            help_text = f"With --scheduler: {text[0].lower()}{text[1:]}"
+            own.setdefault(name, Annotated[kind, option(f"--{name}", help_text, metavar or None)])
+    names = [name for name in own if name not in ("scheduler", "allocation", "max_wait", "site")]
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **values: Any) -> None:
+        given = {name: values.pop(name) for name in own}
+        options = {name: str(given[name]) for name in names if given[name]}
+        scheduled = Scheduled(
+            given["scheduler"],
+            options,
+            *(given[name] for name in ("allocation", "max_wait", "site")),
+        )
+        if not scheduled.name and (set_ := [name for name in own if given[name]]):
+            raise UserError(
+                "this option has an effect only with --scheduler",
+                where=f"--{set_[0].replace('_', '-')}",
+            )
+        command(*arguments, scheduled=scheduled, **values)
+
+    types = get_type_hints(command, include_extras=True)
+    parameters = [
+        item.replace(annotation=types[item.name])
+        for item in inspect.signature(command).parameters.values()
+        if item.name != "scheduled"
+    ]
+    switches = {
+        option[0] for each in schedulers().values() for option in each.options if not option[1]
+    }
+    defaults: dict[str, Any] = {"site": None} | dict.fromkeys(switches, False)
+    parameters += [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, ""), annotation=kind
+        )
+        for name, kind in own.items()
+    ]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {item.name: item.annotation for item in parameters}
+    del wrapped.__wrapped__
+    return wrapped

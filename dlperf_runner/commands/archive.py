@@ -1,0 +1,78 @@
+"""Compress the logs and the telemetry of a campaign's finished runs. The manifest and its signature
+stay as they are: they hold for the content."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..campaign.directory import is_done, read_plan, run_directory
+from ..campaign.manifest import digest, is_digest, read
+from ..core.errors import UserError
+from ..core.files import stored
+
+_LEVEL = 6
+_RECORD = "run.json"
+
+
+@dataclass(frozen=True)
+class Archived:
+    """How many files were compressed, and their bytes before and now."""
+
+    files: int
+    before: int
+    now: int
+
+
+def archive(directory: Path) -> Archived:
+    """Compress the files of a campaign. Those that already are stay. Raises UserError if a file is
+    not the one that the manifest records."""
+    manifest = read(directory)
+    recorded = manifest.files if manifest else {}
+    found = []
+    for path in list(_files(directory)):
+        name = path.relative_to(directory).as_posix()
+        if (sealed := recorded.get(name)) and not is_digest(path, sealed.digest):
+            raise UserError(
+                "the file was changed since it was recorded",
+                where=str(path),
+                expected=f"SHA-256 {sealed.digest}",
+                hint="summarize --verify lists all changes",
+            )
+        before = path.stat().st_size
+        found.append((before, _compressed(path).stat().st_size))
+    return Archived(len(found), sum(b for b, _ in found), sum(n for _, n in found))
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """The files of finished runs, except their records."""
+    for run in read_plan(directory)["runs"]:
+        if is_done(directory, run):
+            for path in sorted(run_directory(directory, run).iterdir()):
+                if path.is_file() and path.name != _RECORD and path.suffix not in (".gz", ".tmp"):
+                    yield path
+
+
+def _compressed(path: Path) -> Path:
+    """The compressed file, which replaces the original once it has proved to have its content."""
+    packed, temporary = path.with_name(f"{path.name}.gz"), path.with_name(f".{path.name}.gz")
+    expected = digest(path)
+    # No name and no time, so that equal files stay equal.
+    with path.open("rb") as source, temporary.open("wb") as file:
+        with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())
+    with gzip.open(temporary) as again:
+        if hashlib.file_digest(again, "sha256").hexdigest() != expected:
+            temporary.unlink()
+            raise UserError("the compressed file differs; the original is kept", where=str(path))
+    shutil.copystat(path, temporary)
+    temporary.replace(packed)
+    path.unlink()
+    return stored(path)

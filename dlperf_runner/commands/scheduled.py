@@ -1,0 +1,181 @@
+"""Plans campaigns for a scheduler's nodes, and runs them as its jobs."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..campaign import directory as campaigns
+from ..campaign import jobs
+from ..catalog.reader import load_catalog
+from ..core.errors import UserError
+from ..core.node import Node
+from ..core.node_paths import ENVIRONMENTS
+from ..core.paths import project
+from ..plan import inventory
+from ..plan.campaign_file import CampaignFile
+from ..plan.choice import Choice
+from ..plan.sources import PreparedSource, prepare_source
+from ..schedulers import Allocation, scheduler
+from ..schedulers.job import node_script, placeholder
+from .campaigns import planned
+from .rounds import run_rounds
+
+# Variables of an inventory that say nothing about a node that a scheduler chooses.
+_NOT_HERE = ("dlperf_address", "dlperf_container_engine")
+_FACTS = Path(__file__).parents[1] / "schedulers" / "node_facts.py"
+_VERSIONS = Path("roles", "benchmark_source", "files", "versions.py")
+
+
+def read_site(path: Path | None) -> dict[str, Any]:
+    """The variables of the nodes, from a YAML file. Raises UserError on an unknown one."""
+    if path is None:
+        return {}
+    try:
+        variables = yaml.safe_load(path.read_bytes().decode()) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError("cannot read the site's file", where=str(path), found=str(error)) from None
+    known = [name for name in inventory.VARIABLES if name not in _NOT_HERE]
+    known += ["dlperf_datasets", "dlperf_environments", "dlperf_source_mirror"]
+    if not isinstance(variables, dict) or (unknown := [n for n in variables if n not in known]):
+        raise UserError(
+            "the site's file has something else than the variables of nodes",
+            where=f"--site {path}",
+            expected=f"some of {', '.join(known)}",
+            found=", ".join(map(str, unknown)) if isinstance(variables, dict) else "no mapping",
+        )
+    return variables
+
+
+def nodes_of(name: str, options: Mapping[str, str], site: Mapping[str, Any]) -> tuple[Node, ...]:
+    """A node for each node of the partition. The scheduler will choose which ones they are."""
+    own = scheduler(name)
+    offers = own.offers(jobs.output(own.offers_argv(options)), options)
+    given = {key: value for key, value in site.items() if key in inventory.VARIABLES}
+    hosts = {
+        placeholder(number): ({"dlperf_devices_per_node": gpus} if gpus else {}) | given
+        for number, gpus in enumerate((o.gpus for o in offers for _ in range(o.nodes)), start=1)
+    }
+    if "dlperf_datasets" in site:
+        hosts = {
+            host: own | {"dlperf_datasets": site["dlperf_datasets"]} for host, own in hosts.items()
+        }
+    try:
+        return inventory.nodes_of({"nodes": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}})
+    except UserError as error:
+        if error.where == f"host {placeholder(1)}":
+            error.where, error.hint = "--site", "set it in the file that --site names"
+        raise
+
+
+def settings_of(
+    name: str,
+    options: Mapping[str, str],
+    site: Mapping[str, Any],
+    nodes: Sequence[Node],
+    allocation: str,
+    max_wait_s: int,
+) -> jobs.Settings:
+    if allocation not in jobs.ALLOCATIONS:
+        raise UserError(
+            f"unknown allocation {allocation!r}",
+            where="--allocation",
+            expected=f"one of {', '.join(jobs.ALLOCATIONS)}",
+        )
+    own = scheduler(name)
+    offers = own.offers(jobs.output(own.offers_argv(options)), options)
+    return jobs.Settings(
+        scheduler=name,
+        options=dict(options),
+        environments=str(site.get("dlperf_environments") or ENVIRONMENTS),
+        mirror=str(site.get("dlperf_source_mirror") or ""),
+        mpirun=nodes[0].mpirun,
+        has_gpus=nodes[0].accelerator != "cpu" and all(offer.gpus for offer in offers),
+        allocation=allocation,
+        max_wait_s=max_wait_s,
+    )
+
+
+def script_text(directory: Path, settings: jobs.Settings, runs: Sequence[Mapping[str, Any]]) -> str:
+    """All scripts of the jobs that would be submitted, each below its path."""
+    parts = []
+    for number, own in enumerate(jobs.allocations(runs, settings.allocation), start=1):
+        place = directory / "jobs" / str(number)
+        request = jobs.asked(settings, f"dlperf-{number}", place, own)
+        parts += [
+            f"==> {path} <==\n{text}"
+            for path, text in jobs.scripts(directory, settings, request, own).items()
+        ]
+    return "\n".join(parts)
+
+
+def plan(choice: Choice, nodes: Sequence[Node], say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The runs of a plan, as documents."""
+    return [asdict(run) for run in planned(choice, nodes, say)[2]]
+
+
+def create(
+    directory: Path,
+    choice: Choice,
+    nodes: Sequence[Node],
+    settings: jobs.Settings,
+    say: Callable[[str], None],
+    file: CampaignFile | None = None,
+) -> None:
+    """Write a new campaign for a scheduler. Its directory must be one that the nodes see, too."""
+    campaigns.create_campaign(directory, *planned(choice, nodes, say), file=file)
+    jobs.record(directory, settings)
+
+
+def run(directory: Path, say: Callable[[str], None]) -> list[str]:
+    """Run the unfinished runs of a campaign as jobs. Returns what went wrong outside the runs."""
+
+    def beside(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        return _node_files(directory, request, runs)
+
+    def execute() -> list[str]:
+        return jobs.execute(directory, beside, say)
+
+    problems = execute() if jobs.unfinished(directory) else []
+    return problems + run_rounds(directory, execute, say)
+
+
+def _node_files(
+    directory: Path, request: Allocation, runs: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Further files of a job, by name: what each of its nodes executes first."""
+    settings = jobs.recorded(directory)
+    assert settings is not None  # noqa: S101  its job is being written
+    places = jobs.places_of(directory, settings)
+    kinds = dict.fromkeys((r["workload"], r["source"], r["environment"]) for r in runs)
+    catalog, sources = load_catalog(), []
+    for workload, source, environment in kinds:
+        mirror = settings.mirror or None
+        made = prepare_source(catalog, workload, source, mirror, environment=environment)
+        _unpack(made, Path(places.sources))
+        sources.append(made)
+    prepare = [(each.argv, each.creates) for made in sources for each in made.prepare]
+    environments = list(dict.fromkeys(environment for _, _, environment in kinds))
+    own = scheduler(settings.scheduler)
+    return {
+        "node.sh": node_script(own, request, environments, settings.mpirun, prepare, places),
+        "node_facts.py": _FACTS.read_text(encoding="utf-8"),
+        "versions.py": (project() / _VERSIONS).read_text(encoding="utf-8"),
+    }
+
+
+def _unpack(made: PreparedSource, sources: Path) -> None:
+    """Unpack a source where the nodes see it, once for each of its contents."""
+    target = sources / Path(made.directory).name
+    marker = target / ".digest"
+    if marker.is_file() and marker.read_text() == made.digest:
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(made.path) as tar:
+        tar.extractall(target)  # noqa: S202  this program made the tar
+    marker.write_text(made.digest)

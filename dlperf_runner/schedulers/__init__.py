@@ -1,0 +1,37 @@
+"""Schedulers: pure functions that turn runs into jobs, and a scheduler's answers into states.
+
+Each module of this package can define a scheduler in `SCHEDULER`. New schedulers need no further
+registration.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from ..core.errors import UserError
+from .job import Allocation, JobState, Offer, Scheduler
+
+__all__ = ["Allocation", "JobState", "Offer", "Scheduler", "scheduler", "schedulers"]
+
+
+@functools.cache
+def schedulers() -> dict[str, Scheduler]:
+    """All schedulers, by name."""
+    modules = [
+        importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)
+    ]
+    found = [module.SCHEDULER for module in modules if hasattr(module, "SCHEDULER")]
+    return {each.name: each for each in found}
+
+
+def scheduler(name: str) -> Scheduler:
+    """The scheduler of this name. Raises UserError if there is none."""
+    if name not in schedulers():
+        raise UserError(
+            f"unknown scheduler {name!r}",
+            where="--scheduler",
+            expected=f"one of {', '.join(schedulers())}",
+        )
+    return schedulers()[name]

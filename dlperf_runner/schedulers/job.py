@@ -1,0 +1,214 @@
+"""What all schedulers share: the types, and the scripts of a job and of its runs.
+
+A plan is made before the scheduler has chosen the nodes. Its runs are therefore on nodes `@node1@`,
+`@node2@`, ..., which the scripts replace by the names of the job's nodes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ..core.node_paths import ENVIRONMENTS, SOURCES
+
+Run = Mapping[str, Any]  # a run of the plan document
+
+_NODE = re.compile(r"@node(\d+)@")
+# As in a campaign by SSH.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Seconds between TERM and KILL for a run that has reached its time limit.
+GRACE_S = 30
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A kind of nodes that a partition has, and how many of them. `gpus` are those of each node."""
+
+    nodes: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
+    where the job keeps its state and output, on a file system that the nodes share. `path`: the
+    search path of programs, with those of the scheduler."""
+
+    name: str
+    directory: Path
+    nodes: int
+    processes_per_node: int
+    gpus_per_node: int
+    options: Mapping[str, str]
+    path: str = PATH
+
+
+@dataclass(frozen=True)
+class JobState:
+    """The state of a job. `phase` is waiting, running or ended.
+
+    `reason` says why it waits, or what the scheduler says of its end. `category` is empty if the
+    job ended by itself. `is_hopeless`: a job that waits for this reason never starts.
+    """
+
+    job: str
+    name: str
+    phase: str
+    reason: str = ""
+    category: str = ""
+    expected_start: str = ""
+    is_hopeless: bool = False
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """A scheduler's commands and how to read what they print. All functions are pure.
+
+    `options`: name, metavar and help of each option that its jobs take. `header`: the first lines
+    of a job's script. `setup`: shell lines that set `id` to the job's ID and the array `nodes` to
+    the names of its nodes. `each_node`: the shell words that start a command once on each of the
+    nodes of the array `node`. `own_node`: the shell expression for the name of the node there.
+    `offers`, `job_id` and `states` read what the commands print.
+    """
+
+    name: str
+    options: tuple[tuple[str, str, str], ...]
+    header: Callable[[Allocation], tuple[str, ...]]
+    setup: str
+    each_node: str
+    own_node: str
+    offers_argv: Callable[[Mapping[str, str]], tuple[str, ...]]
+    offers: Callable[[str, Mapping[str, str]], tuple[Offer, ...]]
+    submit_argv: Callable[[Path], tuple[str, ...]]
+    job_id: Callable[[str], str]
+    states_argv: Callable[[], tuple[str, ...]]
+    states: Callable[[str], tuple[JobState, ...]]
+    cancel_argv: Callable[[Sequence[str]], tuple[str, ...]]
+
+
+def placeholder(number: int) -> str:
+    return f"@node{number}@"
+
+
+def word(text: str) -> str:
+    """One word of a shell script. `@node1@` becomes the first element of the array `node`."""
+    parts = _NODE.split(text)  # literals at even places, numbers of nodes at odd ones
+    quoted = "".join(
+        f'"${{node[{int(part) - 1}]}}"' if place % 2 else shlex.quote(part) if part else ""
+        for place, part in enumerate(parts)
+    )
+    return quoted or "''"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the nodes have the sources and the environments."""
+
+    sources: str = SOURCES
+    environments: str = ENVIRONMENTS
+
+    def of(self, text: str) -> str:
+        """The text of a plan with the paths of this site."""
+        text = re.sub(rf"{re.escape(SOURCES)}(?=/)", lambda _: self.sources, text)
+        return re.sub(rf"{re.escape(ENVIRONMENTS)}(?=/)", lambda _: self.environments, text)
+
+
+def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) -> str:
+    """The script that executes one run within a job. Its arguments are the names of its nodes.
+
+    A run with one command per node starts the script again on each node. mpirun reaches the other
+    nodes by itself, so it starts only here.
+    """
+    commands: list[Any] = list(run["commands"])
+    lines = ["#!/bin/bash", f"# Run {run['id']}. Arguments: the names of its nodes.", 'node=("$@")']
+    if PurePosixPath(commands[0]["argv"][0]).name == "mpirun":
+        return "\n".join([*lines, *_started(commands[0], directory, places)]) + "\n"
+    lines += [
+        "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
+        f'  exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"',
+        "fi",
+        f'case "{scheduler.own_node}" in',
+    ]
+    for place, command in enumerate(commands):
+        host = word(command["host"])
+        lines.append(f"{host})")
+        if place:  # as in a campaign by SSH: the log without a name is that of the first node
+            log = word(f"{directory}/{run['log_name']}.{command['host']}")
+            lines.append(f"  exec > {log} 2>&1")
+        lines += [f"  {line}" for line in _started(command, directory, places)]
+        lines.append("  ;;")
+    return "\n".join([*lines, "esac"]) + "\n"
+
+
+def _started(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
+    variables = [f"{name}={value}" for name, value in command["env"].items()]
+    argv = [*(["env", *variables] if variables else []), *command["argv"]]
+    where = word(places.of(command["cwd"] or str(directory)))
+    return [f"cd {where} || exit", "exec " + " ".join(word(places.of(text)) for text in argv)]
+
+
+# Its state is in files: started.<n>.json and ended.<n>.json for run n of the job, each complete.
+_JOB = r"""
+export PATH=@PATH@ LANG=C.UTF-8
+HOME=~ USER=$(id -un) LOGNAME=$(id -un)
+export HOME USER LOGNAME
+job=@JOB@
+@SETUP@
+node=("${nodes[@]}")
+now() { date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00; }
+write() { cat > "$job/.$1" && mv "$job/.$1" "$job/$1"; }
+
+# Number and directory of the run, its number of nodes, its time limit in seconds, its log.
+run() {
+  [[ -e $job/ended.$1.json ]] && return # by an earlier start of a job that was requeued
+  cd "$2" || return
+  local own=("${nodes[@]:0:$3}") names
+  names=$(printf ', "%s"' "${own[@]}")
+  printf '{"job": "%s", "nodes": [%s], "started": "%s"}\n' "$id" "${names:2}" "$(now)" |
+    write "started.$1.json"
+  timeout --kill-after=@GRACE@ "$4" bash run.sh "${own[@]}" > "$5" 2>&1 < /dev/null
+  printf '{"exit_status": %d, "ended": "%s"}\n' $? "$(now)" | write "ended.$1.json"
+}
+
+@EACH@ bash "$job/node.sh"
+"""
+
+
+def job_script(scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run, Path]]) -> str:
+    """The script of a job: its runs one after another, with the directory of each."""
+    text = _JOB.replace("@JOB@", shlex.quote(str(asked.directory)))
+    text = text.replace("@PATH@", shlex.quote(asked.path))
+    text = text.replace("@SETUP@", scheduler.setup).replace("@EACH@", scheduler.each_node)
+    text = text.replace("@GRACE@", str(GRACE_S))
+    lines = [
+        shlex.join(
+            ["run", str(number), str(place)]
+            + [str(run[key]) for key in ("nodes", "timeout_s", "log_name")]
+        )
+        for number, (run, place) in enumerate(runs, start=1)
+    ]
+    return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "exit 0", ""])
+
+
+def node_script(
+    scheduler: Scheduler,
+    asked: Allocation,
+    environments: Sequence[str],
+    mpirun: str,
+    prepare: Sequence[tuple[Sequence[str], str]],
+    places: Places,
+) -> str:
+    """The script that each node of a job executes first: it prepares the sources, and records the
+    node's facts. `prepare`: commands, each with a path that it creates."""
+    lines = ["#!/bin/bash"]
+    for argv, creates in prepare:
+        command = " ".join(word(places.of(text)) for text in argv)
+        lines.append(f"[[ -e {word(places.of(creates))} ]] || {command}")
+    pythons = [f"{places.environments}/{name}/bin/python" for name in environments]
+    facts = shlex.join([pythons[0], f"{asked.directory}/node_facts.py", str(asked.directory)])
+    lines.append(f'exec {facts} "{scheduler.own_node}" {shlex.join([mpirun, *pythons])}')
+    return "\n".join([*lines, ""])

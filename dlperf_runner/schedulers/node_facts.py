@@ -1,0 +1,90 @@
+"""Records a node's facts and the versions of its software, as bench.yml does. Runs on each node of
+a job, with any Python from 3.7 on.
+
+    python node_facts.py DIRECTORY NAME MPIRUN ENVIRONMENT/bin/python...
+
+Writes DIRECTORY/facts.NAME.json: `host` as in run.json, and `versions` by environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def output(*argv: str) -> str:
+    """What a program prints; empty if it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def lines_of(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def distribution() -> str:
+    """`Debian 12.8`; os-release has only 12."""
+    pairs = (line.partition("=") for line in lines_of("/etc/os-release"))
+    told = {key: value.strip().strip("\"'") for key, _, value in pairs}
+    name = re.sub(r" GNU/Linux$", "", told.get("NAME", ""))
+    version = told.get("VERSION_ID", "")
+    exact = "".join(lines_of("/etc/debian_version")[:1])
+    is_exact = told.get("ID") == "debian" and re.match(r"[0-9]+\.[0-9]+$", exact)
+    return f"{name} {exact if is_exact else version}".strip()
+
+
+def host(name: str) -> dict[str, object]:
+    processors = [line.partition(":")[2].strip() for line in lines_of("/proc/cpuinfo")
+                  if line.startswith("model name")]  # fmt: skip
+    memory = [line.split()[1] for line in lines_of("/proc/meminfo") if line.startswith("MemTotal:")]
+    driver = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
+    has_driver = bool(driver) and re.match(r"[0-9]+(\.[0-9]+)+$", driver[0])
+    names = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+    return {
+        "hostname": name,
+        "distribution": distribution(),
+        "kernel": platform.release(),
+        "processor": processors[-1] if processors else "",
+        "processors": os.cpu_count() or 0,
+        "memory_mib": int(memory[0]) // 1024 if memory else 0,
+        "python": platform.python_version(),
+        "driver": driver[0] if has_driver else None,
+        "gpus": [name.strip() for name in names if name.strip()] if has_driver else [],
+    }
+
+
+def versions(pythons: list[str], mpirun: str) -> dict[str, dict[str, str]]:
+    """The packages that each environment sees, by the environment's name."""
+    script = str(Path(__file__).with_name("versions.py"))
+    openmpi = re.search(r"[0-9][0-9.]+", output(mpirun, "--version"))
+    found = {}
+    for python in pythons:
+        packages = json.loads(output(python, script) or "[]")
+        own = {each["name"]: each["version"] for each in packages}
+        own["openmpi"] = openmpi.group() if openmpi else ""
+        found[Path(python).parents[1].name] = own
+    return found
+
+
+def main(directory: str, name: str, mpirun: str, *pythons: str) -> None:
+    text = json.dumps({"host": host(name), "versions": versions(list(pythons), mpirun)})
+    partial = Path(directory, f".{name}")
+    partial.write_text(text + "\n", encoding="utf-8")
+    partial.replace(Path(directory, f"facts.{name}.json"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

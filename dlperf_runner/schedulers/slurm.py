@@ -1,0 +1,173 @@
+"""The scheduler Slurm, from version 21.08 on. It needs no accounting (sacct)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..core.errors import UserError
+from .job import Allocation, JobState, Offer, Scheduler
+
+# Passed on to sbatch as they are.
+_GIVEN = (
+    ("partition", "NAME", "The partition; default: Slurm's."),
+    ("account", "NAME", "The account that is charged."),
+    ("qos", "NAME", "The quality of service."),
+    ("reservation", "NAME", "The reservation."),
+    ("constraint", "FEATURES", "Features that the nodes must have."),
+)
+OPTIONS = (
+    *_GIVEN,
+    ("time", "TIME", "Time limit of a job, such as 90m or 2h; default: the partition's."),
+    ("exclusive", "", "Use whole nodes, without jobs of others."),
+)
+
+_WAITING = {
+    *("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"),
+    "RESV_DEL_HOLD",
+}
+# End states: the category of failure, and what it means. Other states are those of running jobs.
+_ENDED = {
+    "COMPLETED": ("", "completed"),
+    "FAILED": ("failed", "the job's script failed"),
+    "CANCELLED": ("cancelled", "the job was cancelled"),
+    "TIMEOUT": ("time_limit", "the job reached its time limit; set a longer one with --time"),
+    "DEADLINE": ("time_limit", "the job reached its deadline"),
+    "NODE_FAIL": ("node_lost", "a node of the job failed"),
+    "BOOT_FAIL": ("node_lost", "a node of the job did not boot"),
+    "OUT_OF_MEMORY": ("out_of_memory", "the job ran out of memory"),
+    "PREEMPTED": ("preempted", "another job preempted the job"),
+    "REVOKED": ("revoked", "another cluster of the federation started the job"),
+}
+# Reasons for which a job waits until somebody changes the job or the partition.
+_HOPELESS = re.compile(
+    r"PartitionNodeLimit|PartitionTimeLimit|BadConstraints|Invalid(Account|QOS)|JobHeldAdmin"
+    r"|(Assoc|QOS)MaxNodePerJobLimit|(Assoc|QOS)MaxWallDurationPerJobLimit"
+)
+
+
+def header(asked: Allocation) -> tuple[str, ...]:
+    """The #SBATCH lines. The job gets no variable of the user's shell (NIL), as a run by SSH."""
+    options = {
+        "job-name": asked.name,
+        "output": str(asked.directory / "job.log"),
+        "open-mode": "append",
+        "nodes": str(asked.nodes),
+        "ntasks-per-node": str(asked.processes_per_node),
+        **({"gpus-per-node": str(asked.gpus_per_node)} if asked.gpus_per_node else {}),
+        **{name: asked.options[name] for name, _, _ in _GIVEN if asked.options.get(name)},
+    }
+    if seconds := asked.options.get("time"):
+        options["time"] = str(math.ceil(int(seconds) / 60))
+    switches = [*(["exclusive"] if asked.options.get("exclusive") else []), "no-requeue"]
+    return (
+        *(f"#SBATCH --{name}={value}" for name, value in options.items()),
+        *(f"#SBATCH --{name}" for name in switches),
+        "#SBATCH --export=NIL",
+    )
+
+
+# Without the first line, srun would start programs without the variables that the job's script
+# sets. The second is for the srun of mpirun, which would give all processes of a node one CPU.
+_SETUP = """unset SLURM_EXPORT_ENV
+export SRUN_CPUS_PER_TASK=$SLURM_CPUS_ON_NODE SLURM_CPU_BIND=none
+id=$SLURM_JOB_ID
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")"""
+# srun waits for the other tasks if one fails, unless told otherwise, and does not take over the
+# job's number of CPUs (since 22.05). Programs that it starts meet by themselves: without PMI.
+_EACH_NODE = (
+    'srun --nodes="${#node[@]}" --ntasks="${#node[@]}" --ntasks-per-node=1'
+    ' --nodelist="$(IFS=,; echo "${node[*]}")" --cpus-per-task="$SLURM_CPUS_ON_NODE"'
+    " --cpu-bind=none --mpi=none --kill-on-bad-exit=1"
+)
+
+
+def offers(output: str, options: Mapping[str, str]) -> tuple[Offer, ...]:
+    """The nodes of the chosen partition, from `sinfo`. Raises UserError if there is none.
+
+    batch*|2|(null)
+    gpu|4|gpu:h100:8(S:0-1)
+    """
+    rows = [line.split("|") for line in output.splitlines() if line.count("|") == 2]
+    wanted = options.get("partition")
+    chosen = [
+        row for row in rows if (row[0].rstrip("*") == wanted if wanted else row[0].endswith("*"))
+    ]
+    if not chosen:
+        raise UserError(
+            f"Slurm has no partition {wanted!r}" if wanted else "Slurm has no default partition",
+            where="--partition",
+            expected="one of " + ", ".join(dict.fromkeys(row[0].rstrip("*") for row in rows)),
+        )
+    return tuple(Offer(int(nodes), _gpus(gres)) for _, nodes, gres in chosen)
+
+
+def _gpus(gres: str) -> int:
+    """GPUs of a node: `gpu:8`, `gpu:h100:8(S:0-1)`, `gpu:a:2,gpu:b:2,shard:8`, `(null)`."""
+    parts = (part.split(":") for part in re.sub(r"\(.*?\)", "", gres).split(","))
+    return sum(int(part[-1]) for part in parts if part[0] == "gpu" and part[-1].isdigit())
+
+
+def job_id(output: str) -> str:
+    """The ID that `sbatch --parsable` prints: `12`, or `12;cluster`."""
+    found = re.match(r"(\d+)(?:;|\s|$)", output)
+    if not found:
+        raise UserError("sbatch printed no job ID", expected="a number", found=output.strip())
+    return found[1]
+
+
+def states(output: str) -> tuple[JobState, ...]:
+    """The states of the user's jobs, from `squeue`; `8_[2-3%2]` is a job of somebody's array.
+
+    12|PENDING|2026-11-22T21:03:20|Resources|dlperf-3f2a9c
+    """
+    rows = (line.split("|", 4) for line in output.splitlines() if line.count("|") >= 4)
+    return tuple(_state(*row) for row in rows)
+
+
+def _state(job: str, state: str, start: str, reason: str, name: str) -> JobState:
+    reason = "" if reason == "None" else reason
+    if state in _ENDED:
+        category, meaning = _ENDED[state]
+        return JobState(job, name, "ended", f"{meaning} ({state})", category)
+    if state in _WAITING:
+        expected = "" if start == "N/A" else start
+        hopeless = bool(_HOPELESS.match(reason))
+        return JobState(job, name, "waiting", reason, "", expected, hopeless)
+    return JobState(job, name, "running", reason)
+
+
+def offers_argv(_: Mapping[str, str]) -> tuple[str, ...]:
+    return ("sinfo", "--noheader", "--format=%P|%D|%G")
+
+
+def submit_argv(script: Path) -> tuple[str, ...]:
+    return ("sbatch", "--parsable", str(script))
+
+
+def states_argv() -> tuple[str, ...]:
+    """One call for all jobs of the user, those that have just ended included."""
+    return ("squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%j")
+
+
+def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
+    return ("scancel", *jobs)
+
+
+SCHEDULER = Scheduler(
+    name="slurm",
+    options=OPTIONS,
+    header=header,
+    setup=_SETUP,
+    each_node=_EACH_NODE,
+    own_node="$SLURMD_NODENAME",
+    offers_argv=offers_argv,
+    offers=offers,
+    submit_argv=submit_argv,
+    job_id=job_id,
+    states_argv=states_argv,
+    states=states,
+    cancel_argv=cancel_argv,
+)

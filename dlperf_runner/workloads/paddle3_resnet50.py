@@ -1,0 +1,154 @@
+"""Train ResNet-50 v1.5 with PaddlePaddle 3 on a fixed synthetic batch; print DLLogger's lines.
+
+A step is forward, backward, all-reduce (`paddle.DataParallel`) and update. An interval ends when
+the device has finished. `train.total_ips` is the rate of all devices, `train.loss` the mean over
+them. Several processes are started by `python -m paddle.distributed.launch`; they use NCCL on GPU
+and Gloo on CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from builtin_common import check, intervals, parsed
+from dllogger_lines import parameters, print_line, say_training
+from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = resnet_options(__doc__)
+    parser.add_argument("--memory-format", choices=("nhwc", "nchw"), default="nhwc")
+    return parsed(parser, argv)
+
+
+def resnet50(paddle: Any, classes: int, layout: str) -> Any:
+    """ResNet-50 v1.5: the stride is in the 3x3 convolution. 25,557,032 parameters for 1000 classes.
+
+    The last normalisation of a block begins at zero, so that the block begins as its shortcut.
+    """
+    nn = paddle.nn
+
+    def convolution(
+        inputs: int, outputs: int, size: int, stride: int = 1, scale: float = 1.0
+    ) -> list[Any]:
+        spread = nn.initializer.Normal(0.0, (2.0 / (size * size * outputs)) ** 0.5)  # He
+        first = paddle.ParamAttr(initializer=nn.initializer.Constant(scale))
+        form = {"data_format": layout}
+        return [
+            nn.Conv2D(
+                *(inputs, outputs, size, stride, size // 2),
+                weight_attr=spread, bias_attr=False, **form,
+            ),
+            nn.BatchNorm2D(outputs, momentum=0.9, epsilon=1e-5, weight_attr=first, **form),
+        ]  # fmt: skip
+
+    class Bottleneck(nn.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, channels: int, stride: int) -> None:
+            super().__init__()
+            outputs = channels * EXPANSION
+            self.body = nn.Sequential(
+                *convolution(inputs, channels, 1),
+                nn.ReLU(),
+                *convolution(channels, channels, 3, stride),
+                nn.ReLU(),
+                *convolution(channels, outputs, 1, scale=0.0),
+            )
+            self.shortcut = nn.Identity()
+            if stride != 1 or inputs != outputs:
+                self.shortcut = nn.Sequential(*convolution(inputs, outputs, 1, stride))
+
+        def forward(self, images: Any) -> Any:
+            return nn.functional.relu(self.body(images) + self.shortcut(images))
+
+    layers = [*convolution(3, 64, 7, 2), nn.ReLU()]
+    layers.append(nn.MaxPool2D(3, 2, 1, data_format=layout))
+    inputs = 64
+    for stage, (blocks, channels) in enumerate(zip(BLOCKS, CHANNELS, strict=True)):
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, channels, 2 if stage > 0 and block == 0 else 1))
+            inputs = channels * EXPANSION
+    layers += [nn.AdaptiveAvgPool2D(1, data_format=layout), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+def join(paddle: Any, on_cpu: bool) -> tuple[int, int]:
+    """Take this process's device and join the others. Returns its number and that of all."""
+    if not on_cpu and not paddle.device.cuda.device_count():
+        sys.exit("Paddle finds no GPU on this node; --no-cuda trains on the CPU")
+    if on_cpu:
+        paddle.set_device("cpu")
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        paddle.distributed.init_parallel_env()
+    return paddle.distributed.get_rank(), paddle.distributed.get_world_size()
+
+
+def train(arguments: argparse.Namespace) -> list[float]:
+    """Train on a fixed batch, and return the losses; only the first process says anything."""
+    if arguments.precision == "fp32":
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"  # cuBLAS and cuDNN take TF32 otherwise
+    # Imported here so that --help and a wrong option need no framework.
+    import paddle
+
+    rank, world_size = join(paddle, arguments.no_cuda)
+    say: Callable[..., None] = print_line if rank == 0 else (lambda *_: None)
+    # By this name, the log of this program is told from one of PyTorch.
+    say("PARAMETER", {**parameters(arguments, world_size), "arch": "paddle3_resnet50"})
+
+    paddle.seed(arguments.seed)  # the same network everywhere
+    network = resnet50(paddle, arguments.classes, arguments.memory_format.upper())
+    optimizer = paddle.optimizer.Momentum(
+        arguments.lr,
+        arguments.momentum,
+        parameters=network.parameters(),
+        weight_decay=arguments.wd,
+        use_nesterov=True,
+    )
+    if world_size > 1:
+        network = paddle.DataParallel(network)
+
+    paddle.seed(arguments.seed + 1 + rank)
+    pixels = (arguments.image_size, arguments.image_size)
+    shape = (*pixels, 3) if arguments.memory_format == "nhwc" else (3, *pixels)
+    images = paddle.randn((arguments.batch_size, *shape))
+    labels = paddle.randint(0, arguments.classes, (arguments.batch_size,))
+    dtype = {"amp": "float16", "bf16": "bfloat16"}.get(arguments.precision)
+    scaler = paddle.amp.GradScaler(arguments.precision == "amp")
+    loss = paddle.zeros(())
+
+    def step() -> None:
+        nonlocal loss
+        with paddle.amp.auto_cast(dtype is not None, dtype=dtype or "float16"):
+            loss = paddle.nn.functional.cross_entropy(network(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.clear_grad()
+
+    def wait() -> None:
+        if not arguments.no_cuda:
+            paddle.device.cuda.synchronize()
+
+    def mean_loss() -> float:
+        value = loss.detach().astype("float32")
+        if world_size > 1:
+            paddle.distributed.all_reduce(value)
+        return float(value) / world_size
+
+    taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
+    with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
+    samples = world_size * arguments.batch_size * arguments.log_interval
+    return say_training(say, with_loss, samples, arguments.lr)
+
+
+def main(argv: list[str] | None = None) -> None:
+    problem = check(train(parse_arguments(argv)))
+    if problem:
+        sys.exit("paddle3_resnet50: " + problem)
+
+
+if __name__ == "__main__":
+    main()

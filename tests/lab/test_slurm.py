@@ -1,0 +1,345 @@
+"""Slurm of Debian 12 on two nodes of the lab, and campaigns that an ordinary user runs on it from a
+login node: node1, on which this package is installed without Ansible.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab
+from node_state import differences, node_state
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
+
+NODES = ("node1", "node2")
+# A lost node is noticed after 10 s instead of 5 minutes, and a job is killed after 2 s.
+SETTINGS = {"SlurmdTimeout": 10, "KillWait": 2, "MinJobAge": 30}
+GIVEN = {"lab_slurm": True, "dlperf_frameworks": ["mxnet", "nccl"], "slurm_settings": SETTINGS}
+SITE = """\
+dlperf_stack: cpu
+dlperf_accelerator: cpu
+dlperf_devices_per_node: 2
+dlperf_interface: eth0
+dlperf_matrix: smoke
+dlperf_frameworks: [mxnet, nccl]
+dlperf_mpirun_args: [--oversubscribe]
+"""
+# The program below, which mostly sleeps, as a workload of the user's own.
+MINE = (
+    *("--catalog", "/shared/catalog", "--workload", "mine", "--matrix", "published"),
+    *("--repeats", "1"),
+)
+LONG = (*MINE, "--iterations", "100000")
+PACKAGE = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python /usr/bin/python3 -m"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all nodes see as /shared: this package with what it needs, and without Ansible."""
+    made = tmp_path_factory.mktemp("shared")
+    uv = Path(sys.executable).with_name("uv")
+    install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
+    assert not (made / "python" / "ansible").exists()
+    (made / "site.yml").write_text(SITE)
+    made.chmod(0o777)
+    return made
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
+    assert mirror.is_dir()
+    made = Lab(tmp_path_factory.mktemp("slurm") / "lab")
+    made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, list[str]]:
+    return {node: node_state(lab, node) for node in NODES}
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
+    """The lab with Slurm, provisioned as a user does."""
+    assert before
+    output = lab.play("provision.yml", "-e", json.dumps(GIVEN))
+    key = lab.said("node1", "cat /etc/munge/munge.key")
+    assert re.fullmatch("[0-9a-f]{128}", key)
+    assert key not in output
+    assert key == lab.said("node2", "cat /etc/munge/munge.key")
+    return lab
+
+
+def start(lab: Lab, *arguments: str) -> subprocess.Popen[str]:
+    """dlperf as the ordinary user on the login node."""
+    # Without a shell between, which would not pass signals on.
+    command = f"{PACKAGE} dlperf_runner {' '.join(arguments)}"
+    return subprocess.Popen(
+        lab.ssh_argv("node1", command), text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def dlperf(lab: Lab, *arguments: str) -> tuple[int, str]:
+    process = start(lab, *arguments)
+    output, _ = process.communicate(timeout=900)
+    return process.returncode, output
+
+
+def run(lab: Lab, campaign: str, *arguments: str) -> tuple[int, str]:
+    options = ("--scheduler", "slurm", "--site", "site.yml", "--campaign", campaign)
+    return dlperf(lab, "run", *options, *arguments)
+
+
+def records(campaign: Path) -> list[dict[str, object]]:
+    return [json.loads(p.read_text()) for p in sorted(campaign.glob("runs/*/r*/run.json"))]
+
+
+def outcome(campaign: Path) -> dict[str, object]:
+    (record,) = records(campaign)
+    assert isinstance(record["outcome"], dict)
+    return record["outcome"]
+
+
+def wait_for(what: str, lab: Lab, command: str, expected: str, seconds: float = 60) -> str:
+    """The output of a command as soon as it is as expected."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = lab.ssh("node1", command).stdout.strip()
+        if re.search(expected, found):
+            return found
+        assert time.monotonic() < deadline, f"{what}: {found}"
+        time.sleep(1)
+
+
+def test_srun_reaches_both_nodes_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
+    said = cluster.said("node2", "runuser -u dlperf -- srun --chdir=/ -N2 hostname")
+    assert sorted(said.split()) == list(NODES)
+    recap = cluster.play("provision.yml", "-e", json.dumps(GIVEN)).rpartition("PLAY RECAP")[2]
+    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+
+
+def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
+    status, text = run(cluster, "first", "--workload", "mxnet-resnet50v1b,nccl-allreduce")
+    assert status == 0, text
+    assert "node_num | gpu_num | samples/s | speedup" in text
+    found = records(folder / "first")
+    assert len(found) == 5
+    assert len(list((folder / "first/jobs").iterdir())) == 1  # one allocation for all
+    for record in found:
+        told = record["outcome"]
+        assert isinstance(told, dict)
+        assert (told["status"], told["exit_status"]) == ("done", 0), record["id"]
+        assert set(told["hosts"]) <= set(NODES)
+        assert len(told["hosts"]) == record["nodes"]
+        assert {"mxnet", "openmpi"} <= set(told["versions"]) or record["framework"] == "nccl"
+        log = folder / "first/runs" / str(record["id"]) / str(record["log_name"])
+        assert cluster.said("node1", f"stat -c %U /shared/{log.relative_to(folder)}") == "dlperf"
+        if record["workload"] == "mxnet-resnet50v1b":
+            text = log.read_text()
+            assert f"world_size={record['world_size']}" in text
+            losses = [float(x) for x in re.findall(r"Loss\[([\d.]+)\]", text)]
+            assert len(losses) == record["total_steps"]
+            assert losses[-1] < losses[0]
+    status, text = dlperf(cluster, "summarize", "--verify", "first")
+    assert status == 0, text
+    with (folder / "first/summary.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == 5
+
+
+# Its processes, one on each node, meet as JAX's launcher says. With 13 steps, the second one fails.
+OWN = """\
+import os, socket, sys, time
+steps, batch = map(int, sys.argv[1:])
+host, port = os.environ["JAX_COORDINATOR_ADDRESS"].split(":")
+rank, count = int(os.environ["JAX_PROCESS_ID"]), int(os.environ["JAX_NUM_PROCESSES"])
+print(f"process {rank} of {count} on {socket.gethostname()}", flush=True)
+if rank == 1 and steps == 13:
+    time.sleep(1)
+    sys.exit(3)
+if rank == 0:
+    server = socket.create_server((host, int(port)))
+    peers = [server.accept()[0] for _ in range(count - 1)]
+while rank:
+    try:
+        peers = [socket.create_connection((host, int(port)))]
+        break
+    except OSError:
+        time.sleep(0.1)
+for step in range(1, steps + 1):
+    began = time.perf_counter()
+    for peer in peers:
+        peer.sendall(b".")
+    assert all(peer.recv(1) == b"." for peer in peers)
+    time.sleep(0.05)
+    rate = batch / (time.perf_counter() - began)
+    if rank == 0:
+        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
+"""
+
+
+def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> None:
+    (folder / "train.py").write_text(OWN)
+    answers = {
+        "--name": "mine",
+        "--command": "'{python} train.py {total_steps} {batch_size_per_device}'",
+        "--framework": "nccl",
+        "--launcher": "jax",
+        "--regex": r"'it (?P<step>\d+)/\d+ \| (?P<rate>\S+) img/s \| loss (?P<loss>\S+)'",
+        "--unit": "samples",
+        "--rates-are-per": "world",
+        "--topologies": "1n1g,2n1g",
+        "--total-steps": "12",
+        "--warmup-steps": "2",
+        "--file": "train.py",
+    }
+    own = ("--catalog", "/shared/catalog")
+    made = dlperf(cluster, *own, "init-workload", *(w for pair in answers.items() for w in pair))
+    assert made[0] == 0, made[1]
+    status, text = run(cluster, "own", *MINE)
+    assert status == 0, text
+    two = folder / "own/runs/mine-builtin_fp32_b1_2n1g/r1"
+    (first,) = two.glob("*.log")
+    assert "process 0 of 2 on node1" in first.read_text()
+    assert "process 1 of 2 on node2" in first.with_name(f"{first.name}.node2").read_text()
+    status, text = run(cluster, "ended", *MINE, "--nodes", "2", "--iterations", "13")
+    assert status == 1, text
+    told = outcome(folder / "ended")
+    assert told["status"] == "failed"
+    assert told["exit_status"] not in (0, None)
+    assert isinstance(told["elapsed_s"], float)
+    assert told["elapsed_s"] < 60  # the first process would wait for the second one for ever
+
+
+def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -> None:
+    chosen = ["-e", "workload=nccl-allreduce", "-e", f"campaign={folder}/ssh", "-e", "nodes=2"]
+    cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
+    other = outcome(folder / "ssh")
+    (mine,) = (
+        r["outcome"] for r in records(folder / "first")
+        if r["nodes"] == 2 and r["framework"] == "nccl"
+    )  # fmt: skip
+    assert isinstance(mine, dict)
+    assert set(other) - set(mine) <= {"beside"}
+    assert set(mine) - set(other) == {"job"}
+    assert mine["hosts"] == other["hosts"]
+    assert mine["versions"] == other["versions"]
+
+
+def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Path) -> None:
+    process = start(
+        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "killed",
+        *MINE, "--nodes", "1", "--iterations", "400",
+    )  # fmt: skip
+    wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
+    cluster.said("node1", "pkill -KILL -u dlperf -f 'dlperf_runner run'")
+    process.communicate(timeout=60)
+    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "killed")
+    assert status == 0, text
+    assert "of an earlier start: 1 run" in text
+    assert outcome(folder / "killed")["status"] == "done"
+    assert [path.name for path in (folder / "killed/jobs").iterdir()] == ["1"]
+
+
+def test_control_c_cancels_the_job(cluster: Lab, folder: Path) -> None:
+    process = start(
+        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "stopped",
+        *LONG, "--nodes", "2",
+    )  # fmt: skip
+    wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
+    wait_for("its run", cluster, "ls /shared/stopped/jobs/1", "started.1.json")
+    cluster.said("node1", "pkill -INT -u dlperf -f 'dlperf_runner run'")
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 128 + signal.SIGINT, output
+    assert "resume with: python -m dlperf_runner run --resume /shared/stopped" in output
+    assert outcome(folder / "stopped")["category"] == "cancelled"
+    assert cluster.said("node1", "squeue -h -t running,pending,completing") == ""
+    for node in NODES:
+        assert cluster.ssh(node, "pgrep -f train.py").stdout == ""
+
+
+def test_a_job_that_reaches_its_time_limit(cluster: Lab, folder: Path) -> None:
+    status, text = run(cluster, "late", *LONG, "--nodes", "1", "--repeats", "2", "--time", "1m")
+    assert status == 1, text
+    first, second = (record["outcome"] for record in records(folder / "late"))
+    assert isinstance(first, dict) and isinstance(second, dict)
+    assert (first["status"], first["category"]) == ("failed", "time_limit")
+    assert "--time" in str(first["message"])
+    assert second["status"] == "planned"
+    assert "ended before 1 run began" in text
+
+
+def test_a_run_that_fails_ends_no_other(cluster: Lab, folder: Path) -> None:
+    wrong = ("--parameter", "message_bytes=3", "--workload", "nccl-allreduce")
+    status, text = run(cluster, "wrong", *wrong, "--repeats", "2", "--nodes", "1")
+    assert status == 1, text
+    for record in records(folder / "wrong"):
+        told = record["outcome"]
+        assert isinstance(told, dict)
+        assert told["status"] == "failed"
+        assert told["exit_status"] not in (0, None)
+        assert "the log ends with" in told["message"]
+
+
+def test_more_nodes_than_the_partition_has_are_refused(cluster: Lab, folder: Path) -> None:
+    status, text = run(cluster, "large", *LONG, "--nodes", "3")
+    assert status == 2, text
+    assert "the plan needs more than" in text
+    assert not (folder / "large").exists()
+    status, text = run(cluster, "large", *LONG, "--nodes", "2", "--partition", "gpu")
+    assert status == 2, text
+    assert "Slurm has no partition 'gpu'" in text
+    assert "main" in text
+
+
+def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> None:
+    cluster.said("node1", "scontrol update nodename=node2 state=drain reason=test")
+    try:
+        status, text = run(cluster, "waits", *LONG, "--nodes", "2", "--max-wait", "5s")
+    finally:
+        cluster.said("node1", "scontrol update nodename=node2 state=resume")
+    assert status == 1, text
+    assert re.search(r"job \d+: waiting \(", text)
+    assert "it waited longer than --max-wait" in text
+    assert outcome(folder / "waits")["status"] == "planned"
+    assert cluster.said("node1", "squeue -h -t running,pending") == ""
+
+
+def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
+    process = start(
+        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "lost",
+        *LONG, "--nodes", "2",
+    )  # fmt: skip
+    wait_for("its run", cluster, "ls /shared/lost/jobs/1", "started.1.json")
+    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
+    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 1, output
+    told = outcome(folder / "lost")
+    assert (told["status"], told["category"]) == ("failed", "node_lost"), told
+    assert "NODE_FAIL" in str(told["message"])
+    wait_for("the node", cluster, "sinfo -h -o '%D %t'", "^2 idle$", 120)
+
+
+def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
+    given = json.dumps({**GIVEN, "dlperf_remove_results": True})
+    cluster.play("playbooks/decommission.yml", "-e", given)
+    for node in NODES:
+        assert differences(cluster, node, before[node]) == []
+        assert cluster.ssh(node, "pgrep 'munged|slurm'").stdout == ""

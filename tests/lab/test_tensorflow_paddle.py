@@ -1,0 +1,68 @@
+"""TensorFlow 2 and PaddlePaddle 3 from the index, each on two nodes: provisioned, and its program
+trained on one process, on two, and on two nodes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from lab_under_test import Lab
+from trained_campaigns import CASES, check, provisioned, runs_of
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.tensorflow_paddle]
+
+
+class Installed(NamedTuple):
+    framework: str
+    package: str
+    version: str
+
+
+INSTALLED = (
+    Installed("paddle3", "paddlepaddle", "3.3.1"),
+    Installed("tensorflow2", "tensorflow-cpu", "2.21.0"),
+)
+
+
+@pytest.fixture(scope="module", params=INSTALLED, ids=lambda each: each.framework)
+def installed(request: pytest.FixtureRequest) -> Installed:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def nodes(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    directory = tmp_path_factory.mktemp(installed.framework)
+    with provisioned(directory, f"lab_frameworks={installed.framework}") as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def campaign(nodes: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("campaigns") / "resnet"
+    nodes.play("bench.yml", "-e", f"campaign={directory}")
+    return directory
+
+
+def test_the_program_learns_on_one_process_on_two_and_on_two_nodes(
+    installed: Installed, campaign: Path
+) -> None:
+    workload = f"{installed.framework}-resnet50v1.5"
+    check(runs_of(campaign), [workload], installed.package, installed.version)
+
+
+def test_the_table_names_the_version(nodes: Lab, installed: Installed, campaign: Path) -> None:
+    done = nodes.command("python", "-m", "dlperf_runner", "summarize", str(campaign))
+    assert done.returncode == 0, done.stdout
+    with (campaign / "summary.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) == len(CASES)
+    assert {row["framework_version"] for row in rows} == {installed.version}
+
+
+def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
+    recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
+    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]

@@ -1,0 +1,287 @@
+"""The program that samples a node: from a recorded /proc and /sys, and from a library that answers
+as NVML does. There is no GPU in these tests."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import pytest
+from node_sampler import COLUMNS, SHARE
+from standins import FIXTURES, MODULE_UTILS, needed, program, tree
+
+CALL = "import node_sampler, gpu_sampler\nnode_sampler.main({}, 60, {}, {!r})"
+# 2 packages of CPUs, of which the second is the hotter one, and 2 disks with a partition. The CPUs
+# idle for 1000 s, wait for 100 s and work for 20 + 5 + 30 + 2 + 3 s.
+NODE = {
+    "proc/stat": "cpu  2000 500 3000 100000 10000 200 300 0 0 0\ncpu0 1 1 1 1 1 1 1 0 0 0",
+    "proc/loadavg": "1.50 1.00 0.50 2/345 6789",
+    "proc/meminfo": "MemTotal: 4096000 kB\nMemFree: 10 kB\nMemAvailable: 1024000 kB\n"
+    "SwapTotal: 2048 kB\nSwapFree: 1024 kB",
+    "proc/diskstats": "8 0 sda 1 0 2048 0 1 0 4096 0 0 0 0\n8 1 sda1 1 0 2048 0 1 0 4096 0 0 0 0\n"
+    "8 16 sdb 1 0 2048 0 1 0 0 0 0 0 0\n7 0 loop0 1 0 99999 0 1 0 99999 0 0 0 0",
+    "proc/net/dev": "Inter-|\n face |bytes\n    lo: 9999999 1 0 0 0 0 0 0 9999999 1 0 0 0 0 0 0\n"
+    "  eth0: 2097152 1 0 0 0 0 0 0 1048576 1 0 0 0 0 0 0\n"
+    "docker0: 7340032 1 0 0 0 0 0 0 7340032 1 0 0 0 0 0 0",
+    "proc/uptime": "1000.00 3000.00",
+    "sys/block/sda/device/model": "x",
+    "sys/block/sdb/device/model": "x",
+    "sys/block/loop0/size": "1",
+    "sys/class/net/eth0/device/vendor": "x",
+    "sys/class/net/docker0/mtu": "1500",
+    "sys/class/net/lo/mtu": "65536",
+    **{
+        f"sys/class/infiniband/mlx5_{n}/ports/1/counters/{name}": str(value)
+        for n in range(2)
+        for name, value in {
+            "port_rcv_data": 262144,
+            "port_xmit_data": 524288,
+            "port_rcv_errors": n,
+            "symbol_error": 0,
+            "link_downed": 2,
+        }.items()
+    },
+    **{
+        f"sys/devices/system/cpu/cpu{n}/{name}": str(value)
+        for n in range(4)
+        for name, value in {
+            "topology/physical_package_id": n // 2,
+            "thermal_throttle/package_throttle_total_time_ms": 500 * (n // 2),
+        }.items()
+    },
+    "sys/class/powercap/intel-rapl:0/name": "package-0",
+    "sys/class/powercap/intel-rapl:0/energy_uj": "999000000",
+    "sys/class/powercap/intel-rapl:0/max_energy_range_uj": "1000000000",
+    "sys/class/powercap/intel-rapl:0:0/name": "dram",
+    "sys/class/powercap/intel-rapl:0:0/energy_uj": "1000000",
+    "sys/class/powercap/intel-rapl:0:0/max_energy_range_uj": "1000000000",
+    "sys/class/powercap/intel-rapl:1/name": "psys",
+    "sys/class/powercap/intel-rapl:1/energy_uj": "1",
+}
+EXPECTED = {
+    "memory_used_mib": "3000.000",
+    "swap_used_mib": "1.000",
+    "cpu_busy_s": "60.000",
+    "cpu_throttled_s": "0.500",
+    "load_1m": "1.500",
+    "disk_read_mib": "2.000",
+    "disk_written_mib": "2.000",
+    "network_received_mib": "2.000",
+    "network_sent_mib": "1.000",
+    "ib_received_mib": "2.000",
+    "ib_sent_mib": "4.000",
+    "ib_errors": "5",
+    "energy_j": "0.000",
+}
+
+
+class Sampler:
+    """The program. `root` has the tree of its node; `gpus` says whether it looks for devices."""
+
+    def __init__(
+        self, root: str = "", gpus: bool = True, seconds: int = 60, python: str | None = None,
+        **environment: str,
+    ) -> None:  # fmt: skip
+        code = CALL.format(seconds, "gpu_sampler.gpus" if gpus else None, root)
+        paths = {
+            "PYTHONPATH": str(MODULE_UTILS),
+            "PATH": "/nowhere",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.process = subprocess.Popen(
+            [python or sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=paths | environment,
+            text=True,
+        )
+
+    def until_node(self) -> Iterator[str]:
+        """The lines of a sample, of which the node's is the last."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            yield line.rstrip("\n")
+            if line.startswith("sample,") and line.split(",")[2] == "":
+                return
+
+    def sample(self) -> list[str]:
+        return list(self.until_node())
+
+    def again(self) -> list[str]:
+        assert self.process.stdin
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.sample()
+
+    def end(self) -> list[str]:
+        """The last sample."""
+        said, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0
+        return said.splitlines()
+
+
+def cells(line: str) -> dict[str, str]:
+    """What a sample tells, without its time."""
+    _, _, device, uuid, *values = next(csv.reader([line]))
+    found = {"device": device, "uuid": uuid, **dict(zip(COLUMNS, values, strict=True))}
+    return {name: text for name, text in found.items() if text}
+
+
+def told(lines: list[str], kind: str) -> list[str]:
+    return [line for line in lines if line.partition(",")[0] == kind]
+
+
+@pytest.mark.parametrize("version", ["", "2.7", "3.6"])
+def test_a_node_from_what_the_kernel_tells(tmp_path: Path, version: str) -> None:
+    root = tree(tmp_path, NODE)
+    sampler = Sampler(str(root), python=needed(version) if version else None)
+    found = cells(sampler.sample()[-1])
+    assert float(found.pop("telemetry_cpu_s")) > 0
+    assert found == EXPECTED
+    # The package's counter wraps at 1000 J: 1 J up to there, and 2 J more; and 0.5 J of its memory.
+    tree(root, {"sys/class/powercap/intel-rapl:0/energy_uj": "2000000"})
+    tree(root, {"sys/class/powercap/intel-rapl:0:0/energy_uj": "1500000"})
+    assert cells(sampler.again()[-1])["energy_j"] == "3.500"
+    assert cells(sampler.end()[-1])["energy_j"] == "3.500"
+
+
+def test_what_a_node_does_not_tell_is_empty(tmp_path: Path) -> None:
+    """Energy that only root may read is not told in part."""
+    root = tree(tmp_path, {"sys/class/powercap/intel-rapl:0/name": "package-0"})
+    assert set(cells(Sampler(str(root)).sample()[-1])) == {"telemetry_cpu_s"}
+
+
+def test_this_node() -> None:
+    sampler = Sampler(seconds=1, gpus=False)
+    first, last = (cells(sampler.sample()[-1]) for _ in range(2))
+    assert {"memory_used_mib", "cpu_busy_s", "load_1m", "network_sent_mib"} <= set(first)
+    assert float(first["cpu_busy_s"]) <= float(last["cpu_busy_s"])
+    sampler.end()
+
+
+@pytest.fixture(scope="module")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a library that has the functions of NVML, by the signatures of nvml.h."""
+    folder = tmp_path_factory.mktemp("nvml")
+    source = FIXTURES / "nvml_standin.c"
+    argv = ["cc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(argv, check=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("version", ["", "2.7"])
+def test_devices_by_nvml(nvml: str, version: str) -> None:
+    """The second device has no NVLink, no ECC and no counter of energy."""
+    python = needed(version) if version else None
+    sampler = Sampler(python=python, LD_LIBRARY_PATH=nvml, STANDIN_PID=str(os.getpid()))
+    lines = sampler.sample()
+    sampler.end()
+    first, second = (cells(line) for line in told(lines, "sample")[:-1])
+    both = {
+        "memory_used_mib": "70123",
+        "utilization_percent": "97",
+        "sm_clock_mhz": "1755",
+        "max_sm_clock_mhz": "1980",
+        "memory_clock_mhz": "2619",
+        "temperature_c": "61",
+        "power_w": "512.345",
+        "throttle_reasons": "0x0000000000000004",
+        "pcie_replays": "3",
+    }
+    only = {"energy_j": "123456.789", "ecc_uncorrected": "1", "ecc_corrected": "2"}
+    only["nvlink_replays"] = "10"  # 5 of each link that is up
+    assert first == {"device": "0", "uuid": "GPU-standin-0", **both, **only}
+    assert second == {"device": "1", "uuid": "GPU-standin-1", **both}
+    (process,) = (line.split(",") for line in told(lines, "process"))
+    name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+    assert process[1:4] == ["GPU-standin-0", str(os.getpid()), str(os.getuid())]
+    assert (process[5], process[6], process[8]) == ("503", str(os.getuid()), name)
+    assert "looked" in lines
+
+
+def test_driver_that_is_older_than_the_functions(nvml: str) -> None:
+    """Version 440 has not the second memory query."""
+    sampler = Sampler(STANDIN_OLD="1", LD_LIBRARY_PATH=nvml)
+    lines = sampler.sample()
+    sampler.end()
+    assert cells(told(lines, "sample")[0])["memory_used_mib"] == "70123"
+
+
+def test_library_without_a_driver_leaves_the_question_to_nvidia_smi(
+    nvml: str, tmp_path: Path
+) -> None:
+    full = "0, GPU-1, 123, 97, 1380, 1530, 61, 287.51, 0x0000000000000004, 0"
+    smi = program(tmp_path, "nvidia-smi", f'case "$*" in *query-gpu*) echo "{full}";; esac')
+    sampler = Sampler(LD_LIBRARY_PATH=nvml, STANDIN_FAILS="1", PATH=f"{smi}:/bin")
+    lines = sampler.sample()
+    sampler.end()
+    found = cells(told(lines, "sample")[0])
+    assert (found["uuid"], found["power_w"], found["sm_clock_mhz"]) == ("GPU-1", "287.51", "1380")
+    assert "looked" in lines
+
+
+OLD = "4,100,12000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=77, Ch 00000010\n"
+NEW = '4,101,93207000,-;NVRM: Xid (PCI:0000:af:00): 79, pid=4711, GPU has fallen off the "bus".\n'
+
+
+def test_new_errors_in_the_kernels_log(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"dev/kmsg": OLD})
+    sampler = Sampler(str(root))
+    first = sampler.sample()
+    assert ("kernel" in first, told(first, "xid")) == (True, [])
+    with (tmp_path / "dev/kmsg").open("a") as log:
+        log.write("6,102,1,-;eth0: link up\n" + NEW)
+    told_now = told(sampler.again(), "xid")
+    assert told_now == ["xid,0000:af:00,79,pid=4711 GPU has fallen off the bus ."]
+    assert told(sampler.end(), "xid") == []
+
+
+def test_kernels_log_that_this_user_may_not_see(tmp_path: Path) -> None:
+    sampler = Sampler(str(tree(tmp_path, {"proc/uptime": "1.00 1.00"})))
+    assert "kernel" not in sampler.sample()
+    sampler.end()
+
+
+# ---- its cost
+
+
+def costs(sampler: Sampler, seconds: float) -> tuple[list[float], float]:
+    """The CPU seconds at each sample, and the time from the first to the last one."""
+    found = []
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        lines = sampler.again() if not found else sampler.sample()
+        moment = float(lines[-1].split(",")[1])
+        found.append((moment, float(cells(lines[-1])["telemetry_cpu_s"])))
+    sampler.end()
+    return [cpu for _, cpu in found], found[-1][0] - found[0][0]
+
+
+def test_a_sample_costs_less_than_half_a_percent_of_a_core() -> None:
+    """At one sample a second: 5 ms each. Without a pause, it keeps to its share by itself."""
+    used, seconds = costs(Sampler(seconds=0, gpus=False), 4)
+    steps = [after - before for before, after in pairwise(used)]
+    assert len(steps) > 3
+    assert median(steps) < 0.005
+    # telemetry_cpu_s has milliseconds.
+    assert used[-1] - used[0] <= SHARE * seconds + max(steps) + 0.002
+
+
+def test_samples_that_cost_more_are_rarer(tmp_path: Path) -> None:
+    """nvidia-smi needs 50 ms and more of CPU for each: two samples are 20 s apart, not 1 s."""
+    burn = "i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; echo '0, GPU-1, 123'"
+    sampler = Sampler(seconds=1, PATH=f"{program(tmp_path, 'nvidia-smi', burn)}:/bin")
+    sampler.sample()
+    sampler.sample()
+    began = time.monotonic()
+    time.sleep(3)
+    rest = sampler.end()
+    assert time.monotonic() - began < 10
+    assert len([line for line in told(rest, "sample") if line.split(",")[2] == ""]) == 1

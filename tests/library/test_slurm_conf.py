@@ -1,0 +1,34 @@
+"""The slurm.conf of the role slurm, from what slurmd 22.05.8 printed."""
+
+from __future__ import annotations
+
+import pytest
+from filters import load
+
+conf = load("roles/slurm/filter_plugins/slurm.py").conf
+FOUND = """\
+NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105
+UpTime=0-17:19:35
+"""
+ADDRESSES = {"node1": "10.11.0.2", "node2": "10.11.0.3"}
+
+
+def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
+    hardware = [FOUND, FOUND.replace("node1", "node2")]
+    lines = conf(
+        hardware, ADDRESSES, {"ClusterName": "c", "ReturnToService": 1}, "main"
+    ).splitlines()
+    assert lines[-3:] == [
+        "NodeName=node1 NodeAddr=10.11.0.2 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2"
+        " ThreadsPerCore=1 RealMemory=24105 State=UNKNOWN",
+        "NodeName=node2 NodeAddr=10.11.0.3 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2"
+        " ThreadsPerCore=1 RealMemory=24105 State=UNKNOWN",
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+    ]
+    assert "ClusterName=c" in lines
+    assert [line for line in lines if line.startswith("ReturnToService")] == ["ReturnToService=1"]
+
+
+def test_a_node_whose_host_name_is_another_is_refused() -> None:
+    with pytest.raises(ValueError, match="names 'node1', which is no node: n1"):
+        conf([FOUND], {"n1": "10.11.0.2"}, {}, "main")

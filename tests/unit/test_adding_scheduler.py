@@ -1,0 +1,52 @@
+"""docs/adding-a-scheduler.md, done: its file in a copy of the package, and a campaign with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "adding-a-scheduler.md").read_text(encoding="utf-8")
+FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
+    ((name, content),) = FILE.findall(PAGE)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "dlperf_runner", tmp_path / "dlperf_runner", ignore=ignored)
+    facts = "roles/benchmark_source/files/versions.py"
+    (tmp_path / facts).parent.mkdir(parents=True)
+    shutil.copy(ROOT / facts, tmp_path / facts)
+    assert not (tmp_path / name).exists()
+    (tmp_path / name).write_text(content)
+    mpirun = executable(tmp_path / "mpirun", "#!/bin/sh\necho $# words\n")
+    executable(tmp_path / "envs/nccl/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "site.yml").write_text(
+        "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
+        f"dlperf_mpirun: {mpirun}\ndlperf_environments: {tmp_path}/envs\n"
+    )
+    argv = [sys.executable, "-m", "dlperf_runner", "run", "--scheduler", "background"]
+    argv += ["--site", "site.yml", "--campaign", "c", "--workload", "nccl-allreduce"]
+    argv += ["--matrix", "smoke", "--nodes", "1"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True,
+        check=False, timeout=120,
+    )  # fmt: skip
+    (record,) = tmp_path.glob("c/runs/*/r1/run.json")
+    outcome = json.loads(record.read_text())["outcome"]
+    assert outcome["status"] == "done", done.stdout + done.stderr
+    assert list(outcome["hosts"]) == [os.uname().nodename]
+    (log,) = record.parent.glob("*.log")
+    assert re.fullmatch(r"\d+ words\n", log.read_text())

@@ -1,0 +1,224 @@
+"""Slurm's scripts as whole texts, and what its commands print, as Slurm 22.05.8 printed it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from plan_examples import choose
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.schedulers import Allocation, Offer, scheduler, slurm
+from dlperf_runner.schedulers.job import (
+    Places,
+    job_script,
+    node_script,
+    placeholder,
+    run_script,
+    word,
+)
+
+PLACES = Places("/home/me/c/.sources", "/shared/envs")
+
+
+def nodes(count: int = 2) -> tuple[Node, ...]:
+    return tuple(
+        Node(
+            name=placeholder(number),
+            address=placeholder(number),
+            devices_per_node=2,
+            accelerator="cpu",
+            stack="cpu",
+            matrix="smoke",
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def asked(**options: str) -> Allocation:
+    return Allocation("dlperf-1", Path("/home/me/c/jobs/1"), 2, 8, 8, options)
+
+
+def test_the_header_asks_for_what_the_user_chose() -> None:
+    given = {"partition": "gpu", "account": "a", "qos": "q", "reservation": "r"}
+    given |= {"constraint": "h100&ib", "time": "7230", "exclusive": "True"}
+    assert slurm.header(asked(**given)) == (
+        "#SBATCH --job-name=dlperf-1",
+        "#SBATCH --output=/home/me/c/jobs/1/job.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --nodes=2",
+        "#SBATCH --ntasks-per-node=8",
+        "#SBATCH --gpus-per-node=8",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=a",
+        "#SBATCH --qos=q",
+        "#SBATCH --reservation=r",
+        "#SBATCH --constraint=h100&ib",
+        "#SBATCH --time=121",
+        "#SBATCH --exclusive",
+        "#SBATCH --no-requeue",
+        "#SBATCH --export=NIL",
+    )
+
+
+def test_a_word_is_quoted_but_for_the_names_of_nodes() -> None:
+    assert word("--host") == "--host"
+    assert word("") == "''"
+    assert word("$(id) it's") == "'$(id) it'\"'\"'s'"
+    assert word("@node1@:8,@node12@:8") == '"${node[0]}":8,"${node[11]}":8'
+
+
+def plan(*workloads: str, **chosen: object) -> list[dict[str, object]]:
+    choice = choose(workload=",".join(workloads), **chosen)
+    return [asdict(run) for run in make_plan(choice, load_catalog(), nodes())]
+
+
+SRUN = (
+    'srun --nodes="${#node[@]}" --ntasks="${#node[@]}" --ntasks-per-node=1'
+    ' --nodelist="$(IFS=,; echo "${node[*]}")" --cpus-per-task="$SLURM_CPUS_ON_NODE"'
+    " --cpu-bind=none --mpi=none --kill-on-bad-exit=1"
+)
+
+
+def test_mpirun_starts_once_and_reaches_the_other_node_by_itself() -> None:
+    (run,) = plan("nccl-allreduce", nodes=2)
+    assert run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES) == (
+        "#!/bin/bash\n"
+        "# Run nccl-allreduce-builtin_all-reduce_fp32_b1_2n2g/r1. Arguments: the names of its"
+        " nodes.\n"
+        'node=("$@")\n'
+        "cd /home/me/c/.sources/nccl-allreduce-builtin || exit\n"
+        'exec /usr/bin/mpirun --host "${node[0]}":2,"${node[1]}":2 -np 4 --bind-to none --mca pml'
+        " ob1 --mca btl '^openib' --wdir /home/me/c/.sources/nccl-allreduce-builtin"
+        " /shared/envs/nccl/bin/python -u mpi_collectives.py --operation all_reduce --max-bytes"
+        " 16777216 --iterations 5 --warmup-iterations 1\n"
+    )
+
+
+def test_a_launcher_of_each_node_starts_the_script_again_there() -> None:
+    (run,) = plan("pytorch-llama", nodes=2)
+    text = run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES)
+    lines = text.splitlines()
+    assert lines[3:7] == [
+        "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
+        f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
+        "fi",
+        'case "$SLURMD_NODENAME" in',
+    ]
+    first, second = text.split("  ;;\n")[:2]
+    assert '--nnodes=2 --node-rank=0 --nproc-per-node=2 --master-addr="${node[0]}"' in first
+    assert "  exec > " not in first
+    assert (
+        '"${node[1]}")\n  exec > /home/me/c/r1/llamalab_b2_fp32_1.log."${node[1]}" 2>&1' in second
+    )
+    assert '--node-rank=1 --nproc-per-node=2 --master-addr="${node[0]}"' in second
+
+
+def test_jax_and_a_single_process_have_their_form_too() -> None:
+    (run,) = plan("jax-llama", nodes=2)
+    text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
+    assert (
+        'JAX_PROCESS_ID=1 CUDA_VISIBLE_DEVICES= JAX_COORDINATOR_ADDRESS="${node[0]}":29500' in text
+    )
+    (run,) = plan("jax-llama", nodes=1, gpus_per_node=1)
+    text = run_script(scheduler("slurm"), run, Path("/c/r1"), PLACES)
+    assert text.count("  ;;\n") == 1
+    assert SRUN in text
+
+
+def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
+    runs = plan("nccl-allreduce", repeats=2)
+    places = [Path("/home/me/c/runs", str(run["id"])) for run in runs]
+    text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)))
+    assert text.splitlines()[-5:] == [
+        f"run {number} {place} {run['nodes']} 600 {run['log_name']}"
+        for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
+    ] + ["exit 0"]
+    assert f'{SRUN} bash "$job/node.sh"' in text
+    prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
+    text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
+    assert text.splitlines()[1:] == [
+        "[[ -e /opt/dlperf/data/made ]] || make -C /home/me/c/.sources/w-upstream",
+        "exec /shared/envs/nccl/bin/python /home/me/c/jobs/1/node_facts.py /home/me/c/jobs/1"
+        ' "$SLURMD_NODENAME" /usr/bin/mpirun /shared/envs/nccl/bin/python',
+    ]
+
+
+SINFO = "main*|2|(null)\n"
+# `squeue --me --states=all --noheader --format=%i|%T|%S|%r|%j` of Slurm 22.05.8.
+SQUEUE = """\
+10|CANCELLED|2026-11-22T19:35:21|Priority|cancelme
+4|COMPLETED|2026-11-22T19:33:51|None|dlperf-5a826d13
+11|FAILED|2026-11-22T19:35:21|BadConstraints|wrap
+6|PENDING|N/A|PartitionNodeLimit|three
+7_[1-4%2]|PENDING|2027-11-22T19:35:09|Resources|arr
+9|PENDING|N/A|JobHeldUser|a|b held
+5|RUNNING|2026-11-22T19:35:09|None|dlperf-f8476a16
+"""
+
+
+def test_the_states_of_all_jobs_of_the_user() -> None:
+    found = {state.job: state for state in slurm.states(SQUEUE)}
+    told = {job: (state.name, state.phase, state.reason) for job, state in found.items()}
+    assert told == {
+        "10": ("cancelme", "ended", "the job was cancelled (CANCELLED)"),
+        "4": ("dlperf-5a826d13", "ended", "completed (COMPLETED)"),
+        "11": ("wrap", "ended", "the job's script failed (FAILED)"),
+        "6": ("three", "waiting", "PartitionNodeLimit"),
+        "7_[1-4%2]": ("arr", "waiting", "Resources"),
+        "9": ("a|b held", "waiting", "JobHeldUser"),
+        "5": ("dlperf-f8476a16", "running", ""),
+    }
+    assert {job for job, state in found.items() if state.is_hopeless} == {"6"}
+    assert found["7_[1-4%2]"].expected_start == "2027-11-22T19:35:09"
+    assert found["6"].expected_start == ""
+    assert {job: s.category for job, s in found.items() if s.category} == {
+        "10": "cancelled",
+        "11": "failed",
+    }
+    assert slurm.states("") == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "phase", "category"),
+    [
+        ("BOOT_FAIL", "ended", "node_lost"),
+        ("CONFIGURING", "waiting", ""),
+        ("COMPLETING", "running", ""),
+        ("DEADLINE", "ended", "time_limit"),
+        ("NODE_FAIL", "ended", "node_lost"),
+        ("OUT_OF_MEMORY", "ended", "out_of_memory"),
+        ("PREEMPTED", "ended", "preempted"),
+        ("REQUEUED", "waiting", ""),
+        ("REVOKED", "ended", "revoked"),
+        ("SUSPENDED", "running", ""),
+        ("TIMEOUT", "ended", "time_limit"),
+        ("A_STATE_OF_TOMORROW", "running", ""),
+    ],
+)
+def test_every_state_has_a_phase(state: str, phase: str, category: str) -> None:
+    (found,) = slurm.states(f"12|{state}|N/A|None|dlperf-1\n")
+    assert (found.phase, found.category) == (phase, category)
+
+
+def test_the_nodes_and_gpus_of_a_partition() -> None:
+    assert slurm.offers(SINFO, {}) == (Offer(2, 0),)
+    # Forms of GRES in sinfo(1); there are no GPUs here.
+    rows = SINFO + "gpu|4|gpu:h100:8(S:0-1)\ngpu|1|gpu:a:2,gpu:b:2,shard:8\ncpu|3|craynetwork:4\n"
+    assert slurm.offers(rows, {"partition": "gpu"}) == (Offer(4, 8), Offer(1, 4))
+    assert slurm.offers(rows, {"partition": "cpu"}) == (Offer(3, 0),)
+    with pytest.raises(UserError, match=r"no partition 'gpus' \(expected one of main, gpu, cpu"):
+        slurm.offers(rows, {"partition": "gpus"})
+    with pytest.raises(UserError, match="no default partition"):
+        slurm.offers("gpu|4|gpu:8\n", {})
+
+
+def test_the_id_of_a_submitted_job() -> None:
+    assert slurm.job_id("12\n") == "12"
+    assert slurm.job_id("12;cluster\n") == "12"
+    with pytest.raises(UserError, match="no job ID"):
+        slurm.job_id("sbatch: Submitted\n")
