@@ -73,18 +73,26 @@ def playbook(
     )
 
 
-def rounds(nodes: int) -> int:
-    """After so many rounds every node has a file that one node had, if each that has it gives it
-    to one more in each round."""
-    return math.ceil(math.log2(nodes)) if nodes > 1 else 0
+def levels(nodes: int) -> int:
+    """How many nodes an environment passes through to the last one, if each gives it to two."""
+    return int(math.log2(nodes))
 
 
-def spreading(nodes: int, gib: float, server_gbit: float, node_gbit: float) -> tuple[float, float]:
-    """Seconds to bring a file to all nodes: from one server to all, and from node to node."""
-    size = gib * GIB
-    from_one = max(nodes * size / (server_gbit * GBIT), size / (node_gbit * GBIT))
-    first = size / (min(server_gbit, node_gbit) * GBIT)
-    return from_one, first + rounds(nodes) * size / (node_gbit * GBIT)
+def spreading(nodes: int, inputs: Mapping[str, Any]) -> tuple[float, float]:
+    """Seconds until all nodes have an environment: each installs it from one mirror, or the first
+    does, packs it, and each gives the archive to two others at a time, then unpacks it."""
+    gib = inputs["environment_gib"]
+
+    def sent(gbit: float) -> float:
+        return gib * GIB / (gbit * GBIT)
+
+    installed = gib * inputs["install_s_per_gib"]
+    from_mirror = max(nodes * sent(inputs["mirror_gbit"]), sent(inputs["node_gbit"]))
+    first = sent(min(inputs["mirror_gbit"], inputs["node_gbit"])) + installed
+    level = max(2 * sent(inputs["node_gbit"]), gib * inputs["ssh_s_per_gib"])
+    around = gib * (inputs["pack_s_per_gib"] + inputs["unpack_s_per_gib"])
+    passed = around + levels(nodes) * level if nodes > 1 else 0.0
+    return from_mirror + installed, first + passed
 
 
 def values(path: Path = INPUTS) -> dict[str, Any]:
@@ -114,8 +122,7 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
         return [name, *(shown(first + nodes * per_node) for nodes in NODES)]
 
     def files(name: str, which: int) -> list[str]:
-        links = (inputs["environment_gib"], inputs["mirror_gbit"], inputs["node_gbit"])
-        return [name, *(shown(spreading(nodes, *links)[which]) for nodes in NODES)]
+        return [name, *(shown(spreading(nodes, inputs)[which]) for nodes in NODES)]
 
     yield linear("`dlperf plan`", inputs["plan_s"], inputs["plan_per_node_s"])
     yield step("`ansible all -m ping`", {"connect": 1})
@@ -123,8 +130,8 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
     yield step("`dlperf doctor`: facts", inputs["tasks_of_doctor"])
     yield linear("`dlperf doctor`: findings", 0, inputs["doctor_per_node_s"])
     yield step("a run that every node starts", {"module": 1})
-    yield files("an environment, from the mirror", 0)
-    yield files("the same from node to node (not built in)", 1)
+    yield files("an environment, from node to node", 1)
+    yield files("the same if every node installed it from the mirror", 0)
     yield ["keys of the mesh, sent", *(f"{mesh_gib(inputs, nodes):.2g} GiB" for nodes in NODES)]
 
 

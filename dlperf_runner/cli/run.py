@@ -55,7 +55,6 @@ def run(
     Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
     from ..campaign import lock
     from ..commands import campaigns, controllers
-    from ..commands.live import announced
     from ..commands.rounds import Policy
 
     nodes = (chosen.inventories, chosen.limit)
@@ -78,6 +77,8 @@ def run(
         pid = controllers.detach(directory, options)
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
+    if live:
+        from ..commands.live import announced
     around = announced if live else nullcontext
     if own := scheduled.campaign(chosen, campaign, resume):
         directory = own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -32,6 +32,7 @@ class Scheduled:
         from ..campaign.directory import new_directory
         from ..campaign.jobs import recorded
         from ..commands import scheduled
+        from ..plan.campaign_file import located
 
         if resume:
             directory = Path(resume).resolve()
@@ -39,8 +40,9 @@ class Scheduled:
         if not self.name:
             return None
         directory = Path(campaign or new_directory()).resolve()
-        nodes, settings = self._nodes_and_settings(chosen)
-        scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
+        with located(chosen.file):
+            nodes, settings = self._nodes_and_settings(chosen)
+            scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
         return directory
 
     def run(self, directory: Path) -> list[str]:
@@ -52,10 +54,12 @@ class Scheduled:
         """The scripts of the jobs that `run` would submit."""
         from ..campaign.directory import new_directory
         from ..commands import scheduled
+        from ..plan.campaign_file import located
 
         directory = Path(campaign or new_directory()).resolve()
-        nodes, settings = self._nodes_and_settings(chosen)
-        runs = scheduled.plan(chosen.choice, nodes, print_note)
+        with located(chosen.file):
+            nodes, settings = self._nodes_and_settings(chosen)
+            runs = scheduled.plan(chosen.choice, nodes, print_note)
         return scheduled.script_text(directory, settings, runs)
 
     def _nodes_and_settings(self, chosen: Chosen) -> tuple[tuple[Node, ...], Settings]:
@@ -124,8 +128,16 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
     names = [name for name in own if name not in ("scheduler", "allocation", "max_wait", "site")]
 
     @functools.wraps(command)
-    def wrapped(*arguments: Any, **values: Any) -> None:
+    def wrapped(chosen: Chosen, **values: Any) -> None:
         given = {name: values.pop(name) for name in own}
+        if (file := chosen.file) is not None:
+            from ..plan.campaign_file import with_scheduler
+
+            told = len(file.overridden)
+            file, given = with_scheduler(file, given)
+            for line in file.overridden[told:]:
+                print_note(line)
+            chosen = replace(chosen, file=file)
         options = {name: str(given[name]) for name in names if given[name]}
         scheduled = Scheduled(
             given["scheduler"],
@@ -137,7 +149,7 @@ def schedules(command: Callable[..., None]) -> Callable[..., None]:
                 "this option has an effect only with --scheduler",
                 where=f"--{set_[0].replace('_', '-')}",
             )
-        command(*arguments, scheduled=scheduled, **values)
+        command(chosen, scheduled=scheduled, **values)
 
     types = get_type_hints(command, include_extras=True)
     parameters = [

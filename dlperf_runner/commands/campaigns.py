@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..campaign import directory as campaigns
 from ..campaign import lock
@@ -19,14 +19,12 @@ from ..core.errors import UserError
 from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
+from ..plan.campaign_file import CampaignFile, located, of_variables
 from ..plan.cases import left_out
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
 from .rounds import Policy, execute_campaign
-
-if TYPE_CHECKING:
-    from ..plan.campaign_file import CampaignFile
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -37,8 +35,6 @@ def choice_of_playbook(
     variables: Mapping[str, Any], inventories: Sequence[str]
 ) -> tuple[Choice, CampaignFile | None]:
     """The choice in the extra variables of bench.yml, and the campaign file that says the same."""
-    from ..plan.campaign_file import of_variables
-
     roles = (path.name for path in (project() / "roles").iterdir())
     choice = choice_of_variables(variables, (*PREFIXES, *roles))
     return choice, of_variables(variables, choice, inventories)
@@ -65,7 +61,7 @@ def plan(
         _lock_for_playbook(Path(resume))
         document = campaigns.remaining_plan(Path(resume))
     else:
-        with file.located() if file else nullcontext():
+        with located(file):
             planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned, file=file)
@@ -125,7 +121,7 @@ def prepare(
     if resume:
         campaigns.read_campaign(directory)
     else:
-        with file.located() if file else nullcontext():
+        with located(file):
             planned = _planned(choice, inventories, limit, say)
         campaigns.create_campaign(directory, *planned, file=file)
     return directory

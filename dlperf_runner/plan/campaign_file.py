@@ -14,12 +14,13 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, StrictStr, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr, create_model
 
 from ..catalog.entry import read_located, validated
 from ..catalog.types import Count, CountOrNone, Entry, Name, Value, show, wrong
 from ..core.errors import UserError
 from ..core.node import ENGINES
+from ..schedulers import schedulers
 from . import choice as choices
 from .choice import FILE_ONLY, VARIABLES, Choice, option_name, text_of
 
@@ -80,6 +81,28 @@ def _choice(item: DataclassField[Any]) -> tuple[Any, str]:
     return kind, item.metadata["help"]
 
 
+def _scheduler_model() -> Any:
+    """A scheduler and its options, by their names on the command line."""
+    keys: dict[str, tuple[Any, str]] = {
+        "allocation": (StrictStr, "One job for the campaign (default), each case, or each run."),
+        "max_wait": (_checked(StrictStr, choices.parse_wait), "Cancel a job that waits longer."),
+        "site": (StrictStr, "Variables of the nodes, in YAML; a path relative to this file."),
+    }
+    for each in schedulers().values():
+        for name, metavar, text in each.options:
+            keys.setdefault(name, (StrictStr if metavar else StrictBool, text))
+    return create_model(
+        "Scheduler",
+        __base__=Entry,
+        name=(_one_of([*schedulers()]), Field(description="The scheduler.")),
+        **_optional(keys),
+    )
+
+
+def _optional(keys: Mapping[str, tuple[Any, str]]) -> Any:
+    return {key: (kind | None, Field(None, description=text)) for key, (kind, text) in keys.items()}
+
+
 _PARAMETER = _with(str, Field(pattern=r"^[A-Za-z_]\w*$"))
 # The type of each key, and what it is.
 _KEYS: dict[str, tuple[Any, str]] = {
@@ -96,10 +119,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
         "Ansible inventories, by paths relative to this file, or lists of hosts (node1,node2,)."
         " Default: the one in ansible.cfg.",
     ),
-    "scheduler": (
-        dict[str, Value | bool],
-        "A scheduler that runs the campaign, and its options.",
-    ),
+    "scheduler": (_scheduler_model(), "Run as jobs of a scheduler, without an inventory."),
     "limit": (StrictStr, "Use only these hosts (an Ansible pattern)."),
     "wait": (
         _checked(StrictStr, choices.parse_wait),
@@ -111,8 +131,8 @@ _KEYS: dict[str, tuple[Any, str]] = {
 CampaignModel: type[Entry] = create_model(
     "CampaignModel",
     __base__=Entry,
-    **{key: (kind | None, Field(None, description=text)) for key, (kind, text) in _KEYS.items()},
-)  # type: ignore[call-overload]
+    **_optional(_KEYS),
+)
 
 
 def schema() -> dict[str, Any]:
@@ -159,23 +179,18 @@ class CampaignFile:
         options["inventory"] = [self._inventory(name) for name in self.values.get("inventory", ())]
         return options
 
+    def scheduler(self) -> dict[str, Any]:
+        """The options of a scheduler as the command line has them."""
+        if (own := self.values.get("scheduler")) is None:
+            return {}
+        options = {name: getattr(own, name) for name in type(own).model_fields}
+        if own.site:
+            options["site"] = self.path.parent / own.site if self.path else Path(own.site)
+        return {"scheduler": options.pop("name"), **options}
+
     def _inventory(self, name: str) -> str:
         relative = self.path is not None and "," not in name
         return str(self.path.parent / name) if self.path and relative else name
-
-    @contextmanager
-    def located(self) -> Iterator[None]:
-        """Errors name the line of the file instead of an option that the user did not use."""
-        try:
-            yield
-        except UserError as error:
-            option = (error.where or "").partition(" ")[0]
-            keys = {option_name(item.name): key for key, item in VARIABLES.items()}
-            keys |= {"--parameter": "parameters", "--wait": "wait", "--limit": "limit"}
-            key = keys.get(option)
-            if key is not None and key in self.values and key not in self.given:
-                error.where = self.place(key)
-            raise
 
 
 def read_campaign_file(path: Path) -> CampaignFile:
@@ -183,9 +198,40 @@ def read_campaign_file(path: Path) -> CampaignFile:
     entry, place = read_located(path, CampaignModel)
     values = {name: getattr(entry, name) for name in entry.model_fields_set}
     known = {name: value for name, value in values.items() if value is not None}
-    if known.get("scheduler") is not None:
-        raise UserError("this version runs no campaign by a scheduler", where=place("scheduler"))
     return CampaignFile(path, path.read_bytes(), known, place)
+
+
+@contextmanager
+def located(file: CampaignFile | None) -> Iterator[None]:
+    """Errors name the line of the file instead of an option that the user did not use."""
+    try:
+        yield
+    except UserError as error:
+        option = (error.where or "").partition(" ")[0]
+        keys = {option_name(item.name): key for key, item in VARIABLES.items()}
+        keys |= {f"--{key}": key for key in ("inventory", "limit", "wait")}
+        keys |= {"--parameter": "parameters"}
+        keys |= {option_name(name): "scheduler" for name in (file.scheduler() if file else ())}
+        key = keys.get(option)
+        if file and key is not None and key in file.values and key not in file.given:
+            error.where = file.place(key)
+        raise
+
+
+def with_scheduler(
+    file: CampaignFile, given: Mapping[str, Any]
+) -> tuple[CampaignFile, dict[str, Any]]:
+    """The file and the options of the scheduler that are in force, as `combined` does."""
+    own, place = file.scheduler(), file.place("scheduler")
+    told = [
+        f"{option_name(name)} {value} overrides {place}"
+        for name, value in given.items()
+        if value and own.get(name) and own[name] != value
+    ]
+    in_force = {name: value or own.get(name) or value for name, value in given.items()}
+    replaced = {"scheduler"} if told else set()
+    overridden, keys = (*file.overridden, *told), file.given | replaced
+    return replace(file, overridden=overridden, given=keys), in_force
 
 
 def combined(file: CampaignFile, given: Mapping[str, Any]) -> tuple[CampaignFile, dict[str, Any]]:

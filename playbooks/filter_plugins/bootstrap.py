@@ -43,6 +43,12 @@ def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> d
     }
 
 
+def has_problem(found: str, core: str, given: str) -> bool:
+    """Whether the inventory's interpreter cannot run the modules, or the system is unsupported."""
+    chosen = choice(found, core, given)
+    return not chosen["path"] or bool(chosen["unsupported"])
+
+
 def unsupported(found: str) -> str:
     """The name of the system if its packages are neither Debian's nor those of RHEL 8 or 9; empty
     if they are, or if unknown."""
@@ -113,7 +119,9 @@ def _targets(catalog: Path) -> dict[str, Any]:
 
 
 def _read(catalog: Path, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load((catalog / f"{name}.yml").read_text(encoding="utf-8"))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (catalog / f"{name}.yml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.load(text, Loader=loader)  # noqa: S506  both are safe
     return document
 
 
@@ -123,4 +131,4 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"bootstrap_choice": choice}
+        return {"bootstrap_choice": choice, "bootstrap_problem": has_problem}

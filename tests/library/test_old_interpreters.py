@@ -63,7 +63,14 @@ def oldest_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: str) -> None:
     """Their own tests again, each execution of a module in that Python."""
     names = ("node_files", "deb_packages", "proof", "python_environment", "ssh_mesh", "node_facts")
-    names += ("build_archive", "benchmark_job", "telemetry", "benchmark_fetch", "dataset_modules")
+    names += (
+        "node_copy",
+        "build_archive",
+        "benchmark_job",
+        "telemetry",
+        "benchmark_fetch",
+        "dataset_modules",
+    )
     tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     given = {"MODULES_PYTHON": needed(version), "MODULES_PYTHONPATH": str(oldest_ansible)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -370,6 +371,45 @@ def test_frameworks_stand_where_each_is_complete_and_proven_with_its_pins(tmp_pa
     assert not framework.stand([net], ["/e"], proven)
 
 
+def test_nodes_that_lack_the_same_environment_are_a_tree_below_the_first(tmp_path: Path) -> None:
+    pins = tmp_path / "net.txt"
+    pins.write_text("net==1.0\n")
+    net = {"name": "net", "path": "/opt/dlperf/envs/net", "requirements": str(pins)}
+
+    def host(release: str = "bookworm", complete: tuple[str, ...] = ()) -> dict[str, Any]:
+        own = {"complete": list(complete), "python_version": "3.11.2", "interpreter": "/p"}
+        facts = {"distribution_release": release, "architecture": "x86_64"}
+        facts["dlperf_node"] = {"packages": {}}
+        return {"ansible_facts": facts, "dlperf_node": own, "framework_environments": [net]}
+
+    hosts = {f"node{number}": host() for number in range(1, 9)}
+    hosts["node3"] = host(complete=(net["path"],))
+    hosts["node5"] = host("trixie")  # alone with its release
+    hosts["alone"] = {"ansible_facts": {}}  # a role that is run without provision.yml
+    (group,) = framework.groups(list(hosts), hosts)
+    assert group["nodes"] == ["node1", "node2", "node4", "node6", "node7", "node8"]
+    placed = {name: framework.places([group], name, "/c") for name in hosts}
+    assert placed["node3"] == placed["node5"] == placed["alone"] == []
+    first = {"path": net["path"], "archive": "/c/net.tar", "sources": [], "keep": True}
+    assert placed["node1"] == [first]
+    keep = {name: places[0]["keep"] for name, places in placed.items() if places}
+    assert [name for name, keeps in keep.items() if keeps] == ["node1", "node2", "node4"]
+    sources = {name: places[0]["sources"] for name, places in placed.items() if places}
+    assert sources == {
+        "node1": [],
+        "node2": ["node1"],
+        "node4": ["node1"],
+        "node6": ["node2", "node1"],
+        "node7": ["node2", "node1"],
+        "node8": ["node4", "node1"],
+    }
+    (place,) = placed["node8"]
+    assert framework.offer(place, hosts) == {}  # the first has failed
+    told = {"item": {"path": net["path"]}, "sha256": "a", "size": 1, "changed": False}
+    hosts["node1"]["__framework_offered"] = {"results": [told]}
+    assert framework.offer(place, hosts) == {"sha256": "a", "size": 1}
+
+
 def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> None:
     pins = tmp_path / "horovod.txt"
     pins.write_text("horovod==1\n")
@@ -380,6 +420,9 @@ def test_horovod_stands_with_any_wheel_but_no_other_choice(tmp_path: Path) -> No
     assert horovod.stands(proven, wanted)
     assert not horovod.stands({}, wanted)
     assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "ib0", []))
+    chosen = ("/usr/bin/mpirun", "eth0", [])
+    named = [{"name": "net", **environment}, {"name": "other", **environment}]
+    assert horovod.unproven(named, {"horovod-net": proven}, *chosen) == named[1:]
     build["build_environment"] = {"A": "2"}
     assert not horovod.stands(proven, horovod.wanted(environment, "/usr/bin/mpirun", "eth0", []))
 

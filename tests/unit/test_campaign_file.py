@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,9 @@ from ansible.vars.reserved import get_reserved_names
 from command_line import call
 from make_logs import ROOT
 from plan_examples import lab_nodes
+from slurm_standin import slurm
 
-from dlperf_runner.commands import campaigns, playbooks
+from dlperf_runner.commands import campaigns, playbooks, scheduled
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.campaign_file import CampaignModel, read_campaign_file
@@ -224,6 +226,74 @@ def test_dlperf_bench_uses_the_inventory_of_the_file(
     ]
 
 
-def test_a_scheduler_is_refused_until_there_is_one(tmp_path: Path) -> None:
-    (tmp_path / "c.yml").write_text("model: llama\nscheduler: {name: slurm, partition: gpu}\n")
-    assert "c.yml:2: scheduler" in call("plan", tmp_path / "c.yml", status=2).err
+SITE = "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
+ON_SLURM = """\
+workload: nccl-allreduce
+matrix: smoke
+scheduler:
+  name: slurm
+  partition: main
+  time: 2h
+  exclusive: true
+  allocation: run
+  site: site.yml
+"""
+
+
+@pytest.fixture
+def slurm_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (tmp_path / "site.yml").write_text(SITE)
+    (tmp_path / "slurm.yml").write_text(ON_SLURM)
+    jsonschema.validate(yaml.safe_load(ON_SLURM), SCHEMA)
+    return tmp_path / "slurm.yml"
+
+
+def test_a_file_plans_the_jobs_that_its_options_plan(slurm_file: Path) -> None:
+    campaign = ("--campaign", slurm_file.parent / "c")
+    options = (
+        *("--workload", "nccl-allreduce", "--matrix", "smoke", "--scheduler", "slurm"),
+        *("--partition", "main", "--time", "2h", "--exclusive", "--allocation", "run"),
+        *("--site", slurm_file.parent / "site.yml"),
+    )
+    scripts = call("plan", slurm_file, *campaign).out
+    assert scripts == call("plan", *options, *campaign).out
+    assert "#SBATCH --partition=main" in scripts
+    assert "#SBATCH --exclusive" in scripts
+    done = call("plan", slurm_file, *campaign, "--time", "90m")
+    assert f"--time 90m overrides {slurm_file}:3: scheduler\n" in done.err
+    assert "#SBATCH --time=90" in done.out
+
+
+def test_a_campaign_of_a_scheduler_keeps_its_file(
+    slurm_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduled, "run", lambda *_: [])
+    directory = slurm_file.parent / "c"
+    call("run", slurm_file, "--campaign", directory, "--max-wait", "1h", status=None)
+    assert (directory / "campaign.yml").read_text() == ON_SLURM
+    settings = json.loads((directory / "scheduler.json").read_text())
+    assert settings["options"]["partition"] == "main"
+    assert settings["max_wait_s"] == 3600
+
+
+@pytest.mark.parametrize(
+    ("line", "where", "message"),
+    [
+        ("  qos: 3", "10: scheduler.qos", "expected a valid string, found 3"),
+        ("  max_wait: soon", "10: scheduler.max_wait", "a duration like 90s"),
+        ("  partitoin: gpu", "10: scheduler.partitoin", "unknown key .*partition"),
+        ("inventory: x.ini", "10: inventory", "no effect with --scheduler"),
+    ],
+)
+def test_an_error_in_a_scheduler(slurm_file: Path, line: str, where: str, message: str) -> None:
+    slurm_file.write_text(f"{ON_SLURM}{line}\n")
+    error = call("plan", slurm_file, status=2).err
+    assert error.startswith(f"error: {slurm_file}:{where}: "), error
+    assert re.search(message, error)
+
+
+def test_bench_refuses_a_scheduler(slurm_file: Path) -> None:
+    variables = json.dumps(yaml.safe_load(ON_SLURM))
+    assert "runs no campaign by a scheduler" in call("plan", "--variables", variables, status=2).err

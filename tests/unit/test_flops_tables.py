@@ -80,7 +80,7 @@ def test_logs_of_arcface_in_pytorch_are_told_from_those_of_other_frameworks(tmp_
     write(tmp_path / "1n8g" / "r50_b128_amp_1.log", arcface_torch(2271.33))
     _, case = summary(tmp_path)
     assert (case["workload"], case["model"]) == ("pytorch-arcface", "arcface-r50")
-    # 17 of 100 steps are the warm-up, as 20 of 120 are: the line of steps 11 to 20 does not count.
+    # 17 of 100 steps are the warm-up, as 20 of 120 are: the line of steps 11 to 20 is left out.
     assert float(case["samples_per_second_median"]) == pytest.approx(2271.33)
 
 

@@ -43,19 +43,16 @@ def test_slow_nodes_delay_every_task() -> None:
     assert 2.2 < scale.playbook({"module": 10}, tasks, 1000, at) / 10 < 3.2
 
 
-def test_a_file_in_a_tree_reaches_twice_as_many_nodes_in_each_round() -> None:
-    assert [scale.rounds(nodes) for nodes in (1, 2, 3, 4, 1000, 1024, 1025)] == [
-        0,
-        1,
-        2,
-        2,
-        10,
-        10,
-        11,
-    ]
-    gib_per_s = scale.GIB / scale.GBIT
-    one, tree = scale.spreading(1024, 1.0, server_gbit=1.0, node_gbit=1.0)
-    assert (one, tree) == (1024 * gib_per_s, 11 * gib_per_s)
+def test_an_environment_in_a_tree_passes_few_nodes() -> None:
+    assert [scale.levels(nodes) for nodes in (1, 2, 3, 4, 1000, 1024)] == [0, 1, 1, 2, 9, 10]
+    inputs = dict.fromkeys(("environment_gib", "mirror_gbit", "node_gbit"), 1.0)
+    inputs |= {"install_s_per_gib": 3.0, "pack_s_per_gib": 5.0, "unpack_s_per_gib": 7.0}
+    s = scale.GIB / scale.GBIT  # for 1 GiB over a link of 1 Gb/s
+    slow = {**inputs, "ssh_s_per_gib": 100.0}
+    fast = {**inputs, "ssh_s_per_gib": 1.0}
+    assert scale.spreading(1, fast) == (s + 3, s + 3)
+    assert scale.spreading(1000, fast) == (1000 * s + 3, s + 3 + 5 + 7 + 9 * 2 * s)
+    assert scale.spreading(1000, slow) == (1000 * s + 3, s + 3 + 5 + 7 + 9 * 100)
 
 
 def test_the_documented_table_is_the_computed_one() -> None:

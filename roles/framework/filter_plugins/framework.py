@@ -1,8 +1,10 @@
-"""The inputs of a framework's verification, and whether its record is still valid."""
+"""The inputs of a framework's verification, whether its record is still valid, and the way of an
+environment from node to node."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +43,65 @@ def seen(host: str, folder: str) -> dict[str, Any]:
     return {"name": name, "argv": ["cat", f"{folder}/{host}"], "expect": f"^{re.escape(host)}$"}
 
 
+def groups(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes that lack the same environment, in order: the first makes it, the others take it.
+
+    Nodes whose facts provisioning has not gathered make their own, as do nodes that are alone with
+    their release and Python.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        facts = hostvars[name].get("ansible_facts", {})
+        node = facts.get("dlperf_node") and hostvars[name].get("dlperf_node")
+        for item in hostvars[name].get("framework_environments", []) if node else []:
+            system = [facts.get(key) for key in ("architecture", "distribution_release")]
+            kind = [item["path"], system, node["python_version"], node["interpreter"], inputs(item)]
+            if item["path"] not in node["complete"]:
+                group = {"name": item["name"], "path": item["path"], "nodes": []}
+                found.setdefault(json.dumps(kind), group)["nodes"].append(name)
+    return [group for group in found.values() if len(group["nodes"]) > 1]
+
+
+def places(found: Sequence[Mapping[str, Any]], host: str, folder: str) -> list[dict[str, Any]]:
+    """A node's place in the tree of each group: `sources` are the nodes above it, up to the one
+    that makes the environment. Each node gives it to at most two others (`keep`: to any)."""
+    placed = []
+    for group in found:
+        nodes = group["nodes"]
+        if host in nodes:
+            place, sources = nodes.index(host), []
+            while place:
+                place = (place - 1) // 2
+                sources.append(nodes[place])
+            placed.append(
+                {
+                    "path": group["path"],
+                    "archive": f"{folder}/{group['name']}.tar",
+                    "sources": sources,
+                    "keep": 2 * nodes.index(host) + 1 < len(nodes),
+                }
+            )
+    return placed
+
+
+def offer(place: Mapping[str, Any], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """SHA-256 and size of the archive of the node that has made the environment; empty if it has
+    failed."""
+    told = hostvars[place["sources"][-1]].get("__framework_offered", {}).get("results", [])
+    keys = ("sha256", "size")
+    for one in told:
+        if one["item"]["path"] == place["path"] and "sha256" in one:
+            return {key: one[key] for key in keys}
+    return {}
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"framework_inputs": inputs, "framework_seen": seen, "framework_stand": stand}
+        return {
+            "framework_groups": groups,
+            "framework_inputs": inputs,
+            "framework_offer": offer,
+            "framework_places": places,
+            "framework_seen": seen,
+            "framework_stand": stand,
+        }

@@ -41,6 +41,17 @@ def stands(proven: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return {key: value for key, value in proven.items() if key != "wheel"} == wanted
 
 
+def unproven(
+    environments: Sequence[Mapping[str, Any]], proven: Mapping[str, Any], *chosen: Any
+) -> list[Mapping[str, Any]]:
+    """The environments in which Horovod was not verified as chosen (see `wanted`)."""
+    return [
+        item
+        for item in environments
+        if not stands(proven.get(f"horovod-{item['name']}", {}), wanted(item, *chosen))
+    ]
+
+
 def wheel_refusal(path: str) -> str:
     """Why a wheel of Horovod must not be installed; empty if it is safe.
 
@@ -74,7 +85,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "horovod_options": options,
-            "horovod_stands": stands,
+            "horovod_unproven": unproven,
             "horovod_wanted": wanted,
             "horovod_wheel_refusal": wheel_refusal,
         }

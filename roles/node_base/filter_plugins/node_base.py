@@ -1,9 +1,10 @@
-"""The cluster's entries in the nodes' /etc/hosts."""
+"""The cluster's entries in the nodes' /etc/hosts, and the place of the mirror's key."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -26,6 +27,12 @@ def hosts(names: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> di
     return addresses
 
 
+def mirror_key(stack: str, suite: str) -> str:
+    """Where `bundle` leaves the public key of the mirror that it makes by default."""
+    root = Path(__file__).parents[3]
+    return str(root / ".cache/mirror" / f"{stack}-{suite}" / "apt/dlperf-mirror.asc")
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"node_base_hosts": hosts}
+        return {"node_base_hosts": hosts, "node_base_mirror_key": mirror_key}

@@ -1,0 +1,171 @@
+#!/usr/bin/python
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: node_copy
+short_description: Copy a folder from node to node over the nodes' own SSH
+description:
+  - With O(state=offered), packs O(path) into O(archive), which all users of the node can read, and returns its size and SHA-256.
+  - With O(state=taken), fetches the archive as O(user) from the first of O(sources) that offers it, waiting for each, and offers it to
+    others in turn. Root unpacks it only if size and SHA-256 are right, so the user's account and the network need not be trusted.
+  - O(path) is replaced as a whole. An interrupted copy leaves the folder as it was.
+  - If no source offers the archive, nothing changes and RV(taken) is false.
+options:
+  path: {description: The folder., type: path, required: true}
+  archive: {description: The archive on this node and on each source., type: path, required: true}
+  state: {description: What to do., type: str, choices: [offered, taken], required: true}
+  sources: {description: "Names of nodes to fetch from, in order.", type: list, elements: str, default: []}
+  user: {description: "User whose SSH key the sources accept.", type: str}
+  sha256: {description: SHA-256 of the archive., type: str, default: ""}
+  size: {description: Size of the archive in bytes., type: int, default: 0}
+  keep: {description: Whether to keep the fetched archive for other nodes., type: bool, default: true}
+  timeout: {description: The longest time in seconds to wait for a source and to read from it., type: int, default: 600}
+attributes:
+  check_mode: {support: none}
+author: [dlperf_runner]
+"""
+
+EXAMPLES = r"""
+- name: Take an environment from the neighbour
+  node_copy:
+    path: /opt/dlperf/envs/mxnet
+    archive: /opt/dlperf/copies/mxnet.tar
+    state: taken
+    sources: [node2, node1]
+    user: dlperf
+    sha256: "{{ hostvars.node1.offered.sha256 }}"
+    size: "{{ hostvars.node1.offered.size }}"
+"""
+
+RETURN = r"""
+sha256: {description: SHA-256 of the archive., returned: when offered, type: str}
+size: {description: Size of the archive in bytes., returned: when offered, type: int}
+taken: {description: "Whether the folder was copied.", returned: when taken, type: bool}
+refused: {description: "Why each source before did not give it.", returned: when taken, type: list}
+"""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+try:
+    from shlex import quote
+except ImportError:  # Python 2.7
+    from pipes import quote
+
+CHUNK = 1 << 20
+# What each node does before it sends: wait until it has the archive itself. It appears whole, because it is renamed.
+WHEN_THERE = 'n=0; until test -r "$0"; do n=$((n + 1)); test $n -le %d || exit 3; sleep 1; done; exec cat "$0"'
+
+
+def digest_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def removed(module, path):
+    module.run_command(["rm", "-rf", "--", path], check_rc=True, cwd="/")
+
+
+def offer(module, path, archive):
+    part = archive + ".part"
+    folder, name = os.path.split(path)
+    argv = ["tar", "--create", "--file", part, "--numeric-owner", "--directory", folder, name]
+    module.run_command(argv, check_rc=True, cwd="/")
+    os.chmod(part, 0o644)
+    result = {"sha256": digest_of(part), "size": os.path.getsize(part)}
+    os.rename(part, archive)
+    return result
+
+
+def fetch(argv, part, size):
+    """The command's output in a file, of at most `size` bytes, and its SHA-256; or why there is none."""
+    digest, left = hashlib.sha256(), size
+    with open(part, "wb") as target, open(os.devnull) as nothing, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(argv, stdin=nothing, stdout=subprocess.PIPE, stderr=errors, cwd="/")
+        for chunk in iter(lambda: process.stdout.read(CHUNK), b""):
+            left -= len(chunk)
+            if left < 0:
+                process.terminate()
+                break
+            digest.update(chunk)
+            target.write(chunk)
+        process.stdout.close()
+        code = process.wait()
+        errors.seek(0)
+        words = errors.read(4096).decode("utf-8", "replace").strip()
+    if left < 0:
+        return None, "it sends more than the expected %d bytes" % size
+    return (digest.hexdigest(), "") if code == 0 else (None, words or "exit status %d" % code)
+
+
+def take(module, path, archive):
+    given = module.params
+    part = archive + ".part"
+    command = "sh -c %s %s" % (quote(WHEN_THERE % (given["timeout"] // 2)), quote(archive))
+    ssh = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"]
+    refused = []
+    for source in given["sources"]:
+        limit = ["timeout", str(given["timeout"])]
+        argv = limit + ["runuser", "-u", given["user"], "--"] + ssh + [source, command]
+        digest, why = fetch(argv, part, given["size"])
+        if digest == given["sha256"]:
+            break
+        refused.append("%s: %s" % (source, why or "the archive is damaged"))
+    else:
+        removed(module, part)
+        return {"taken": False, "refused": refused}
+    os.chmod(part, 0o644)
+    os.rename(part, archive)
+    new = path + ".dlperf-new"
+    removed(module, new)
+    os.makedirs(new, 0o755)
+    argv = ["tar", "--extract", "--file", archive, "--same-permissions", "--numeric-owner", "--directory", new]
+    module.run_command(argv, check_rc=True, cwd="/")
+    if not given["keep"]:
+        os.unlink(archive)
+    removed(module, path)
+    os.rename(os.path.join(new, os.path.basename(path)), path)
+    os.rmdir(new)
+    return {"taken": True, "refused": refused, "changed": True}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "archive": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["offered", "taken"], "required": True},
+            "sources": {"type": "list", "elements": "str", "default": []},
+            "user": {"type": "str"},
+            "sha256": {"type": "str", "default": ""},
+            "size": {"type": "int", "default": 0},
+            "keep": {"type": "bool", "default": True},
+            "timeout": {"type": "int", "default": 600},
+        },
+        required_if=[("state", "taken", ["user", "sha256", "size"])],
+    )
+    os.umask(0o022)
+    path, archive = module.params["path"].rstrip("/"), module.params["archive"]
+    for folder in (os.path.dirname(archive), os.path.dirname(path)):
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o755)
+    work = {"offered": offer, "taken": take}[module.params["state"]]
+    try:
+        result = work(module, path, archive)
+    except (IOError, OSError) as error:
+        removed(module, archive + ".part")
+        module.fail_json(msg="cannot copy %s by %s: %s" % (path, archive, error))
+    module.exit_json(**dict({"changed": False}, **result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""64 nodes: what a second provisioning costs; and an environment that goes from node to node.
+
+The 64 nodes start from a root filesystem that already has the packages and the environment. If each
+of them installed its own, they would not fit into memory.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+from lab_under_test import Lab
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
+
+NODES = 64
+ENVIRONMENT = "/opt/dlperf/envs/nccl"
+# What belongs to one node alone.
+OWN = ("opt/dlperf/stamps", "etc/ssh/ssh_host_*", "home/dlperf/.ssh", "root/.ssh", "tmp/*")
+TAKING = "TASK [framework : Take them from node to node"
+
+
+def output_of(lab: Lab, title: str, *arguments: str) -> str:
+    """What a provisioning printed about one task."""
+    return lab.play("provision.yml", *arguments).partition(title)[2].partition("TASK [")[0]
+
+
+def seconds(lab: Lab, *argv: str) -> tuple[float, str]:
+    began = time.perf_counter()
+    done = lab.command(*argv)
+    assert done.returncode == 0, done.stdout[-5000:]
+    return time.perf_counter() - began, done.stdout
+
+
+# ---- from node to node
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    assert mirror.is_dir()
+    lab = Lab(tmp_path_factory.mktemp("few") / "lab")
+    lab.up(lab_nodes=4, lab_frameworks="nccl")
+    try:
+        yield lab
+    finally:
+        lab.down()
+
+
+def test_one_node_makes_an_environment_and_the_others_take_it_from_each_other(few: Lab) -> None:
+    taken = output_of(few, TAKING)
+    assert re.findall(r"changed: \[(\w+)\]", taken) == ["node2", "node3", "node4"]
+    digest = f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
+    assert len({few.said(node, digest) for node in ("node1", "node2", "node3", "node4")}) == 1
+    for node in ("node1", "node4"):
+        code = "import mpi4py; print(mpi4py.__file__)"
+        shown = few.said(node, f"runuser -u dlperf -- {ENVIRONMENT}/bin/python -c '{code}'")
+        assert shown.startswith(ENVIRONMENT)
+        assert few.ssh(node, "test -e /opt/dlperf/copies").returncode == 1
+    assert "changed=0" in few.play("provision.yml")
+
+
+def test_a_node_that_gets_none_makes_its_own(few: Lab) -> None:
+    """node3 trusts nobody any more, and node4 takes it from the node that made it."""
+    for node in ("node2", "node3", "node4"):
+        few.said(node, f"rm -r {ENVIRONMENT}")
+    few.said("node3", "mv /etc/ssh/ssh_known_hosts /srv")
+    taken = output_of(few, TAKING, "-v", "--tags", "framework")
+    assert re.findall(r"changed: \[(\w+)\]", taken) == ["node4"]
+    assert "Host key verification failed" in taken
+    for node in ("node2", "node3", "node4"):
+        few.said(node, f"{ENVIRONMENT}/bin/python -c 'import mpi4py'")
+    few.said("node3", "mv /srv/ssh_known_hosts /etc/ssh")
+
+
+# ---- many
+
+
+@pytest.fixture(scope="module")
+def many(few: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    base = tmp_path_factory.mktemp("base")
+    without = " ".join(f"--exclude='./{pattern}'" for pattern in OWN)
+    pack = few.ssh_argv("node1", f"tar --create --one-file-system {without} --directory / .")
+    with (base / "bookworm.tar").open("wb") as archive:
+        subprocess.run(pack, stdout=archive, check=True, timeout=300)
+    few.down()
+    lab = Lab(tmp_path_factory.mktemp("many") / "lab")
+    lab.up(lab_nodes=NODES, lab_frameworks="nccl", lab_cache_dir=base)
+    try:
+        lab.play("provision.yml")
+        yield lab
+    finally:
+        lab.down()
+
+
+def test_a_second_provisioning_takes_at_most_two_pings_and_10_s(many: Lab) -> None:
+    pings, seconds_of = [], []
+    for _ in range(3):  # in turn, for the speed of the machine drifts
+        pings.append(seconds(many, "ansible", "all", "-m", "ping")[0])
+        taken, output = seconds(many, "ansible-playbook", "provision.yml")
+        seconds_of.append(taken)
+        assert len(re.findall(r"^node\d+ .*changed=0 .*failed=0", output, re.M)) == NODES, output
+    assert median(seconds_of) <= 2 * median(pings) + 10, (pings, seconds_of)
+
+
+def test_what_changed_on_one_of_them_is_noticed(many: Lab) -> None:
+    many.said("node63", "chmod 0700 /opt/dlperf")
+    assert re.search(r"^node63 .*changed=1 ", many.play("provision.yml"), re.M)
+    assert many.said("node63", "stat -c %a /opt/dlperf") == "755"
