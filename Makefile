@@ -19,7 +19,7 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-SUITES := test-containers test-build test-gpu-roles test-nodes test-pytorch test-jax test-tensorflow-paddle test-slurm test-versions
+SUITES := test-containers test-build test-gpu-roles test-nodes test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
 
 .PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site lock clean
 
@@ -99,6 +99,7 @@ test-containers: ## Test benchmarks in containers
 test-nodes: ## Test reboots, removal, secrets, single roles and 64 nodes
 test-pytorch: ## Test PyTorch's programs on two nodes with Debian 13
 test-jax: ## Test JAX's programs on two nodes
+test-faults: ## Test faults during campaigns on two nodes
 test-slurm: ## Test campaigns as jobs of Slurm
 test-tensorflow-paddle: ## Test the programs in TensorFlow 2 and PaddlePaddle 3 on two nodes
 test-versions: ## Test with other releases of Ansible, Debian and Python

@@ -15,6 +15,9 @@ description:
   - The supervisor stops the command's whole process group after O(timeout_s), or when no call came within
     O(lease_s) seconds, so that a lost controller leaves no load on the cluster. It also stops the group at
     once on O(stop), and when a node of the run no longer has the O(lock).
+  - A command hangs if its log has not grown for O(hung_after_s) seconds and for O(hung_after_lines) times the median time between two lines
+    before. Before the supervisor stops it, it keeps the state of the run's processes in a file beside the log, on this node and on O(hosts).
+  - If a command fails or is stopped, its processes on O(hosts) are killed too, and RV(left) lists what is left anywhere.
   - The command does not start while others use more than O(most_cores_beside) cores of a node, or one of its GPUs; this is waited for up to
     O(idle_wait_s) seconds. Other users' processes that use the CPU during the command are recorded, on this node and on O(hosts).
   - Standard output and standard error go to one log. The command does not pass through a shell.
@@ -45,6 +48,9 @@ options:
   log: {description: "File name of the log in O(directory).", type: str, required: true}
   timeout_s: {description: "Time limit of the command in seconds.", type: int, default: 3600}
   lease_s: {description: "The command is stopped if no call comes within this many seconds.", type: int, default: 90}
+  hung_after_s: {description: "A log that does not grow for this many seconds may mean a hang; 0 for no such limit.", type: int, default: 0}
+  hung_after_lines: {description: "Also, it must not grow for this many times the median time between two lines.", type: int, default: 20}
+  peer: {description: "Another launch of the same run has failed. Keep the state as for a hang, and stop the command.", type: bool, default: false}
   wait_s: {description: "The longest time that one call waits, in seconds.", type: float, default: 5}
   stop: {description: "Stop the command now, and wait until it has ended.", type: bool, default: false}
   lock:
@@ -91,7 +97,13 @@ finished: {description: "Whether the command has finished.", type: bool, returne
 exit_status: {description: "Exit status; the negative signal number if a signal ended it.", type: int, returned: when finished}
 started: {description: "Start in seconds since the epoch, by the node's clock.", type: float, returned: always}
 ended: {description: "End in seconds since the epoch, by the node's clock.", type: float, returned: when finished}
-reason: {description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy) or empty.", type: str, returned: when finished}
+reason:
+  description: "Why the supervisor stopped the command: V(timeout), V(lease), V(stopped), V(lock), V(busy), V(hung), V(peer) or empty."
+  type: str
+  returned: when finished
+silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung}
+median_s: {description: "The median time between two lines before.", type: float, returned: when RV(reason) is hung}
+left: {description: "Processes of the command that did not end, and hosts that could not be checked for them.", type: list, elements: str, returned: when finished}
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Current size of the log.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
@@ -107,7 +119,7 @@ gpu_memory_mib:
   returned: when finished and a GPU was seen
 files:
   description:
-    - The log and the samples, CSV files per host (telemetry, processes, xid), by file name.
+    - The log, the samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.
     - Each has its size, identity and sha256, and the content of a small file (compressed by zlib, in Base64); or else only refused, the
       reason why it cannot be fetched.
   type: dict
@@ -134,15 +146,21 @@ from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.node_lock import renew as renew_lock
 from ansible.module_utils.owned_file import described, discard, size_and_end
 from ansible.module_utils.run_folders import prune
+from ansible.module_utils.run_processes import state_name
 from ansible.module_utils.telemetry import file_names
 
 
+def optional_files(params):
+    """The names of the files that a run may leave beside its log."""
+    return [state_name(params["host"])] + (file_names(params["sample_hosts"]) if params["sample_s"] > 0 else [])
+
+
 def files(params, log_file):
-    """Descriptions of the log and the samples, by name. The names do not come from the state, which may be forged."""
+    """Descriptions of the log and the other files, by name. The names do not come from the state, which may be forged."""
     descriptions = {params["log"]: described(log_file, params["log_limit_mib"] << 20, params["at_once_bytes"])}
-    for name in file_names(params["sample_hosts"]) if params["sample_s"] > 0 else ():
+    for name in optional_files(params):
         path = os.path.join(params["directory"], name)
-        if os.path.lexists(path):  # samples are optional
+        if os.path.lexists(path):
             descriptions[name] = described(path, params["telemetry_limit_mib"] << 20, params["at_once_bytes"])
     return descriptions
 
@@ -162,6 +180,9 @@ def main():
             "log": {"type": "str", "required": True},
             "timeout_s": {"type": "int", "default": 3600},
             "lease_s": {"type": "int", "default": 90},
+            "hung_after_s": {"type": "int", "default": 0},
+            "hung_after_lines": {"type": "int", "default": 20},
+            "peer": {"type": "bool", "default": False},
             "wait_s": {"type": "float", "default": 5.0},
             "stop": {"type": "bool", "default": False},
             "lock": {"type": "dict", "default": {}, "no_log": False},
@@ -209,6 +230,10 @@ def lost(module, state_file, lease_file):
     )
 
 
+def is_running(state):
+    return bool(state) and "supervisor" in state and not state.get("finished") and is_alive(state["supervisor"])
+
+
 def is_over(state_file):
     state = read_state(state_file)
     return bool(state) and (bool(state.get("finished")) or is_gone(state))
@@ -219,7 +244,12 @@ def follow(module, directory, state_file, lease_file, log_file):
     state = read_state(state_file)
     start = not params["launched"] and (state is None or state["launch"] != params["launch"])
     if start:
-        if state and "supervisor" in state and not state.get("finished") and is_alive(state["supervisor"]):
+        # The supervisor of a controller that was killed has lost its lock to this one, and ends soon.
+        deadline = time.time() + (2 * GRACE_S if params["lock"] else 0)
+        while is_running(state) and time.time() < deadline:
+            time.sleep(POLL_S)
+            state = read_state(state_file)
+        if is_running(state):
             module.fail_json(
                 msg="%s: another launch has been running there since %s (supervisor %d). Wait for it; "
                 "if no controller polls it, it is stopped after %d s."
@@ -231,15 +261,15 @@ def follow(module, directory, state_file, lease_file, log_file):
         if params["runs"]:
             prune(params["runs"], params["keep"], is_over)
         renew(lease_file)
-        for name in file_names(params["sample_hosts"]):
-            discard(os.path.join(directory, name))  # samples from an earlier launch
+        for name in optional_files(params):
+            discard(os.path.join(directory, name))  # from an earlier launch
         detach(lambda: supervise(params, state_file, lease_file, log_file), lambda text: write_crash(state_file, text))
     elif state is None or state["launch"] != params["launch"]:
         lost(module, state_file, lease_file)
     else:
         renew(lease_file)
-    if params["stop"]:
-        os.utime(lease_file, (0, 0))
+    if params["stop"] or params["peer"]:
+        os.utime(lease_file, (0, 0) if params["stop"] else (1, 1))
     if params["lock"]:
         renew_lock(params["lock"]["directory"], params["lock"]["token"])
 
@@ -261,7 +291,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "beside", "busy", "gpu_memory_mib")
+    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "busy", "gpu_memory_mib")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

@@ -13,6 +13,8 @@ description:
   - Only one campaign at a time can hold a node. The lock contains its campaign, owner, controller and start time.
   - The running campaign renews the lease of its lock as O(user) (see C(module_utils/node_lock.py)). Another campaign can take over a lock
     with an expired lease; the old holder then notices that its lease is missing.
+  - The same campaign of the same O(owner) on the same O(host) takes its lock over at once. It has only one controller at a time, so the
+    one that held the node was killed.
 options:
   state:
     description: V(held) locks the node or renews the lease, V(free) waits until no other campaign holds it, V(absent) releases it.
@@ -141,6 +143,9 @@ def main():
         time.sleep(POLL_S)
     others = told(lock, directory) if lock and lock["token"] != token else ""
     mine = bool(lock) and not others
+    own = ("campaign", "owner", "host")
+    if state == "held" and others and params["campaign"] and all(lock.get(key) == params[key] for key in own):
+        others = ""
     if state == "held" and not others:
         changed = not mine
         if changed and not module.check_mode:

@@ -13,9 +13,10 @@ import subprocess
 import time
 import traceback
 
-from ansible.module_utils.node_lock import age
+from ansible.module_utils.node_lock import age, uptime
 from ansible.module_utils.other_processes import adopt_orphans, descendants, local, processes, when_idle
 from ansible.module_utils.owned_file import OwnedFile, Refused, create
+from ansible.module_utils.run_processes import Silence, end_others, keep_states
 from ansible.module_utils.telemetry import Telemetry, signal_group
 
 POLL_S = 0.05
@@ -24,6 +25,8 @@ CLEANUP_S = 60
 START_S = 60
 STATE_BYTES = 1 << 20
 CRASH_CHARACTERS = 2000
+# Times of last change of the lease that are orders to the supervisor: 1970-01-01 00:00:00 and :01.
+ORDERS = {0: "stopped", 1: "peer"}
 
 
 def write_whole(path, data):
@@ -71,8 +74,8 @@ def renew(lease_file):
     os.close(create(lease_file))
 
 
-def renewed(lease_file, before):
-    """When the lease was last renewed; `before` if the file is missing."""
+def changed(lease_file, before):
+    """When the lease was last changed; `before` if the file is missing."""
     try:
         return os.lstat(lease_file).st_mtime
     except OSError:
@@ -80,8 +83,9 @@ def renewed(lease_file, before):
 
 
 def end_group(process):
-    """Send TERM, and KILL after a grace period: mpirun needs TERM to stop its remote ranks."""
+    """Send TERM, and KILL after a grace period: mpirun needs TERM to stop its remote ranks. CONT wakes a stopped process to see it."""
     signal_group(process.pid, signal.SIGTERM)
+    signal_group(process.pid, signal.SIGCONT)
     deadline = time.time() + GRACE_S
     while process.poll() is None and time.time() < deadline:
         time.sleep(POLL_S)
@@ -126,27 +130,68 @@ def environment(extra):
     return base
 
 
+def owned():
+    """In the command's process: start a new session, and get TERM if the supervisor is killed (prctl(2), PR_SET_PDEATHSIG)."""
+    os.setsid()
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+    except (ImportError, AttributeError, OSError):
+        pass
+
+
+def own_processes():
+    """Ids of all processes that the command started and that still exist."""
+    return descendants(processes(local()), os.getpid()) - set([os.getpid()])
+
+
 def end_descendants():
-    """Kill processes that the command started in their own groups and left behind."""
-    for pid in descendants(processes(local()), os.getpid()) - set([os.getpid()]):
+    """Kill processes that the command started in their own groups and left behind. Returns those that do not end."""
+    deadline = time.time() + GRACE_S
+    while time.time() < deadline:
+        left = own_processes()
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
         try:
-            os.kill(pid, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         except OSError:
-            continue
+            pass  # no child is left
+        if not left:
+            break
+        time.sleep(POLL_S)
+    return sorted(left)
 
 
-def why_ended(params, state, lease_file, others):
-    """Why the command must stop now; empty if it may continue."""
-    now = time.time()
-    state["renewed"] = renewed(lease_file, state["renewed"])
-    if now - state["started"] > params["timeout_s"]:
-        return "timeout"
-    if state["renewed"] == 0:
-        return "stopped"
-    if now - state["renewed"] > params["lease_s"]:
-        return "lease"
-    lock = params["lock"]
-    return "lock" if others.lost or (lock and age(lock["directory"], lock["token"]) is None) else ""
+class Limits(object):
+    """Why a command must stop. Counts the node's uptime, because the clock may be set while the command runs."""
+
+    def __init__(self, params, lease_file, log_file):
+        self.params, self.lease_file = params, lease_file
+        self.silence = Silence(log_file, params["hung_after_s"], params["hung_after_lines"])
+        self.changed = changed(lease_file, None)
+        self.began = self.renewed = uptime()
+
+    def exceeded(self, others):
+        """Why the command must stop now; empty if it may continue."""
+        now = uptime()
+        latest = changed(self.lease_file, self.changed)
+        if latest != self.changed:
+            self.changed, self.renewed = latest, now
+        if now - self.began > self.params["timeout_s"]:
+            return "timeout"
+        if self.changed in ORDERS:
+            return ORDERS[self.changed]
+        if now - self.renewed > self.params["lease_s"]:
+            return "lease"
+        lock = self.params["lock"]
+        if others.lost or (lock and age(lock["directory"], lock["token"]) is None):
+            return "lock"
+        return "hung" if self.silence.is_too_long() else ""
 
 
 def supervise(params, state_file, lease_file, log_file):
@@ -155,12 +200,12 @@ def supervise(params, state_file, lease_file, log_file):
     write_whole(state_file, state)
     adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
-    state["renewed"] = time.time()
+    limits = Limits(params, lease_file, log_file)
     telemetry = Telemetry(params, environment(params["env"]), params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
 
     def why_not(others):
-        state["started"] = time.time()
-        return why_ended(params, state, lease_file, others)
+        limits.began = uptime()  # waiting for others is no part of the run
+        return limits.exceeded(others)
 
     others, reason, busy = when_idle(params, environment(params["env"]), telemetry, why_not)
     state["started"] = time.time()
@@ -175,7 +220,7 @@ def supervise(params, state_file, lease_file, log_file):
                 stderr=subprocess.STDOUT,
                 cwd=params["cwd"] or params["directory"],
                 env=environment(params["env"]),
-                preexec_fn=os.setsid,
+                preexec_fn=owned,
                 close_fds=True,
             )  # fmt: skip
         if process:
@@ -184,8 +229,10 @@ def supervise(params, state_file, lease_file, log_file):
             while process.poll() is None:
                 telemetry.poll()
                 others.poll()
-                reason = why_ended(params, state, lease_file, others)
+                reason = limits.exceeded(others)
                 if reason:
+                    if reason in ("hung", "peer"):
+                        keep_states(params, own_processes(), limits.began, environment(params["env"]))
                     end_group(process)
                     break
                 time.sleep(POLL_S)
@@ -193,6 +240,7 @@ def supervise(params, state_file, lease_file, log_file):
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
             state.update(telemetry.result(), exit_status=process.returncode)
             state.update(others.result())
+            state.update(limits.silence.result() if reason == "hung" else {})
         else:
             telemetry.result()
             state.update(exit_status=125, busy=busy)
@@ -204,8 +252,11 @@ def supervise(params, state_file, lease_file, log_file):
         state.update(exit_status=127)
     state.setdefault("ended", time.time())
     clean_up(params)
-    end_descendants()
-    state.update(finished=True, reason=reason)
+    left = ["%s: process %d" % (params["host"] or "this node", pid) for pid in end_descendants()]
+    # mpirun may not have ended its processes on other nodes. After the lock is lost, those there may be of the campaign that has it.
+    if process and (reason or process.returncode) and reason != "lock":
+        left += end_others(params["hosts"], limits.began, environment(params["env"]))
+    state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)
     os._exit(0)
 

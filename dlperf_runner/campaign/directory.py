@@ -4,13 +4,15 @@
                                             plan.json, validity rules
     results/<campaign>/plan.json            the output of `plan --json`
     results/<campaign>/campaign.yml         the campaign file that the choice is from, if any
-    results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, and why
+    results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, or runs
+                                            that are `removed`, and why
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
     results/<campaign>/manifest.jsonl       SHA-256 of all files (see manifest.py)
 
 These files are the only state. Each is written atomically (a temporary file, then a rename), so an
-interrupted campaign can always be read and resumed. The remaining runs are the plan minus the
-finished runs. A plan and its revisions are never changed; a further revision is added.
+interrupted campaign can always be read and resumed. The remaining runs are the plan minus those
+that ended by themselves, done or failed. A plan and its revisions are never changed; a further
+revision is added.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ RESULTS = Path("results")
 LATEST = "latest"
 _RUN_KEYS = ("id", "case", "repeat", "log_name")
 _REVISION = re.compile(r"plan\.([1-9]\d*)\.json", re.ASCII)
+
+# Why a run ended that did not end by itself (benchmark_job); it remains to be run.
+CUT_OFF = ("stopped", "lease", "lock", "busy", "unreachable")
+UNREACHABLE = ": unreachable: "  # in a campaign's problems, between a host and its error
 
 PLANNED_OUTCOME: dict[str, Any] = {
     "status": "planned",
@@ -132,20 +138,23 @@ def name_of(directory: Path) -> str:
     return str(recorded or directory.resolve().name)
 
 
-def read_plan(directory: Path) -> dict[str, Any]:
-    """Read the plan that was stored when the campaign was created, with the runs of its revisions.
+def read_plan(directory: Path, *, with_removed: bool = False) -> dict[str, Any]:
+    """Read the plan that was stored when the campaign was created, with the runs of its revisions
+    and without those that a revision removes.
 
     Raises UserError if a file is invalid, if a revision is missing, or if a run is planned twice.
     """
     read_campaign(directory)
     plan = _read_part(directory / "plan.json")
-    runs = list(plan["runs"])
+    runs, removed = list(plan["runs"]), set[str]()
     for path in revisions(directory):
-        runs += _read_part(path)["runs"]
+        part = _read_part(path)
+        runs += part["runs"]
+        removed |= set(part.get("removed") or ())
     counts = Counter(run["id"] for run in runs)
     if twice := [name for name, count in counts.items() if count > 1]:
         raise UserError("a run is planned twice", where=str(directory), found=twice[0])
-    return {**plan, "runs": runs}
+    return {**plan, "runs": [run for run in runs if with_removed or run["id"] not in removed]}
 
 
 def revisions(directory: Path) -> list[Path]:
@@ -168,8 +177,10 @@ def add_revision(
     runs: Sequence[Mapping[str, Any]],
     reasons: Mapping[str, Any],
     now: datetime | None = None,
+    removed: Sequence[str] = (),
 ) -> Path:
-    """Add runs to the plan of a campaign, in a new file. `reasons` says why, by case."""
+    """Add runs to the plan of a campaign, or remove some, in a new file. `reasons` says why, by
+    case."""
     number = len(revisions(directory)) + 2
     path = directory / f"plan.{number}.json"
     document = {
@@ -178,6 +189,7 @@ def add_revision(
         "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
         "reasons": reasons,
         "runs": runs,
+        **({"removed": list(removed)} if removed else {}),
     }
     # Before the records of the runs: a run without a record is a planned run.
     written = [write_json(path, document), *_write_planned(directory, runs)]
@@ -228,6 +240,26 @@ def is_done(directory: Path, run: Mapping[str, Any]) -> bool:
     return isinstance(outcome, dict) and outcome.get("status") == "done" and stored(log).is_file()
 
 
+def is_failed(record: Mapping[str, Any]) -> bool:
+    """Return whether the run failed by itself. It is run again only on request."""
+    outcome = record.get("outcome")
+    return (
+        isinstance(outcome, dict)
+        and outcome.get("status") == "failed"
+        and outcome.get("reason") not in CUT_OFF
+    )
+
+
+def retry(directory: Path, record: Mapping[str, Any]) -> None:
+    """Plan a failed run again. Its earlier outcomes stay in its record, as `earlier`."""
+    outcome = dict(record["outcome"])
+    names = ("status", "started", "ended", "message", "reason", "category")
+    before = {name: outcome[name] for name in names if name in outcome}
+    planned = {**PLANNED_OUTCOME, "earlier": [*outcome.get("earlier", ()), before]}
+    path = run_directory(directory, record) / "run.json"
+    seal(directory, f"runs/{record['id']}", [write_json(path, {**record, "outcome": planned})])
+
+
 def is_cut_off(outcome: Mapping[str, Any]) -> bool:
     """Return whether a run is recorded as running, but its controller process no longer exists.
 
@@ -248,9 +280,19 @@ def is_cut_off(outcome: Mapping[str, Any]) -> bool:
 
 
 def remaining_plan(directory: Path) -> dict[str, Any]:
-    """The campaign's plan with only the unfinished runs."""
+    """The campaign's plan with only the runs that have not ended by themselves."""
     plan = read_plan(directory)
-    return {**plan, "runs": [run for run in plan["runs"] if not is_done(directory, run)]}
+    runs = [
+        run
+        for run in plan["runs"]
+        if not is_done(directory, run) and not is_failed(read_record(directory, run))
+    ]
+    return {**plan, "runs": runs}
+
+
+def missing_runs(directory: Path) -> list[dict[str, Any]]:
+    """The runs of the plan that are not done."""
+    return [run for run in read_plan(directory)["runs"] if not is_done(directory, run)]
 
 
 def _is_campaign(directory: Path) -> bool:

@@ -12,7 +12,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
+from .directory import UNREACHABLE
 from .manifest import seal
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ class Playbook:
     unreachable: list[str] = field(default_factory=list)
     status: str = "starting"
     cancelled: threading.Event = field(default_factory=threading.Event)
-    signal: int | None = None  # the first signal received
+    signal: int | None = None  # the last signal received that stops the campaign
+    told: int | None = None  # the last signal that was passed on
     pid_file: Path | None = None  # the playbook writes its process ID here
-    is_told: bool = False
 
     def on_event(self, event: Mapping[str, Any]) -> bool:
         """Log the output as on a terminal, and record each failed task."""
@@ -56,25 +58,27 @@ class Playbook:
             message = result.get("msg") or result.get("stderr") or "no message"
             self.problems.append(f"{data.get('host')}: {data.get('task')}: {message}")
         elif event.get("event") == "runner_on_unreachable":
-            self.unreachable.append(f"{data.get('host')}: {result.get('msg', 'unreachable')}")
+            self.unreachable.append(f"{data.get('host')}{UNREACHABLE}{result.get('msg', '')}")
         return False  # do not keep events on disk: the campaign's files have all results
 
-    def on_signal(self, number: int, _: FrameType | None) -> None:
-        """On the first signal, stop the playbook cleanly. On the second, stop it at once."""
+    def on_signal(self, number: int, _: FrameType | None = None) -> None:
+        """INT ends the campaign after the current run. A second INT, or TERM, stops the current run
+        and releases the nodes; another signal ends the playbook at once. HUP stops nothing."""
         if number == signal.SIGHUP:
             _drop_terminal()
-        if self.signal is None:
-            self.signal = number
-        else:
+        elif self.signal == signal.SIGTERM:
             self.cancelled.set()
+        else:
+            again = number == signal.SIGINT and self.signal == signal.SIGINT
+            self.signal = signal.SIGTERM if again else number
 
     def pass_signal_on(self) -> None:
-        """Send TERM to the playbook, once, as soon as its process exists."""
-        if self.signal is None or self.is_told or self.pid_file is None:
+        """Send the signal to the playbook, once, as soon as its process exists."""
+        if self.signal == self.told or self.signal is None or self.pid_file is None:
             return
         with suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            os.kill(int(self.pid_file.read_text()), signal.SIGTERM)
-            self.is_told = True
+            os.kill(int(self.pid_file.read_text()), self.signal)
+            self.told = self.signal
 
 
 def _private(path: str, flags: int) -> int:
@@ -184,18 +188,23 @@ def show(campaign: Path, progress: Progress, bar: TaskID) -> None:
     progress.update(bar, total=len(runs) or None, completed=ended, description=text)
 
 
-def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[str]:
+def execute(
+    campaign: Path,
+    inventories: Sequence[str],
+    wait: str = "",
+    stop_at: float | None = None,
+    *,
+    stop_on_node_loss: bool = False,
+) -> list[str]:
     """Run the remaining runs of a campaign. Their outcomes are in their run.json.
 
     Returns the errors that occurred outside the runs, as one message each.
 
-    `wait` is how long to wait for nodes that another campaign uses. On INT, TERM or HUP, it stops
-    the active run, releases the nodes and raises Stopped. On a second signal, it stops at once.
-    The nodes then stop their processes by themselves after a while (see benchmark_job).
+    `wait` is how long to wait for nodes that another campaign uses. After `stop_at`, by
+    time.monotonic, or if a node is lost, no further run starts. A signal stops the campaign (see
+    Playbook.on_signal) and then raises Stopped. If this process is killed, the playbook stops the
+    current run, and if it is killed too, the nodes do (see benchmark_job).
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     campaign.mkdir(parents=True, exist_ok=True)
     state = Playbook(log=campaign / "ansible.log")
     before = outcomes(campaign)
@@ -204,31 +213,64 @@ def execute(campaign: Path, inventories: Sequence[str], wait: str = "") -> list[
         target=run_playbook,
         args=("bench.yml", variables, inventories, state),
     )
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, disable=not console.is_terminal, refresh_per_second=2
-    ) as progress:
+    by_itself = False
+    with _progress() as progress:
         bar = progress.add_task("preparing the nodes", total=None)
         with signals_to(state):
             worker.start()
             while worker.is_alive():
                 worker.join(REFRESH_S)
+                if state.signal is None and (
+                    (stop_at is not None and time.monotonic() >= stop_at)
+                    or (stop_on_node_loss and _lost(campaign, before))
+                ):
+                    by_itself = True
+                    state.signal = signal.SIGINT
                 state.pass_signal_on()
                 show(campaign, progress, bar)
     if state.log.is_file():
         seal(campaign, state.log.name, [state.log])
-    if state.signal is not None:
+    if state.signal is not None and not (by_itself and state.signal == signal.SIGINT):
         again = f"python -m dlperf_runner run --resume {shlex.quote(str(campaign))}"
         raise Stopped(state.signal, f"resume with: {again}")
-    if outcomes(campaign) == before and (
-        state.problems or state.unreachable or state.status != "successful"
+    if (
+        outcomes(campaign) == before
+        and not by_itself
+        and (state.problems or state.unreachable or state.status != "successful")
     ):
         reasons = state.problems + state.unreachable or [state.status]
         raise UserError("no run could be started:\n  " + "\n  ".join(reasons), where=str(state.log))
     return state.problems + state.unreachable
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    return Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        console=console,
+        disable=not console.is_terminal,
+        refresh_per_second=2,
+    )
+
+
+def follow(campaign: Path, goes_on: Callable[[], bool]) -> None:
+    """Show the progress of a campaign that another process runs."""
+    with _progress() as progress:
+        bar = progress.add_task("", total=None)
+        while goes_on():
+            show(campaign, progress, bar)
+            time.sleep(REFRESH_S)
+
+
+def _lost(campaign: Path, before: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a run has lost a node since then."""
+    return any(
+        outcome.get("lost") and outcome != before.get(name)
+        for name, outcome in outcomes(campaign).items()
+    )

@@ -68,7 +68,12 @@ class BatchEntry(Entry):
 
 
 class Matrix(Entry):
-    """A set of cases: every batch on every topology, `repeats` times."""
+    """A set of cases: every batch on every topology, `repeats` times.
+
+    A run is stopped after `timeout_s`. It hangs if its log has no new line for `hung_after_s` and
+    for `hung_after_lines` times the median time between two lines. What is silent between lines,
+    such as a validation or writing a checkpoint, must be shorter.
+    """
 
     topologies: Annotated[tuple[TopologyText, ...], Field(min_length=1)]
     batches: Annotated[tuple[BatchEntry, ...], Field(min_length=1)]
@@ -76,6 +81,8 @@ class Matrix(Entry):
     rule: RuleChange = RuleChange()
     parameters: Parameters = {}
     timeout_s: Count = 3600
+    hung_after_s: Count = 300
+    hung_after_lines: Count = 20
 
 
 class Patch(Entry):

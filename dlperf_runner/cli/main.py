@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -31,7 +30,6 @@ from .options import (
     Chosen,
     chooses,
     option,
-    print_errors,
     print_json,
     print_note,
     screen,
@@ -55,6 +53,8 @@ ORDER = (
         "run",
         "bench",
         "status",
+        "attach",
+        "stop",
         "live",
     ),
     *(
@@ -69,7 +69,7 @@ ORDER = (
         "mlperf",
         "bandwidth",
     ),
-    *("list", "init-workload", "source", "container-command", "seal"),
+    *("list", "init-workload", "source", "container-command", "seal", "release"),
 )
 
 
@@ -143,9 +143,13 @@ app = typer.Typer(
 # The commands that other modules of this package have.
 _MODULES = {
     **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "env")},
-    **{name: name for name in ("export", "history", "init-workload", "live", "mlperf", "report")},
+    **{
+        name: name
+        for name in ("export", "history", "init-workload", "live", "mlperf", "report", "run")
+    },
+    "run": "run",
     **dict.fromkeys(("bench", "decommission", "init", "lab", "provision"), "playbooks"),
-    **dict.fromkeys(("archive", "status", "summarize"), "results"),
+    **dict.fromkeys(("archive", "attach", "status", "stop", "summarize"), "results"),
 }
 
 
@@ -243,49 +247,6 @@ def plan(
         print(render(document), end="")
 
 
-@app.command()
-@partial(chooses, with_file=True)
-@schedules
-def run(
-    chosen: Chosen,
-    scheduled: Scheduled,
-    campaign: Annotated[
-        str, option("--campaign", "The directory of the new campaign.", "DIR")
-    ] = "",
-    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
-    live: Annotated[
-        bool,
-        option("--live", "Serve a page of the campaign to this machine, and print its address."),
-    ] = False,
-) -> None:
-    """Run the benchmarks with bench.yml, show a progress bar, and print the results."""
-    from ..commands import campaigns
-    from .results import print_summary
-
-    if live:
-        from ..commands.live import announced
-
-    around = announced if live else nullcontext
-    if directory := scheduled.campaign(chosen, campaign, resume):
-        with around(directory):
-            problems = scheduled.run(directory)
-    else:
-        nodes = (chosen.inventories, chosen.limit)
-        directory, problems = campaigns.run(
-            chosen.choice,
-            *nodes,
-            campaign,
-            resume,
-            chosen.wait,
-            print_note,
-            file=chosen.file,
-            around=around,
-        )
-    status = print_summary([directory])
-    print_errors(problems)
-    raise typer.Exit(1 if campaigns.unfinished(directory) else status)
-
-
 @app.command("list")
 def list_catalogue(
     what: Annotated[
@@ -363,7 +324,20 @@ def seal(
     campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
     run: Annotated[str, typer.Argument(help="The ID of the run.", metavar="ID")],
 ) -> None:
-    """Add the files of a run that has ended to the campaign's manifest, for bench.yml."""
+    """Record why a run failed, and add the files of a run that has ended to the campaign's
+    manifest, for bench.yml."""
+    from ..campaign.failures import explain
     from ..campaign.manifest import seal_run
 
+    explain(campaign, run)
     seal_run(campaign, run)
+
+
+@app.command(hidden=True)
+def release(
+    campaign: Annotated[Path, typer.Argument(help="The directory of the campaign.", metavar="DIR")],
+) -> None:
+    """Release the lock of a campaign that bench.yml took with its plan."""
+    from ..campaign import lock
+
+    lock.release(campaign, int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0) or None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -184,6 +184,25 @@ def _verify(
         raise typer.Exit(1 if found else 2)
 
 
+def print_status(document: Mapping[str, Any]) -> None:
+    """Print the runs that are not done, with the reason, and how many are done."""
+    from ..report.tables import Cell, Column
+    from ..report.terminal import table
+
+    left = [run for run in document["runs"] if not run["done"]]
+    columns = (Column("run"), Column("status"), Column("message", wraps=True))
+    rows = (
+        (run["id"], Cell(run["status"], run["status"], run["status"]), _reason(run)) for run in left
+    )
+    print(table(columns, rows, screen()) if left else "", end="")
+    print(f"{document['done']} of {document['total']} runs done")
+
+
+def _reason(run: Mapping[str, Any]) -> str:
+    kind = f"{run['category']}: " if run["category"] else ""
+    return f"{kind}{run['message'] or ''}" + (f". {run['advice']}" if run["advice"] else "")
+
+
 def archive(
     directory: Annotated[
         Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
@@ -209,24 +228,73 @@ def status(
     directory: Annotated[
         Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
     ] = LATEST,
+    watch: Annotated[
+        bool, option("--watch", "Show it again every two seconds until its controller ends.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the unfinished runs of a campaign. The exit status is 1 if there are any."""
-    from ..commands.campaigns import status_of
-    from ..report.tables import Cell, Column
-    from ..report.terminal import table
+    """Show the unfinished runs of a campaign, and why runs failed. The exit status is 1 if there
+    are any."""
+    from ..commands.controllers import status_of, watched
+
+    if watch:
+        for document in watched(directory):
+            if sys.stdout.isatty():
+                print("\x1b[H\x1b[2J", end="")
+            print_status(document)
+            print(progress_line(document))
+    else:
+        document = status_of(directory)
+        if as_json:
+            print_json(document)
+        else:
+            print_status(document)
+    if document["done"] < document["total"]:
+        raise typer.Exit(1)
+
+
+def progress_line(document: Mapping[str, Any]) -> str:
+    """`resnet50_b2_1n1g/r1: 9.8 10.1 10.2 per s; about 12 min left`."""
+    parts = []
+    if document["running"]:
+        rates = " ".join(f"{rate:.4g}" for rate in document["rates"][-8:])
+        parts.append(f"{document['running']}: {rates or 'no rate yet'}")
+    if (left := document["left_s"]) is not None:
+        parts.append(f"about {left / 60:.0f} min left")
+    owner = document["controller"]
+    parts.append(f"controller: process {owner['process']['pid']}" if owner else "no controller")
+    return "; ".join(parts)
+
+
+def attach(
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
+    ] = LATEST,
+) -> None:
+    """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running."""
+    from ..campaign.execute import follow
+    from ..campaign.lock import owner_alive
+    from ..commands.controllers import status_of
 
     document = status_of(directory)
-    left = [run for run in document["runs"] if not run["done"]]
-    if as_json:
-        print_json(document)
-    else:
-        columns = (Column("run"), Column("status"), Column("message", wraps=True))
-        rows = (
-            (run["id"], Cell(run["status"], run["status"], run["status"]), run["message"] or "")
-            for run in left
-        )
-        print(table(columns, rows, screen()) if left else "", end="")
-        print(f"{document['done']} of {document['total']} runs done")
-    if left:
+    try:
+        follow(directory, lambda: owner_alive(directory) is not None)
+    except KeyboardInterrupt:
+        print_note("The campaign continues.")
+        return
+    document = status_of(directory)
+    print_status(document)
+    if document["done"] < document["total"]:
         raise typer.Exit(1)
+
+
+def stop(
+    directory: Annotated[
+        Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
+    ] = LATEST,
+    now: Annotated[bool, option("--now", "Stop the current run, too.")] = False,
+) -> None:
+    """Stop a campaign after its current run. It can be resumed."""
+    from ..commands.controllers import stop as stop_controller
+
+    print(stop_controller(directory, now=now))

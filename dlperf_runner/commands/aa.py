@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..campaign.directory import remaining_plan
+from ..campaign.directory import missing_runs
 from ..compare.spread import Measured, measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
@@ -52,14 +52,14 @@ def run_missing(
     while len(directories) < wanted:
         directory, problems = run()
         directories.append(directory)
-        if left := remaining_plan(directory)["runs"]:
+        if left := missing_runs(directory):
             again = shlex.join(map(str, directories))
             raise UserError(
                 f"{counted(len(left), 'run')} not done",
                 where=str(directory),
                 found="; ".join(problems) or None,
-                hint=f"dlperf run --resume {shlex.quote(str(directory))}, then dlperf aa {again}"
-                f" --campaigns {wanted} with the same choice",
+                hint=f"dlperf run --resume {shlex.quote(str(directory))} --retry-failed, then"
+                f" dlperf aa {again} --campaigns {wanted} with the same choice",
             )
     return directories
 

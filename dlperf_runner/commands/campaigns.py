@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..campaign import directory as campaigns
-from ..campaign import jobs
+from ..campaign import lock
 from ..catalog.reader import load_catalog
 from ..core.case import Run
 from ..core.errors import UserError
@@ -23,7 +24,7 @@ from ..plan.cases import left_out
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
-from .rounds import execute_campaign
+from .rounds import Policy, execute_campaign
 
 SEEDS = 10**9
 # Prefixes of playbook variables that are not options of a campaign. Role names are also prefixes.
@@ -56,12 +57,15 @@ def plan(
     is from."""
     wait_s = parse_wait(wait)
     if resume:
+        campaigns.read_campaign(Path(resume))
+        _lock_for_playbook(Path(resume))
         document = campaigns.remaining_plan(Path(resume))
     else:
         with located(file):
             planned = _planned(choice, inventories, limit, say, extra)
         if campaign:
             document = campaigns.create_campaign(Path(campaign), *planned, file=file)
+            _lock_for_playbook(Path(campaign))
         else:
             document = plan_document(*planned)
     if directory := resume or campaign:
@@ -77,21 +81,57 @@ def run(
     resume: str = "",
     wait: str = "",
     say: Callable[[str], None] = print,
-    file: CampaignFile | None = None,
+    policy: Policy | None = None,
     *,
+    retry_failed: bool = False,
+    file: CampaignFile | None = None,
     around: Callable[[Path], AbstractContextManager[object]] = nullcontext,
 ) -> tuple[Path, list[str]]:
     """Run a new campaign, or the unfinished runs of the campaign `resume`. Returns the directory
     and what went wrong. `say` gets warnings, and a line about each revision of the plan. `file`:
     where the choice is from. `around`: what to enter for as long as the campaign runs."""
+    directory = prepare(choice, inventories, limit, campaign, resume, wait, say, file)
+    if retry_failed:
+        with lock.held(directory):
+            retry_failed_runs(directory)
+    with around(directory):
+        return directory, execute_campaign(directory, inventories, wait, say, policy)
+
+
+def retry_failed_runs(directory: Path) -> None:
+    """Plan the failed runs of a campaign again."""
+    for record in campaigns.read_records(directory):
+        if campaigns.is_failed(record):
+            campaigns.retry(directory, record)
+
+
+def prepare(
+    choice: Choice,
+    inventories: Sequence[str],
+    limit: str,
+    campaign: str,
+    resume: str,
+    wait: str,
+    say: Callable[[str], None],
+    file: CampaignFile | None = None,
+) -> Path:
+    """Create a new campaign, unless `resume` names one. Returns its directory."""
     directory = Path(resume or campaign or campaigns.new_directory()).resolve()
     parse_wait(wait)
-    if not resume:
+    if resume:
+        campaigns.read_campaign(directory)
+    else:
         with located(file):
             planned = _planned(choice, inventories, limit, say)
         campaigns.create_campaign(directory, *planned, file=file)
-    with around(directory):
-        return directory, execute_campaign(directory, inventories, wait, say)
+    return directory
+
+
+def _lock_for_playbook(directory: Path) -> None:
+    """If bench.yml asks for the plan: lock the campaign until the playbook ends."""
+    if playbook := int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0):
+        runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
+        lock.acquire(directory, runner, playbook)
 
 
 def _planned(
@@ -137,19 +177,4 @@ def refuse_rounds(choice: Choice, inventories: Sequence[str], limit: str) -> Non
 
 
 def unfinished(directory: Path) -> bool:
-    return bool(campaigns.remaining_plan(directory)["runs"])
-
-
-def status_of(directory: Path) -> dict[str, Any]:
-    """The runs of a campaign with their status, and how many of them are done."""
-    runs = []
-    if jobs.recorded(directory):
-        jobs.refresh(directory)
-    for record in campaigns.read_records(directory):
-        outcome = record["outcome"]
-        if campaigns.is_cut_off(outcome):
-            outcome = {"status": "cut off", "message": "its controller ended"}
-        done = campaigns.is_done(directory, record)
-        told = {name: outcome.get(name) for name in ("status", "message")}
-        runs.append({"id": record["id"], "done": done, **told})
-    return {"runs": runs, "done": sum(run["done"] for run in runs), "total": len(runs)}
+    return bool(campaigns.missing_runs(directory))

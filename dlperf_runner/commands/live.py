@@ -28,7 +28,7 @@ from ..campaign.execute import current_rate
 from ..catalog.reader import printed_unit
 from ..core.errors import UserError
 from ..logs import parse_tail
-from .campaigns import status_of
+from .controllers import status_of
 
 HOST = "127.0.0.1"
 EVERY_S = 2.0

@@ -1,23 +1,35 @@
-"""Runs a campaign, and with `until_ci` adds repeats until every interval is narrow enough.
+"""Runs a campaign in rounds.
 
-After each round, a case whose interval is too wide gets another run, in a new revision of the plan.
-The rounds end when no case needs a run, or when a run is not done.
+If a run lost a node, another round retries it, or a revision of the plan removes the runs on that
+node. With `until_ci`, a case whose interval is too wide gets another run in each round, in a new
+revision of the plan. The rounds end when no case needs a run, or when a run is not done.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..campaign.directory import add_revision, read_plan, remaining_plan
+from ..campaign import lock
+from ..campaign.directory import (
+    UNREACHABLE,
+    add_revision,
+    missing_runs,
+    read_plan,
+    read_record,
+    remaining_plan,
+)
+from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CaseKey, case_key, parameters_text
 from ..core.lists import counted
 from ..core.percent import fraction
-from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, recorded_choice
+from ..plan.choice import MOST_ADAPTIVE_REPEATS, option_name, parse_wait, recorded_choice
 from ..stats.repeats import relative_half_width, wanted_repeats
 
 if TYPE_CHECKING:
@@ -32,33 +44,97 @@ PLANNED = (
 )
 
 
+RETRY, SHRINK, STOP = "retry", "shrink", "stop"
+RETRIES = 2
+RETRY_AFTER_S = 30.0  # a node that was restarted needs some time
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When a campaign ends before its plan does, and what follows the loss of a node."""
+
+    stop_after: str = ""
+    on_node_loss: str = RETRY
+
+    def __post_init__(self) -> None:
+        parse_wait(self.stop_after, "--stop-after")
+        known = (RETRY, SHRINK, STOP)
+        if self.on_node_loss not in known:
+            raise UserError(
+                "unknown policy",
+                where="--on-node-loss",
+                expected=f"one of {', '.join(known)}",
+                found=self.on_node_loss,
+            )
+
+
 def execute_campaign(
-    directory: Path, inventories: Sequence[str], wait: str, say: Callable[[str], None]
+    directory: Path,
+    inventories: Sequence[str],
+    wait: str,
+    say: Callable[[str], None],
+    policy: Policy | None = None,
 ) -> list[str]:
-    """`run_rounds` with bench.yml. Inventories are paths or lists of hosts (`node1,`)."""
+    """`run_rounds` with bench.yml, as the only controller of the campaign. Inventories are paths or
+    lists of hosts (`node1,`)."""
     from ..campaign.execute import execute
 
+    policy = policy or Policy()
     absolute = [name if "," in name else str(Path(name).resolve()) for name in inventories]
-    return run_rounds(directory, lambda: execute(directory, absolute, wait), say)
+    limit = parse_wait(policy.stop_after, "--stop-after")
+    stop_at = time.monotonic() + limit if limit else None
+    stops = policy.on_node_loss == STOP
+    with lock.held(directory):
+        return run_rounds(
+            directory,
+            lambda: execute(directory, absolute, wait, stop_at, stop_on_node_loss=stops),
+            say,
+            policy,
+            stop_at,
+        )
 
 
 def run_rounds(
-    directory: Path, execute: Callable[[], list[str]], say: Callable[[str], None]
+    directory: Path,
+    execute: Callable[[], list[str]],
+    say: Callable[[str], None],
+    policy: Policy | None = None,
+    stop_at: float | None = None,
 ) -> list[str]:
     """Execute the remaining runs of a campaign, and those of each revision that this adds.
 
-    Returns the errors outside the runs. `say` gets a line about each revision and each case that
-    stays too wide.
+    Returns the errors outside the runs. `say` gets a line about each revision, each retry and each
+    case that stays too wide.
     """
+    on_node_loss = (policy or Policy()).on_node_loss
     problems: list[str] = []
+    retries = 0
     while True:
         if remaining_plan(directory)["runs"]:
-            problems += execute()
-        if remaining_plan(directory)["runs"]:
+            try:
+                problems += execute()
+            except UserError as error:
+                if not retries:
+                    raise
+                problems.append(str(error))  # the node is still lost
+        if stop_at is not None and time.monotonic() >= stop_at:
+            return problems
+        if left := remaining_plan(directory)["runs"]:
+            lost = lost_nodes(directory, left, problems)
+            if lost and on_node_loss == RETRY and retries < RETRIES:
+                retries += 1
+                say(
+                    f"{', '.join(lost)} lost: retry {retries} of {RETRIES} in {RETRY_AFTER_S:.0f} s"
+                )
+                time.sleep(RETRY_AFTER_S)
+                continue
+            if lost and on_node_loss == SHRINK:
+                say(_shrink(directory, left, lost))
+                continue
             return problems
         plan = read_plan(directory)
         choice = recorded_choice(plan["choice"])
-        if choice.until_ci is None:
+        if choice.until_ci is None or missing_runs(directory):
             return problems
         values = values_by_case(directory, plan)
         wanted = dict(_wanted(plan, values, choice))
@@ -67,6 +143,26 @@ def run_rounds(
                 say(line)
             return problems
         say(_add_revision(directory, plan, wanted, values))
+
+
+def lost_nodes(
+    directory: Path, runs: Sequence[Mapping[str, Any]], problems: Sequence[str]
+) -> list[str]:
+    """The nodes of these runs that the last attempt could not reach."""
+    found = {line.partition(UNREACHABLE)[0] for line in problems if UNREACHABLE in line}
+    for run in runs:
+        found |= set(read_record(directory, run)["outcome"].get("lost") or ())
+    return [
+        host for host in dict.fromkeys(h for run in runs for h in run["hosts"]) if host in found
+    ]
+
+
+def _shrink(directory: Path, runs: Sequence[Mapping[str, Any]], lost: Sequence[str]) -> str:
+    """Remove the runs on lost nodes from the plan."""
+    removed = [run for run in runs if not set(lost).isdisjoint(run["hosts"])]
+    reasons = {run["case"]: {"lost_nodes": list(lost)} for run in removed}
+    path = add_revision(directory, [], reasons, removed=[run["id"] for run in removed])
+    return f"{path.name}: {counted(len(removed), 'run')} removed, because {', '.join(lost)} is lost"
 
 
 def values_by_case(directory: Path, plan: Mapping[str, Any]) -> dict[str, list[float]]:

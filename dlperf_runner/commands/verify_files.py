@@ -44,7 +44,10 @@ def against_plan(directory: Path) -> Iterator[str]:
     """The differences between plan.json, each run.json and the digest of its log."""
     if not (directory / "plan.json").is_file():
         return
-    planned = {run_directory(directory, run): run for run in read_plan(directory)["runs"]}
+    planned = {
+        run_directory(directory, run): run
+        for run in read_plan(directory, with_removed=True)["runs"]
+    }
     for path in sorted(directory.glob("runs/*/*/run.json")):
         name = path.relative_to(directory).as_posix()
         run, record = planned.pop(path.parent, None), read_json(path)

@@ -124,6 +124,8 @@ class Run:
     log_format: str
     log_name: str
     timeout_s: int
+    hung_after_s: int  # without a new line in the log, and also for
+    hung_after_lines: int  # times the median time between two lines
     hosts: tuple[str, ...]
     parameters: dict[str, str | int | float]
     commands: tuple[Command, ...]

@@ -219,6 +219,8 @@ def _runs(
                 log_name=f"{short_name}_b{batch.batch_size_per_device}"
                 f"_{batch.precision}_{repeat}.log",
                 timeout_s=_timeout(workload, matrix_name, window),
+                hung_after_s=matrix.hung_after_s,
+                hung_after_lines=matrix.hung_after_lines,
                 hosts=tuple(host.name for host in hosts),
                 parameters=filled,
                 commands=commands,

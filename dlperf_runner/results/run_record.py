@@ -216,7 +216,9 @@ def _why_not(outcome: Mapping[str, Any]) -> str | None:
     if status == "done":
         return None
     if status == "failed":
-        return f"failed: {outcome.get('message') or 'no reason was recorded'}"
+        kind = f" ({outcome['category']})" if isinstance(outcome.get("category"), str) else ""
+        advice = f". {outcome['advice']}" if isinstance(outcome.get("advice"), str) else ""
+        return f"failed{kind}: {outcome.get('message') or 'no reason was recorded'}{advice}"
     if status == "running":
         return "did not finish: it is still running or was interrupted"
     return "was not run"

@@ -1,9 +1,11 @@
-"""Stop bench.yml cleanly on a signal: end and record the current run, release the nodes, and start
-no further run. A second signal stops it at once. Signals within SAME_S of the first count as one,
-because a runner that ends sends two: TERM, and HUP from its terminal.
+"""Stop bench.yml cleanly on a signal. INT lets the current run end; a second INT, or TERM, stops
+and records it. Either way, the nodes are released and no further run starts. A signal after that
+stops the playbook at once. Signals within SAME_S of it count as one, because a runner that ends
+sends two: TERM, and HUP from its terminal. HUP alone stops nothing: the terminal was closed.
 
-The file named by DLPERF_STOP tells all processes of this playbook to stop. If dlperf_runner drives
-the playbook, it learns the process from DLPERF_PID_FILE, and its death counts as a TERM.
+The file named by DLPERF_STOP tells all processes of this playbook what to do: FINISH or NOW. If
+dlperf_runner drives the playbook, it learns the process from DLPERF_PID_FILE, and its death counts
+as a TERM.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ short_description: Stop bench.yml cleanly on a signal
 """
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
+FINISH, NOW = "finish", "now"
 SAME_S = 3
+SAID = {
+    FINISH: b"\nFinishing the current run, then stopping. Ctrl-C again stops it now.\n",
+    NOW: b"\nStopping the current run; another signal stops all at once.\n",
+}
 
 
 class CallbackModule(CallbackBase):
@@ -43,6 +50,7 @@ class CallbackModule(CallbackBase):
         self.process = os.getpid()
         self.stop = Path(constants.DEFAULT_LOCAL_TMP) / "stop"
         os.environ["DLPERF_STOP"] = str(self.stop)
+        os.environ["DLPERF_PLAYBOOK_PID"] = str(self.process)  # it has the campaign's lock
         # A signal that is ignored (nohup, a shell's background job) stays ignored.
         self.before = {
             number: signal.signal(number, self.on_signal)
@@ -71,13 +79,18 @@ class CallbackModule(CallbackBase):
             os.environ.get("DLPERF_RUNNER_PID") or os.getppid()
         ):
             drop_terminal()
-        if self.holds and not self.stop.exists():
-            self.stop.touch()
+        if number == signal.SIGHUP:
+            return
+        level = self.stop.read_text() if self.stop.exists() else ""
+        if self.holds and level != NOW:
+            wanted = FINISH if number == signal.SIGINT and not level else NOW
+            self.stop.with_suffix(".tmp").write_text(wanted)
+            self.stop.with_suffix(".tmp").replace(self.stop)
             self.told = time.monotonic()
             with suppress(OSError):
-                os.write(2, b"\nStopping the current run; another signal stops all at once.\n")
+                os.write(2, SAID[wanted])
             return
-        if self.stop.exists() and time.monotonic() < self.told + SAME_S:
+        if level == NOW and time.monotonic() < self.told + SAME_S:
             return
         signal.signal(number, self.before[number])
         os.kill(self.process, number)

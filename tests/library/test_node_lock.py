@@ -57,6 +57,16 @@ def test_second_campaign_is_told_who_has_the_node(place: Path) -> None:
     assert call(place, "b")["held"]
 
 
+def test_controller_of_the_same_campaign_takes_its_nodes_over_at_once(place: Path) -> None:
+    """The one before was killed: a campaign has only one. Any other has to wait for the lease."""
+    assert call(place, "a", campaign="results/c")["held"]
+    for other in ({"host": "another"}, {"owner": "bob"}, {"campaign": "results/d"}):
+        assert not call(place, "b", **({"campaign": "results/c"} | other))["held"]
+    assert leases(place) == ["lease.a"]
+    assert call(place, "b", campaign="results/c") == {"changed": True, "held": True, "holder": ""}
+    assert leases(place) == ["lease.b"]  # the run of the killed one notices, and ends
+
+
 def test_one_of_many_that_come_at_once_gets_it(place: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda n: call(place, f"t{n}"), range(8)))
@@ -137,7 +147,8 @@ def test_role_refuses_a_campaign_whose_nodes_are_partly_held_and_gives_the_other
 ) -> None:
     take = {"name": "benchmark_run", "tasks_from": "take.yml"}
     lock = {"owner": "alice", "host": "head", "wait_s": 0, "deadline": 0}
-    first = {"include_role": take, "vars": {"benchmark_run_lock": lock | {"token": "a"}}}
+    own = {"benchmark_run_campaign": "another", "benchmark_run_lock": lock | {"token": "a"}}
+    first = {"include_role": take, "vars": own}
     play = {
         "hosts": "all",
         "connection": "local",

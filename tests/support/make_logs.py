@@ -349,6 +349,8 @@ def campaign_run(
         "log_format": "gluoncv_horovod",
         "log_name": f"rn50_b128_fp32_{repeat}.log",
         "timeout_s": 60,
+        "hung_after_s": 30,
+        "hung_after_lines": 20,
         "hosts": ["node1"],
         "parameters": {},
         "commands": [],

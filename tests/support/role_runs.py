@@ -65,6 +65,8 @@ def run_role(
         "log_format": "x",
         "log_name": "train.log",
         "timeout_s": 60,
+        "hung_after_s": 30,
+        "hung_after_lines": 20,
         "hosts": HOSTS,
         "parameters": {},
         "commands": [command(host, path, "sh", "-c", train) for host in launched_on],

@@ -23,6 +23,7 @@ JOB = {
     "log_limit_mib": 1,
     "telemetry_limit_mib": 1,
     "sample_hosts": {"node1": "", "../x\n": "node2"},
+    "host": "node1",
 }
 
 
@@ -130,3 +131,74 @@ def test_what_ended_well_is_taken_as_it_is() -> None:
 def test_forged_values_are_refused(forged: dict[str, Any]) -> None:
     with pytest.raises(plugin.DAMAGED):
         plugin.checked({**ENDED, **forged}, {"node1": ""})
+
+
+# ---- the calls of a launch
+
+RUNNING = {"finished": False, "tail": "step 1"}
+FINISHED = {**ENDED, "finished": True, "files": {"train.log": described(b"log")}}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(plugin, "time", made)
+    monkeypatch.setattr(plugin.ActionBase, "run", lambda *_: {})
+    return made
+
+
+def launched(run: Path, clock: Clock, *answers: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The result of a launch whose calls get these answers, 5 s each, and the calls."""
+    calls: list[dict[str, Any]] = []
+    rest = iter(answers)
+
+    def execute(_: str, module_args: dict[str, Any], **__: Any) -> dict[str, Any]:
+        calls.append(dict(module_args))
+        clock.now += 5
+        answer = next(rest)
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    action = plugin.ActionModule.__new__(plugin.ActionModule)
+    job = {**JOB, "timeout_s": 600, "lease_s": 90}
+    arguments = {"job": job, "destination": str(run / "rn50.log"), "label": "x"}
+    action._task = type("Task", (), {"args": arguments})()
+    action._execute_module = execute
+    return action.run(), calls
+
+
+def test_broken_connection_is_tried_again_while_the_lease_holds(run: Path, clock: Clock) -> None:
+    lost = plugin.AnsibleConnectionFailure("no route to host")
+    result, calls = launched(run, clock, RUNNING, lost, lost, FINISHED)
+    assert result["exit_status"] == 0
+    assert [call.get("launched", False) for call in calls] == [False, True, True, True]
+    assert len({call["launch"] for call in calls}) == 1
+    result, calls = launched(run, clock, RUNNING, *[lost] * 30)
+    assert (result["unreachable"], result["msg"]) == (True, "no route to host")
+    assert 12 <= len(calls) <= 16  # of 5 s and 2 s, until 90 s after the last answer
+    result, calls = launched(run, clock, lost)
+    assert (result["unreachable"], len(calls)) == (True, 1)
+
+
+def test_launch_whose_peer_failed_is_stopped_after_a_while(run: Path, clock: Clock) -> None:
+    launched(run, clock, RUNNING, {**FINISHED, "exit_status": 1})
+    assert (run / ".failed").exists()
+    _, calls = launched(run, clock, *[RUNNING] * 8, FINISHED)
+    assert [call["peer"] for call in calls] == [False] * 6 + [True] * 3
+
+
+def test_launch_that_ends_well_stops_no_peer(run: Path, clock: Clock) -> None:
+    launched(run, clock, RUNNING, FINISHED)
+    assert not (run / ".failed").exists()

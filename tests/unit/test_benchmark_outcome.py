@@ -67,6 +67,8 @@ def test_an_unreachable_host_has_no_exit_status() -> None:
         "status": "failed",
         "exit_status": None,
         "message": "node1: Connection timed out",
+        "reason": "unreachable",
+        "lost": ["node1"],
     }
 
 
@@ -81,3 +83,22 @@ def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
         found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
         assert found["status"] == "failed"
         assert why in found["message"]
+
+
+def test_hang_is_the_reason_and_not_the_launches_that_it_ended() -> None:
+    hung = ENDED | {"exit_status": -15, "reason": "hung", "silent_s": 301.2, "median_s": 2.04}
+    peer = ENDED | {"exit_status": -15, "reason": "peer"}
+    found = outcome({"node1": peer, "node2": hung}, ["node1", "node2"], 60)
+    assert found["reason"] == "hung"
+    assert found["message"] == (
+        "node1: stopped because another node's part of the run had failed; node2: stopped because"
+        " it hung: no new line for 301 s, before that one every 2.0 s; hang-*.txt has the state of"
+        " its processes"
+    )
+
+
+def test_what_is_left_fails_the_run_and_a_silent_node_is_lost() -> None:
+    left = {"left": ["node2: process 4711: python", "node3: cannot be checked for processes"]}
+    found = outcome({"node1": ENDED | left}, ["node1"], 60)
+    assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node3"])
+    assert found["message"].startswith("left running: node2: process 4711: python; node3: ")

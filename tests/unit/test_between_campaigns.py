@@ -367,7 +367,9 @@ def test_aa_runs_the_campaigns_that_are_missing(
     ran: list[str] = []
     broken = {"number": 3}
 
-    def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
+    def execute(
+        directory: Path, inventories: list[str], wait: str, *_: object, **__: object
+    ) -> list[str]:
         ran.append(directory.name)
         for planned in campaign.remaining_plan(directory)["runs"]:
             place = campaign.run_directory(directory, planned)
@@ -386,9 +388,9 @@ def test_aa_runs_the_campaigns_that_are_missing(
     status, _, errors = run("--campaigns", "4", *chosen)
     assert status == 2
     assert "2 runs not done" in errors
-    assert f"dlperf run --resume {here}/results/{ran[2]}, then dlperf aa " in errors
+    assert f"dlperf run --resume {here}/results/{ran[2]} --retry-failed, then dlperf aa " in errors
     broken["number"] = 0
-    call("run", "--resume", f"results/{ran[2]}")
+    call("run", "--resume", f"results/{ran[2]}", "--retry-failed")
     before = [f"results/{name}" for name in ran[:3]]
     status, out, errors = run(*before, "--campaigns", "4", *chosen)
     assert (status, len(ran)) == (0, 5), errors

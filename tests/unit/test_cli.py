@@ -281,7 +281,9 @@ def test_run_plans_once_and_has_the_plan_carried_out(
 ) -> None:
     asked = []
 
-    def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
+    def execute(
+        directory: Path, inventories: list[str], wait: str, *_: object, **__: object
+    ) -> list[str]:
         """Leaves behind what bench.yml does with the plan that is there."""
         asked.append((directory, inventories, wait))
         for run in json.loads((directory / "plan.json").read_text())["runs"]:
@@ -308,7 +310,8 @@ def test_run_plans_once_and_has_the_plan_carried_out(
 
     result = call("run", *arguments, "--campaign", "results/one", status=2)
     assert "results/one: cannot create a campaign here" in result.err
-    call("run", "--resume", "results/one", "--wait", "30m", status=status)
+    retried = ["--retry-failed"] * (outcome == "failed")
+    call("run", "--resume", "results/one", "--wait", "30m", *retried, status=status)
     again = [] if outcome == "done" else [(directory, [], "30m")]
     assert asked[1:] == again
 

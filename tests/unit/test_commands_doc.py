@@ -55,5 +55,6 @@ def test_commands_that_print_data_print_json() -> None:
             "export",
             "env",
             "live",
-        )
+        ),
+        *("attach", "stop"),
     }

@@ -107,6 +107,8 @@ def test_a_run_in_full(catalog: Catalog) -> None:
         "log_format": "gluoncv_horovod",
         "log_name": "rn50_b2_fp32_1.log",
         "timeout_s": 900,
+        "hung_after_s": 120,
+        "hung_after_lines": 20,
         "hosts": ("node1", "node2"),
         "parameters": {
             "image_size": 64,

@@ -165,7 +165,9 @@ def test_a_failed_run_ends_the_rounds(tmp_path: Path) -> None:
     directory = create(tmp_path / "c", repeats=5)
     assert len(carry_out(directory, fails=[f"{STEADY}/r2"])) == 1
     assert campaign.revisions(directory) == []
-    assert [run["id"] for run in campaign.remaining_plan(directory)["runs"]] == [f"{STEADY}/r2"]
+    assert [run["id"] for run in campaign.missing_runs(directory)] == [f"{STEADY}/r2"]
+    (record,) = [each for each in campaign.read_records(directory) if campaign.is_failed(each)]
+    campaign.retry(directory, record)
 
 
 def test_without_until_ci_nothing_is_added(tmp_path: Path) -> None:
@@ -179,7 +181,9 @@ def test_run_adds_rounds_and_resumes_by_what_the_campaign_recorded(
 ) -> None:
     asked: list[int] = []
 
-    def execute(directory: Path, inventories: list[str], wait: str) -> list[str]:
+    def execute(
+        directory: Path, inventories: list[str], wait: str, *_: object, **__: object
+    ) -> list[str]:
         assert (inventories, wait) == ([str(here / "inv")], "1m")
         remaining = campaign.remaining_plan(directory)["runs"]
         asked.append(len(remaining))
@@ -195,7 +199,9 @@ def test_run_adds_rounds_and_resumes_by_what_the_campaign_recorded(
     done = call(*argv, status=1)
     assert asked == [10, 1]
     assert "plan.2.json: 1 more run of 1 case" in done.err
-    done = call("run", "--resume", "results/one", *common)
+    done = call("run", "--resume", "results/one", *common, status=1)
+    assert asked == [10, 1]  # a failed run is run again only on request
+    done = call("run", "--resume", "results/one", "--retry-failed", *common)
     assert asked == [10, 1, 1]
     assert "after 6 valid runs, wider than --until-ci 1%" in done.err
 

@@ -14,11 +14,12 @@ import pytest
 from make_logs import ROOT
 
 from dlperf_runner.campaign.directory import is_cut_off
+from dlperf_runner.campaign.execute import Playbook
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan.choice import parse_wait
 
 # The command line with a playbook's place taken by a process that does what one does: it says its
-# process, and ends in order at a TERM.
+# process, and ends in order at an INT or a TERM.
 RUNNER = """
 import json, os, subprocess, sys, time
 from pathlib import Path
@@ -36,8 +37,8 @@ def playbook(name, variables, inventories, state, limit=""):
     state.status = "failed"
 
 CHILD = (
-    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7));"
-    "print(flush=True); time.sleep(60)"
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(15));"
+    "signal.signal(signal.SIGINT, lambda *_: sys.exit(2)); print(flush=True); time.sleep(SLEEP)"
 )
 execute.run_playbook = playbook
 cli.main()
@@ -50,24 +51,49 @@ def hear_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
-def test_signal_is_passed_on_and_told(tmp_path: Path, number: signal.Signals, status: int) -> None:
-    directory = tmp_path / "a campaign"
-    argv = [sys.executable, "-c", RUNNER, "run", "--nodes", "1", "--campaign", directory]
+def runner(directory: Path, sleep_s: int = 60) -> subprocess.Popen[str]:
+    code = RUNNER.replace("SLEEP", str(sleep_s))
+    argv = [sys.executable, "-c", code, "run", "--nodes", "1", "--campaign", directory]
     process = subprocess.Popen(
         argv, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
     )  # fmt: skip
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_is_passed_on_and_told(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    directory = tmp_path / "a campaign"
+    process = runner(directory)
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == status, errors
-    assert (directory / "ended").read_text() == "7"  # the playbook ended by itself
+    assert (directory / "ended").read_text() == str(int(number))  # the playbook ended by itself
     again = f"python -m dlperf_runner run --resume '{directory}'"
     assert errors.splitlines()[-1] == f"stopped by {number.name}; resume with: {again}"
+    assert not (directory / ".controller.json").exists()
+
+
+def test_closed_terminal_stops_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "campaign"
+    process = runner(directory, sleep_s=3)
+    process.send_signal(signal.SIGHUP)
+    _, errors = process.communicate(timeout=30)
+    assert (directory / "ended").read_text() == "0", errors
+    assert process.returncode == 2  # the stand-in has run nothing
+    assert "no run could be started" in errors
+
+
+def test_second_interrupt_stops_the_current_run() -> None:
+    state = Playbook(log=Path("x"))
+    told = []
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGINT, signal.SIGINT):
+        state.on_signal(number)
+        told.append((state.signal, state.cancelled.is_set()))
+    first, now = (signal.SIGINT, False), (signal.SIGTERM, False)
+    assert told == [first, first, now, (signal.SIGTERM, True)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +139,8 @@ for state in sys.argv[3:]:
     callback.v2_playbook_on_task_start(task, False)
 print("ready", flush=True)
 for _ in range(100):
-    if Path(os.environ.get("DLPERF_STOP", "/nowhere")).exists():
+    stop = Path(os.environ.get("DLPERF_STOP", "/nowhere"))
+    if stop.exists() and stop.read_text() == "now":
         sys.exit(5)
     time.sleep(0.1)
 """
@@ -143,6 +170,21 @@ def test_playbook_ends_in_order_while_it_has_nodes(
     assert process.returncode == status
 
 
+def test_first_interrupt_of_a_playbook_lets_the_run_end(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", PLAYBOOK, tmp_path, "bench.yml", "held"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    for number in (signal.SIGHUP, signal.SIGINT):
+        process.send_signal(number)
+        time.sleep(0.5)
+    assert (tmp_path / "stop").read_text() == "finish"
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 5
+
+
 def test_playbook_is_told_of_the_death_of_its_runner(tmp_path: Path) -> None:
     parent = (
         "import os, subprocess, sys, time\n"
@@ -160,4 +202,5 @@ def test_playbook_is_told_of_the_death_of_its_runner(tmp_path: Path) -> None:
     while not (tmp_path / "stop").exists():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+    assert (tmp_path / "stop").read_text() == "now"
     process.stdout.close()

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -42,7 +43,9 @@ options:
 
 PART = 16 << 20  # bytes of a file that one module run returns
 OVERDUE_S = 300  # the longest time that a node needs to stop a command and clean up
-REASONS = ("", "timeout", "lease", "stopped", "lock", "busy")
+RETRY_S = 2
+PEER_S = 30  # how long a launch may go on when another one of its run has failed: it may say more
+REASONS = ("", "timeout", "lease", "stopped", "lock", "busy", "hung", "peer")
 KINDS = ("telemetry", "processes", "xid")
 TAIL = 4096
 # Keys that are passed on from a failed module's answer; the rest is not trusted.
@@ -72,22 +75,44 @@ class ActionModule(ActionBase):
         destination = Path(arguments["destination"])
         progress = destination.with_name("progress.json")
         tells = boolean(arguments.get("progress", True))  # only one node of a run reports progress
+        # Shared by the launches of a run, which are processes of this controller.
+        peers = destination.with_name(".failed")
+        since = None
+        interrupted = False
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
-        began = shown = time.monotonic()
-        if is_stopped():
+        began = shown = heard = time.monotonic()
+        if stop_level() == "now":
             return {"failed": True, "msg": "not launched because its campaign was stopped"}
         try:
             while True:
-                if is_stopped():
+                if stop_level() == "now":
                     job |= {"stop": True, "wait_s": STOP_S}
-                result = self._execute_module("benchmark_job", module_args=job, task_vars=task_vars)
+                elif peers.exists():
+                    since = since or time.monotonic()
+                    job["peer"] = time.monotonic() >= since + PEER_S
+                try:
+                    result = self._execute_module(
+                        "benchmark_job", module_args=job, task_vars=task_vars
+                    )
+                    heard = time.monotonic()
+                except AnsibleConnectionFailure as error:
+                    result = {"unreachable": True, "msg": str(error)}
+                    # The command goes on as long as its lease, so a broken connection is no end.
+                    if job.get("launched") and time.monotonic() < heard + int(job["lease_s"]):
+                        time.sleep(RETRY_S)
+                        continue
                 if result.get("failed") or result.get("unreachable") or result.get("skipped"):
                     # The signal may have ended this call's ssh too.
-                    if is_stopped() and not job.get("stop"):
+                    if stop_level() and not interrupted:
+                        interrupted = True
                         continue
+                    if not result.get("skipped"):
+                        peers.touch()
                     return {key: result[key] for key in TOLD if key in result}
                 tail = str(result.get("tail", ""))[-TAIL:]
                 if result.get("finished"):
+                    if result.get("reason") or result.get("exit_status"):
+                        peers.touch()
                     break
                 job["launched"] = True
                 if tells:
@@ -132,6 +157,10 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
         raise UnfitError(f"start and end times are missing: {times}")
     outcome = {"changed": True, "finished": True, "exit_status": exit_status, "reason": reason}
     outcome |= times | {"tail": str(result.get("tail", ""))[-TAIL:]}
+    if reason == "hung":
+        outcome |= {key: float(result[key]) for key in ("silent_s", "median_s")}
+    left = [printable(line, 300) for line in list(result.get("left") or ())[:100]]
+    outcome |= {"left": left} if left else {}
     # Other processes that used the CPU during the run, according to the kernel.
     beside = [
         {
@@ -166,14 +195,15 @@ def fetched(
         for kind in KINDS
         for host in job["sample_hosts"]
     }
+    state = f"hang-{re.sub(r'[^A-Za-z0-9._-]', '_', job['host'] or 'node')}.txt"
     wanted = [(str(job["log"]), log, "log")]
-    wanted += [(name, log.with_name(name), "telemetry") for name in sorted(samples)]
+    wanted += [(name, log.with_name(name), "telemetry") for name in (*sorted(samples), state)]
     offered = files if isinstance(files, dict) else {}
     outcome: dict[str, Any] = {"destination": str(log)}
     refused = []
     for name, destination, kind in wanted:
         if kind == "telemetry" and name not in offered:
-            continue  # samples are optional: a run does not fail without them
+            continue  # all but the log are optional: a run does not fail without them
         limit = int(job[f"{kind}_limit_mib"])
         try:
             entry = offered.get(name)
@@ -233,10 +263,10 @@ def store(pieces: Iterator[bytes], expected: object, destination: Path) -> str:
     return digest.hexdigest()
 
 
-def is_stopped() -> bool:
-    """Whether a signal has stopped the campaign (see playbooks/callback_plugins)."""
-    stop = os.environ.get("DLPERF_STOP")
-    return stop is not None and Path(stop).exists()
+def stop_level() -> str:
+    """What a signal to the campaign asks for: `finish`, `now`, or nothing (campaign_stop.py)."""
+    stop = Path(os.environ.get("DLPERF_STOP") or "/nowhere")
+    return stop.read_text() if stop.exists() else ""
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -39,7 +39,15 @@ class ActionModule(ActionBase):
         outcome = document.get("outcome", {}) | dict(self._task.args["outcome"])
         outcome.pop("controller", None)
         if outcome.get("status") == "running":
-            outcome.pop("beside", None)  # from an earlier attempt
+            for name in (
+                "beside",
+                "reason",
+                "lost",
+                "category",
+                "advice",
+            ):  # from an earlier attempt
+                outcome.pop(name, None)
+            path.with_name(".failed").unlink(missing_ok=True)
             # From this, `status` recognises an interrupted run.
             outcome["controller"] = {"host": socket.gethostname(), "pid": os.getppid()}
         document["outcome"] = outcome

@@ -14,7 +14,20 @@ options:
 """
 
 
-IDLE = "Wait for them with --wait 30m"
+# By the supervisor's reason.
+STOPPED = {
+    "timeout": "stopped after its time limit of {timeout_s} s",
+    "lease": "stopped because the controller no longer polled it",
+    "stopped": "stopped together with its campaign",
+    "lock": "stopped because another campaign took one of its nodes",
+    "busy": "not started because of others. {busy}. Wait for them with --wait 30m",
+    "hung": "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
+    " {median_s:.1f} s; hang-*.txt has the state of its processes",
+    "peer": "stopped because another node's part of the run had failed",
+}
+
+
+UNCHECKED = ": cannot be checked"  # module_utils/run_processes.py
 
 
 def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
@@ -23,16 +36,9 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         stderr = str(job.get("module_stderr") or "").strip()
         message = job.get("msg") or "the launch returned no exit status"
         return f"{host}: {message}" + (f" ({stderr.splitlines()[-1]})" if stderr else "")
-    if job.get("reason") == "timeout":
-        return f"{host}: stopped after its time limit of {timeout_s} s"
-    if job.get("reason") == "lease":
-        return f"{host}: stopped because the controller no longer polled it"
-    if job.get("reason") == "stopped":
-        return f"{host}: stopped together with its campaign"
-    if job.get("reason") == "lock":
-        return f"{host}: stopped because another campaign took one of its nodes"
-    if job.get("reason") == "busy":
-        return f"{host}: not started because of others. {'; '.join(job.get('busy') or ())}. {IDLE}"
+    if job.get("reason"):
+        said = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
+        return f"{host}: " + STOPPED[job["reason"]].format(**said)
     if job["exit_status"] != 0:
         lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
         last = lines[-1].strip()[:200] if lines else "nothing"
@@ -45,6 +51,11 @@ def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
     return f"{host}: " + "; ".join(job["refused"]) if job.get("refused") else None
 
 
+def why_left(job: Mapping[str, Any]) -> str | None:
+    """Which processes of this launch did not end; None if all did."""
+    return "left running: " + "; ".join(job["left"]) if job.get("left") else None
+
+
 def benchmark_outcome(
     jobs: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], timeout_s: int
 ) -> dict[str, Any]:
@@ -54,9 +65,25 @@ def benchmark_outcome(
     reasons = [
         reason
         for host in hosts
-        for reason in (why_failed(host, jobs[host], timeout_s), why_not_kept(host, jobs[host]))
+        for reason in (
+            why_failed(host, jobs[host], timeout_s),
+            why_not_kept(host, jobs[host]),
+            why_left(jobs[host]),
+        )
         if reason
     ]
+    # A launch that was stopped because of another one does not say why the run failed.
+    stopped = [
+        job["reason"] for job in jobs.values() if job.get("reason", "peer") not in ("", "peer")
+    ]
+    # mpirun's other nodes answer to no launch of their own, but to the supervisor of the first.
+    silent = [
+        line.partition(":")[0]
+        for job in jobs.values()
+        for line in job.get("left", ())
+        if UNCHECKED in line
+    ]
+    lost = [host for host in hosts if jobs[host].get("unreachable")] + silent
     ended = [job for job in jobs.values() if "exit_status" in job]
     outcome: dict[str, Any] = {
         "status": "failed" if reasons else "done",
@@ -65,6 +92,10 @@ def benchmark_outcome(
         else None,
         "message": "; ".join(reasons) or None,
     }
+    if lost:
+        outcome |= {"reason": "unreachable", "lost": lost}
+    elif stopped:
+        outcome["reason"] = stopped[0]
     if "ended" in first:
         outcome["started"] = datetime.fromtimestamp(first["started"], UTC).isoformat()
         outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()

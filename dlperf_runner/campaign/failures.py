@@ -1,0 +1,39 @@
+"""Why a run failed: the category and the advice that its run.json has after its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.files import read_json, write_json
+
+HEAD, TAIL = 1 << 20, 3 << 20  # bytes of each file; the first and the last errors tell the cause
+
+
+def explain(campaign: Path, run: str) -> None:
+    """Add the category and the advice to the record of a run, if it failed."""
+    path = campaign / "runs" / run / "run.json"
+    record = read_json(path)
+    outcome = record.get("outcome")
+    if not isinstance(outcome, dict) or outcome.get("status") != "failed":
+        return
+    from ..catalog.errors import cause_of
+
+    texts = [str(outcome.get("message") or ""), *_texts(path.parent, record)]
+    cause = cause_of(str(outcome.get("reason") or ""), texts)
+    outcome |= {"category": cause.category, "advice": cause.advice_for(record)}
+    write_json(path, record)
+
+
+def _texts(directory: Path, record: Mapping[str, Any]) -> Iterator[str]:
+    """The logs of all nodes, and the kernel's messages about their GPUs."""
+    log = str(record.get("log_name"))
+    for path in sorted(directory.iterdir()):
+        if path.is_file() and (path.name.startswith(log) or path.name.startswith("xid-")):
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                content = file.read(HEAD)
+                file.seek(max(HEAD, size - TAIL))
+                yield (content + file.read()).decode(errors="replace")

@@ -1,0 +1,149 @@
+"""The lock of a campaign: only one controller at a time works on it.
+
+`.controller.json` names the controller: user, host, start and process. It is replaced only if that
+process has ended, which only its own host can tell. `.controller.lock` guards the replacement.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import getpass
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.files import read_json, write_json
+
+FILE, GUARD = ".controller.json", ".controller.lock"
+PLAYBOOK_S = 150  # the longest time that a playbook needs to end after its controller was killed
+POLL_S = 0.2
+
+
+def acquire(directory: Path, pid: int | None = None, playbook: int | None = None) -> None:
+    """Lock the campaign for a process, by default this one; it may hold the lock already.
+
+    `playbook` is the process that launches runs for it. If a controller was killed, its playbook
+    is waited for. Raises UserError if another controller works on the campaign.
+    """
+    mine = _process(pid or os.getpid())
+    deadline = time.monotonic() + PLAYBOOK_S
+    while True:
+        with _guard(directory):
+            owner = read_owner(directory)
+            is_mine = owner is not None and owner["process"] == mine
+            if owner is None or is_mine or not any(map(is_alive, _processes(owner))):
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                since = owner["since"] if owner is not None and is_mine else now
+                document = {"user": getpass.getuser(), "host": mine["host"], "since": since}
+                own = _process(playbook) if playbook else None
+                write_json(directory / FILE, {**document, "process": mine, "playbook": own})
+                return
+        if is_alive(owner["process"]) or time.monotonic() > deadline:
+            raise UserError(
+                "another controller works on this campaign",
+                where=str(directory),
+                found=f"{owner['user']} on {owner['host']} since {owner['since']}, process"
+                f" {owner['process']['pid']}",
+                hint="wait for it (dlperf attach), stop it (dlperf stop), or, if that machine is"
+                f" gone, remove {directory / FILE}",
+            )
+        time.sleep(POLL_S)
+
+
+def release(directory: Path, pid: int | None = None) -> None:
+    """Release the lock, if the process holds it, by default this one."""
+    with _guard(directory):
+        owner = read_owner(directory)
+        if owner is not None and owner["process"] == _process(pid or os.getpid()):
+            (directory / FILE).unlink()
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    acquire(directory)
+    try:
+        yield
+    finally:
+        release(directory)
+
+
+def read_owner(directory: Path) -> dict[str, Any] | None:
+    """Who holds the lock, alive or not; None if nobody does."""
+    if not (directory / FILE).exists():
+        return None
+    owner = read_json(directory / FILE)
+    kinds = {"user": str, "host": str, "since": str, "process": dict, "playbook": dict | None}
+    wrong = [name for name, kind in kinds.items() if not isinstance(owner.get(name), kind)]
+    if wrong or not isinstance(owner["process"].get("pid"), int):
+        raise UserError(
+            "not the lock of a campaign", where=str(directory / FILE), found=", ".join(wrong)
+        )
+    return owner
+
+
+def owner_alive(directory: Path) -> dict[str, Any] | None:
+    """The controller that works on the campaign; None if there is none, or it has ended."""
+    owner = read_owner(directory)
+    return owner if owner is not None and is_alive(owner["process"]) else None
+
+
+def _processes(owner: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield owner["process"]
+    if owner["playbook"] is not None:
+        yield owner["playbook"]
+
+
+def is_alive(process: Mapping[str, Any]) -> bool:
+    """Whether a process still exists. One of another host is taken to exist."""
+    if process.get("host") != socket.gethostname():
+        return True
+    start = _start(process["pid"])
+    return (
+        start is not None and process.get("start") == start and process.get("boot_id") == _boot_id()
+    )
+
+
+def _process(pid: int) -> dict[str, Any]:
+    """What identifies a process, even if its ID is used again."""
+    host = socket.gethostname()
+    return {"host": host, "pid": pid, "start": _start(pid), "boot_id": _boot_id()}
+
+
+def _start(pid: int) -> str | None:
+    """When a process started, in the kernel's units. None if it has ended."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        if Path("/proc/self").exists():
+            return None
+        with suppress(PermissionError):  # not Linux
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return None
+        return "unknown"
+    return None if state in "ZX" else fields[18]
+
+
+def _boot_id() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+@contextmanager
+def _guard(directory: Path) -> Iterator[None]:
+    with (directory / GUARD).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:  # Lustre may be mounted without locks
+            if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+                raise
+        yield

@@ -1,0 +1,102 @@
+"""The command `run`: a campaign from its plan to its table."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from ..core.errors import UserError
+from .options import Chosen, chooses, option, print_errors, print_note
+from .results import print_summary
+from .scheduler import Scheduled, schedules
+
+
+@partial(chooses, with_file=True)
+@schedules
+def run(
+    chosen: Chosen,
+    scheduled: Scheduled,
+    campaign: Annotated[
+        str, option("--campaign", "The directory of the new campaign.", "DIR")
+    ] = "",
+    resume: Annotated[str, option("--resume", "Resume this campaign.", "DIR")] = "",
+    retry_failed: Annotated[
+        bool, option("--retry-failed", "With --resume: run failed runs again, too.")
+    ] = False,
+    stop_after: Annotated[
+        str,
+        option(
+            "--stop-after",
+            "Start no further run after this time, such as 30m or 2h; default: no limit.",
+            "TIME",
+        ),
+    ] = "",
+    on_node_loss: Annotated[
+        str,
+        option(
+            "--on-node-loss",
+            "retry (default) its runs, shrink: remove its runs from the plan, or stop.",
+            "POLICY",
+        ),
+    ] = "retry",
+    detach: Annotated[
+        bool, option("--detach", "Run in the background; see `attach`, `status` and `stop`.")
+    ] = False,
+    live: Annotated[
+        bool,
+        option("--live", "Serve a page of the campaign to this machine, and print its address."),
+    ] = False,
+) -> None:
+    """Run the benchmarks with bench.yml, show a progress bar, and print the results.
+
+    Ctrl-C stops after the current run; a second one, or TERM, stops the current run, too."""
+    from ..campaign import lock
+    from ..commands import campaigns, controllers
+    from ..commands.rounds import Policy
+
+    nodes = (chosen.inventories, chosen.limit)
+    where = (campaign, resume, chosen.wait)
+    policy = Policy(stop_after, on_node_loss)
+    if retry_failed and not resume:
+        raise UserError("--retry-failed is for --resume DIR")
+    if detach:
+        directory = scheduled.campaign(chosen, campaign, resume) or campaigns.prepare(
+            chosen.choice, *nodes, *where, print_note, chosen.file
+        )
+        options = [f"--inventory={path}" for path in chosen.inventories]
+        options += [f"--wait={chosen.wait}"] if chosen.wait else []
+        options += [f"--stop-after={stop_after}"] if stop_after else []
+        options += [
+            f"--on-node-loss={on_node_loss}",
+            *["--retry-failed"] * retry_failed,
+            *["--live"] * live,
+        ]
+        pid = controllers.detach(directory, options)
+        print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
+        return
+    if live:
+        from ..commands.live import announced
+    around = announced if live else nullcontext
+    if own := scheduled.campaign(chosen, campaign, resume):
+        directory = own
+        with lock.held(directory), around(directory):
+            if retry_failed:
+                campaigns.retry_failed_runs(directory)
+            problems = scheduled.run(directory)
+    else:
+        directory, problems = campaigns.run(
+            chosen.choice,
+            *nodes,
+            *where,
+            print_note,
+            policy,
+            retry_failed=retry_failed,
+            file=chosen.file,
+            around=around,
+        )
+    status = print_summary([directory])
+    print_errors(problems)
+    raise typer.Exit(1 if campaigns.unfinished(directory) else status)

@@ -1,0 +1,233 @@
+"""A command that hangs: how it is noticed, what is kept of it, and what is left on any node."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible.module_utils import benchmark_supervisor, run_processes
+from benchmark_jobs import call, processes_of, until_gone
+from standins import program
+
+# Two ranks under a launcher; rank 0 prints a line for each step, if rank 1 takes part in it.
+LAUNCHER = """
+import subprocess, sys
+argv = [sys.executable, "-u", "-c", sys.argv[1], *sys.argv[2:]]
+ranks = [subprocess.Popen([*argv, "rank0"], stdin=subprocess.PIPE)]
+ranks.append(subprocess.Popen([*argv, "rank1"], stdout=ranks[0].stdin))
+ranks[0].wait()
+"""
+RANK = """
+import sys, time
+for step in range(600):
+    if sys.argv[-1] == "rank1":
+        time.sleep(float(sys.argv[1]))
+        print("gradients", flush=True)
+    else:
+        sys.stdin.readline()
+        print("step", step, flush=True)
+"""
+
+
+def training(step_s: float, marker: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", LAUNCHER, RANK, str(step_s), marker)
+
+
+def stop_rank(marker: str, log: Path) -> None:
+    """SIGSTOP for rank 1, when the log has a rhythm."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if log.exists() and log.read_text().count("step") > 60:
+            break
+        time.sleep(0.1)
+    (rank,) = [
+        pid
+        for pid in processes_of(marker)
+        if Path(f"/proc/{pid}/cmdline").read_text().endswith("rank1\0")
+    ]
+    os.kill(rank, signal.SIGSTOP)
+
+
+def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
+    marker = f"dlperf-stopped-rank-{os.getpid()}"
+    stops = threading.Thread(target=stop_rank, args=(marker, tmp_path / "train.log"))
+    stops.start()
+    began = time.monotonic()
+    limits = {"hung_after_s": 3, "hung_after_lines": 2, "timeout_s": 300, "wait_s": 100}
+    result = call(tmp_path, *training(0.1, marker), host="node1", **limits)
+    stops.join()
+    assert (result["finished"], result["reason"]) == (True, "hung")
+    assert 3 <= result["silent_s"] < 10
+    assert 0.9 < result["median_s"] < 3  # lines within a second are one beat
+    assert time.monotonic() - began < 60
+    assert not processes_of(marker)
+    assert result["left"] == []
+    assert "hang-node1.txt" in result["files"]
+    state = (tmp_path / "hang-node1.txt").read_text()
+    assert state.startswith("== end of the log\n")
+    blocks = [block for block in state.split("== process ") if marker in block]
+    assert len([block for block in blocks if "rank1" in block and "T (stopped)" in block]) == 1
+    assert "== processes\n" in state
+
+
+def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path) -> None:
+    marker = f"dlperf-peer-{os.getpid()}"
+    argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
+    assert not call(tmp_path, *argv, wait_s=0.5)["finished"]
+    ended = call(tmp_path, *argv, peer=True, wait_s=30)
+    assert (ended["finished"], ended["reason"]) == (True, "peer")
+    assert marker in (tmp_path / "hang-node.txt").read_text()
+    assert not processes_of(marker)
+
+
+# ---- when silence is a hang
+
+
+class Clock:
+    """The uptime of a node that only tests advance."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (run_processes, benchmark_supervisor):
+        monkeypatch.setattr(module, "uptime", made)
+    return made
+
+
+def silent_for(
+    clock: Clock, log: Path, lines: list[float], at_most: float, least_s: int = 30, factor: int = 5
+) -> float | None:
+    """After lines at these intervals, how long a silence is found to be a hang; None: never."""
+    log.write_text("")
+    silence = run_processes.Silence(str(log), least_s, factor)
+    for gap in lines:
+        for _ in range(int(gap / 0.25)):
+            clock.now += 0.25
+            assert not silence.is_too_long()
+        with log.open("a") as file:
+            file.write("step\n")
+        assert not silence.is_too_long()
+    for number in range(int(at_most / 0.25)):
+        clock.now += 0.25
+        if silence.is_too_long():
+            return number / 4
+    return None
+
+
+def test_slow_steps_need_a_longer_silence(clock: Clock, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert silent_for(clock, log, [1.0] * 20, 100) == pytest.approx(30, abs=1)
+    assert silent_for(clock, log, [20.0] * 20, 1000) == pytest.approx(100, abs=1)
+
+
+def test_lines_of_many_ranks_at_once_are_one_beat(clock: Clock, tmp_path: Path) -> None:
+    """Eight lines within a second, every 20 s: the median gap between lines would be 0.05 s."""
+    burst = [20.0] + [0.0] * 7
+    found = silent_for(clock, tmp_path / "log", burst * 20, 1000)
+    assert found == pytest.approx(100, abs=1)
+
+
+def test_without_a_rhythm_only_the_time_limit_holds(clock: Clock, tmp_path: Path) -> None:
+    """A program that is compiled after its first messages."""
+    assert silent_for(clock, tmp_path / "log", [2.0] * 4, 10000) is None
+    assert silent_for(clock, tmp_path / "log", [1.0] * 20, 10000, least_s=0) is None
+
+
+def test_what_a_suspended_node_sleeps_is_no_silence(clock: Clock, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("")
+    silence = run_processes.Silence(str(log), 5, 2)
+    for _ in range(20):
+        clock.now += 1.0
+        log.write_text(log.read_text() + "step\n")
+        assert not silence.is_too_long()
+    clock.now += 3600
+    assert not silence.is_too_long()
+
+
+def test_a_clock_that_is_set_ends_no_run(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an hour, both ways; the limits are those of the node's uptime."""
+    lease = tmp_path / "lease"
+    lease.touch()
+    params = {"timeout_s": 600, "lease_s": 90, "lock": {}, "hung_after_s": 0, "hung_after_lines": 1}
+    others = type("Others", (), {"lost": ""})()
+    limits = benchmark_supervisor.Limits(params, str(lease), str(tmp_path / "log"))
+    for step in (3600, -3600):
+        now = time.time() + step
+        monkeypatch.setattr(benchmark_supervisor.time, "time", lambda now=now: now)
+        clock.now += 60
+        assert limits.exceeded(others) == ""
+        os.utime(lease, (now, now))  # as the next call renews it
+        assert limits.exceeded(others) == ""
+    clock.now += 91
+    assert limits.exceeded(others) == "lease"
+    os.utime(lease)
+    assert limits.exceeded(others) == ""
+    clock.now += 600
+    assert limits.exceeded(others) == "timeout"
+
+
+# ---- other nodes
+
+FROM = "192.0.2.77"  # a node of no network (RFC 5737)
+
+
+def stray(marker: str, connection: str, **more: str) -> subprocess.Popen[bytes]:
+    """A process that came to this node by ssh."""
+    argv = [sys.executable, "-c", "import time; time.sleep(120)", marker]
+    return subprocess.Popen(argv, env={"SSH_CONNECTION": connection, **more})
+
+
+@pytest.fixture
+def strays() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    marker = f"dlperf-stray-{os.getpid()}"
+    of_run = f"{FROM} 40000 192.0.2.78 22"
+    found = {
+        "rank": stray(marker, of_run),
+        "login": stray(marker, f"{FROM} 40001 192.0.2.78 22", SSH_TTY="/dev/pts/3"),
+        "elsewhere": stray(marker, "192.0.2.9 40000 192.0.2.78 22"),
+    }
+    time.sleep(0.5)
+    yield found
+    for process in found.values():
+        process.kill()
+        process.wait()
+    assert until_gone(marker)
+
+
+def test_only_processes_of_the_run_end_on_its_other_nodes(
+    tmp_path: Path, strays: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    """By ssh, whose stand-in runs here what it is given, as sshd would."""
+    script = f'while [ "$1" != -- ]; do shift; done\nSSH_CONNECTION="{FROM} 40009 192.0.2.78 22" '
+    path = program(tmp_path / "bin", "ssh", script + 'exec sh -c "$3"')
+    environment = {"PATH": f"{path}:/usr/bin:/bin"}
+    before = run_processes.uptime()
+    # Processes that are older than the run are not its own.
+    assert run_processes.end_others({"node2": "n2"}, before + 60, environment) == []
+    assert strays["rank"].poll() is None
+    assert run_processes.end_others({"node2": "n2"}, before - 60, environment) == []
+    assert strays["rank"].wait(10) == -signal.SIGKILL
+    assert [strays[name].poll() for name in ("login", "elsewhere")] == [None, None]
+
+
+def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    path = program(tmp_path / "bin", "ssh", "exit 255")
+    left = run_processes.end_others({"node2": "n2"}, 0.0, {"PATH": f"{path}:/usr/bin:/bin"})
+    assert left == ["node2: cannot be checked for processes of the run"]

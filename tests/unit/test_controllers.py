@@ -1,0 +1,424 @@
+"""One controller at a time: the lock of a campaign, and its files at every moment."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from make_logs import ROOT
+from plan_examples import lab_nodes
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.campaign import lock
+from dlperf_runner.campaign.manifest import changes, read, seal_run
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.commands import rounds
+from dlperf_runner.commands.controllers import stop, time_left
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
+
+
+def create(directory: Path, **options: object) -> list[dict[str, Any]]:
+    chosen = {"workload": "mxnet-resnet50v1b", "nodes": "1,2", "repeats": 2, **options}
+    choice = parse_choice(chosen)
+    runs = make_plan(choice, load_catalog(), lab_nodes())
+    campaigns.create_campaign(directory, choice, lab_nodes(), runs)
+    return campaigns.read_plan(directory)["runs"]
+
+
+def end(directory: Path, run: dict[str, Any], **outcome: Any) -> None:
+    """What benchmark_run leaves of a run."""
+    place = campaigns.run_directory(directory, run)
+    record = campaigns.read_record(directory, run)
+    record["outcome"] = {**record["outcome"], **outcome}
+    campaigns.write_json(place / "run.json", record)
+    if outcome["status"] == "done":
+        (place / run["log_name"]).write_text("Epoch[0]\n")
+
+
+# A controller that creates or resumes a campaign and works on its files until it is killed.
+CONTROLLER = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "tests/support")!r}, {str(ROOT / "tests/unit")!r}]
+from pathlib import Path
+import test_controllers as here
+directory = Path(sys.argv[1])
+print("ready", flush=True)
+if not (directory / "campaign.json").exists():
+    here.create(directory)
+while True:
+    with here.lock.held(directory):
+        (directory / ("owner." + sys.argv[2])).touch()
+        for record in here.campaigns.read_records(directory):
+            if here.campaigns.is_failed(record):
+                here.campaigns.retry(directory, record)
+            here.end(directory, record, status="failed", message="x")
+            here.seal_run(directory, record["id"])
+"""
+
+
+def controller(directory: Path, name: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", CONTROLLER, directory, name],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_controller_killed_at_any_moment_leaves_a_campaign_and_no_lock(tmp_path: Path) -> None:
+    chance = random.Random(19)  # noqa: S311
+    planned = create(tmp_path / "planned")
+    for number in range(12):
+        directory = tmp_path / f"c{number % 3}"
+        process = controller(directory, str(number))
+        time.sleep(chance.uniform(0, 0.6))
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+        for path in directory.rglob("*.json"):
+            if not path.name.startswith("."):
+                json.loads(path.read_text())
+        if not (directory / "campaign.json").exists():
+            for path in sorted(directory.rglob("*"), reverse=True):
+                path.rmdir() if path.is_dir() else path.unlink()
+            continue
+        assert [run["id"] for run in campaigns.read_plan(directory)["runs"]] == [
+            run["id"] for run in planned
+        ]
+        before = time.monotonic()
+        with lock.held(directory):
+            assert time.monotonic() - before < 1
+            manifest = read(directory)
+            assert manifest
+            assert not [text for text in manifest.broken if "chain" in text]
+
+
+def test_second_controller_is_refused_while_the_first_lives(tmp_path: Path) -> None:
+    create(tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        lock.acquire(tmp_path, process.pid)
+        with pytest.raises(UserError, match="another controller works on this campaign") as caught:
+            lock.acquire(tmp_path)
+        assert f"on {socket.gethostname()} since 20" in str(caught.value)
+        assert f"process {process.pid}" in str(caught.value)
+        lock.acquire(tmp_path, process.pid)  # its playbook may ask again
+        lock.release(tmp_path)  # only the owner can
+        assert lock.owner_alive(tmp_path)
+        assert call("run", "--resume", tmp_path, status=2).err.startswith("error: ")
+    finally:
+        process.kill()
+        process.wait()
+    lock.acquire(tmp_path)
+    lock.release(tmp_path)
+    assert lock.read_owner(tmp_path) is None
+
+
+def test_playbook_that_runs_alone_has_the_lock_from_its_plan_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path)
+    with subprocess.Popen(["sleep", "60"]) as playbook:
+        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
+        call("plan", "--json", "--resume", tmp_path, "--variables", "{}")
+        owner = lock.owner_alive(tmp_path)
+        assert owner
+        assert owner["process"]["pid"] == playbook.pid
+        call("release", tmp_path)
+        assert lock.read_owner(tmp_path) is None
+        playbook.kill()
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"start": "1"}, False),  # another process has its ID now
+        ({"boot_id": "before"}, False),  # its machine was restarted
+        ({"host": "another-machine"}, True),  # nobody here can tell
+        ({}, True),
+    ],
+)
+def test_owner_is_dead_only_if_that_is_known(
+    tmp_path: Path, change: dict[str, str], *, refused: bool
+) -> None:
+    create(tmp_path)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        lock.acquire(tmp_path, other.pid)
+        owner = json.loads((tmp_path / lock.FILE).read_text())
+        owner["process"] |= change
+        (tmp_path / lock.FILE).write_text(json.dumps(owner))
+        if refused:
+            with pytest.raises(UserError, match="another controller"):
+                lock.acquire(tmp_path)
+        else:
+            lock.acquire(tmp_path)
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_playbook_of_a_killed_controller_is_waited_for(tmp_path: Path) -> None:
+    create(tmp_path)
+    ended = subprocess.Popen(["true"])
+    with subprocess.Popen(["sleep", "1.5"]) as playbook:
+        lock.acquire(tmp_path, ended.pid, playbook.pid)
+        ended.wait()
+        began = time.monotonic()
+        lock.acquire(tmp_path)
+        assert 0.5 < time.monotonic() - began < 10
+
+
+def test_only_one_of_many_controllers_gets_a_dead_one_s_campaign(tmp_path: Path) -> None:
+    create(tmp_path)
+    ended = subprocess.Popen(["true"])
+    lock.acquire(tmp_path, ended.pid)
+    ended.wait()
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom dlperf_runner.campaign import lock\n"
+        "try: lock.acquire(Path(sys.argv[1]))\nexcept Exception: sys.exit(3)\n"
+        "time.sleep(3)"
+    )
+    argv = [sys.executable, "-c", code, tmp_path]
+    several = [subprocess.Popen(argv, cwd=ROOT) for _ in range(6)]
+    assert sorted(process.wait(timeout=60) for process in several) == [0, 3, 3, 3, 3, 3]
+
+
+# ---- what remains
+
+
+def test_failed_run_is_run_again_only_on_request(tmp_path: Path) -> None:
+    first, second, third, *_ = create(tmp_path)
+    end(tmp_path, first, status="failed", message="exit status 1")
+    end(tmp_path, second, status="failed", reason="stopped", message="stopped")
+    end(tmp_path, third, status="failed", reason="unreachable", lost=["node1"], message="lost")
+    remaining = [run["id"] for run in campaigns.remaining_plan(tmp_path)["runs"]]
+    assert first["id"] not in remaining
+    assert {second["id"], third["id"]} < set(remaining)
+    assert len(campaigns.missing_runs(tmp_path)) == 6
+    campaigns.retry(tmp_path, campaigns.read_record(tmp_path, first))
+    assert first["id"] in [run["id"] for run in campaigns.remaining_plan(tmp_path)["runs"]]
+    outcome = campaigns.read_record(tmp_path, first)["outcome"]
+    assert outcome["status"] == "planned"
+    assert [each["message"] for each in outcome["earlier"]] == ["exit status 1"]
+
+
+LOST = {
+    "status": "failed",
+    "reason": "unreachable",
+    "lost": ["node2"],
+    "message": "node2: no route",
+}
+
+
+def rounds_of(
+    directory: Path, policy: str, monkeypatch: pytest.MonkeyPatch, back_after: int = 99
+) -> list[list[str]]:
+    """The runs of each round, in which node2 is lost until it comes back."""
+    done: list[list[str]] = []
+    monkeypatch.setattr(rounds, "RETRY_AFTER_S", 0.0)
+
+    def execute() -> list[str]:
+        done.append([])
+        for run in campaigns.remaining_plan(directory)["runs"]:
+            done[-1].append(f"{run['nodes']}n{run['gpus_per_node']}g/r{run['repeat']}")
+            is_lost = "node2" in run["hosts"] and len(done) <= back_after
+            end(
+                directory,
+                run,
+                **(LOST if is_lost else {"status": "done", "reason": "", "lost": []}),
+            )
+        return []
+
+    said: list[str] = []
+    rounds.run_rounds(directory, execute, said.append, rounds.Policy(on_node_loss=policy))
+    return [*done, said]
+
+
+def test_lost_node_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(tmp_path)
+    first, second, said = rounds_of(tmp_path, "retry", monkeypatch, back_after=1)
+    assert len(first) == 6
+    assert second == ["2n2g/r1", "2n2g/r2"]
+    assert said == ["node2 lost: retry 1 of 2 in 0 s"]
+    assert not campaigns.missing_runs(tmp_path)
+
+
+def test_node_that_stays_lost_is_told_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path)
+    *done, said = rounds_of(tmp_path, "retry", monkeypatch)
+    assert [len(each) for each in done] == [6, 2, 2]
+    assert len(said) == 2
+    assert [run["nodes"] for run in campaigns.missing_runs(tmp_path)] == [2, 2]
+
+
+def test_plan_shrinks_by_a_revision_that_is_only_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path)
+    before = (tmp_path / "plan.json").read_bytes()
+    *done, said = rounds_of(tmp_path, "shrink", monkeypatch)
+    assert [len(each) for each in done] == [6]
+    assert said == ["plan.2.json: 2 runs removed, because node2 is lost"]
+    assert (tmp_path / "plan.json").read_bytes() == before
+    revision = json.loads((tmp_path / "plan.2.json").read_text())
+    assert [name.rpartition("_")[2] for name in revision["removed"]] == ["2n2g/r1", "2n2g/r2"]
+    assert not campaigns.missing_runs(tmp_path)
+    assert {run["nodes"] for run in campaigns.read_plan(tmp_path)["runs"]} == {1}
+    # The records of removed runs stay, and are no difference to the plan.
+    assert "2 runs" not in call("summarize", "--verify", tmp_path, "--no-history", status=None).both
+
+
+def test_policy_ends_the_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(tmp_path)
+    *done, said = rounds_of(tmp_path, "stop", monkeypatch)
+    assert ([len(each) for each in done], said) == ([6], [])
+    with pytest.raises(UserError, match=r"--on-node-loss: unknown policy \(expected one of retry"):
+        rounds.Policy(on_node_loss="pray")
+    with pytest.raises(UserError, match="--stop-after: invalid duration"):
+        rounds.Policy(stop_after="2 weeks")
+
+
+def test_time_left_is_that_of_the_runs_of_each_case(tmp_path: Path) -> None:
+    planned = create(tmp_path)
+    assert time_left(tmp_path) is None
+    by_case: dict[str, list[dict[str, Any]]] = {}
+    for run in planned:
+        by_case.setdefault(run["case"], []).append(run)
+    (one, _), (two, _), _ = by_case.values()
+    end(tmp_path, one, status="done", elapsed_s=10.0)
+    end(tmp_path, two, status="done", elapsed_s=20.0)
+    # One more of 10 s and one of 20 s, and two of an unknown case: 15 s each.
+    assert time_left(tmp_path) == pytest.approx(10 + 20 + 2 * 15)
+
+
+def test_stop_signals_the_controller(tmp_path: Path) -> None:
+    create(tmp_path)
+    assert stop(tmp_path, now=True) == "no controller works on this campaign"
+    for now, number in ((False, signal.SIGINT), (True, signal.SIGTERM)):
+        process = subprocess.Popen(["sleep", "60"])
+        lock.acquire(tmp_path, process.pid)
+        assert f"process {process.pid} stops" in stop(tmp_path, now=now)
+        assert process.wait(10) == -number
+
+
+# ---- every order of events
+
+
+class CampaignFiles(RuleBasedStateMachine):
+    """A campaign with controllers that come, work and are killed. A model says what is done."""
+
+    @initialize()
+    def plan(self) -> None:
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.directory = Path(self.folder.name) / "c"
+        self.runs = create(self.directory, nodes="1", repeats=1)
+        self.states = {run["id"]: "planned" for run in self.runs}
+        self.removed: set[str] = set()
+        self.done_once: set[str] = set()
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+    def remaining(self) -> list[dict[str, Any]]:
+        return campaigns.remaining_plan(self.directory)["runs"]
+
+    @precondition(lambda self: self.remaining())
+    @rule(
+        number=st.integers(0, 9),
+        state=st.sampled_from(["done", "failed", "stopped", "unreachable", "running"]),
+    )
+    def executed(self, number: int, state: str) -> None:
+        """A remaining run ends, or its controller is killed before it does."""
+        runs = self.remaining()
+        run = runs[number % len(runs)]
+        assert run["id"] not in self.done_once, "a run that is done is run again"
+        reason = state if state in campaigns.CUT_OFF else ""
+        status = "failed" if reason else state
+        end(self.directory, run, status=status, reason=reason, message="m")
+        if status != "running":
+            seal_run(self.directory, run["id"])
+        self.states[run["id"]] = state
+        self.done_once |= {run["id"]} if state == "done" else set()
+
+    @rule()
+    def failed_runs_are_retried(self) -> None:
+        for record in campaigns.read_records(self.directory):
+            if campaigns.is_failed(record):
+                campaigns.retry(self.directory, record)
+                self.states[record["id"]] = "planned"
+
+    @precondition(lambda self: self.remaining() and len(self.removed) < 1)
+    @rule()
+    def plan_shrinks(self) -> None:
+        name = self.remaining()[0]["id"]
+        campaigns.add_revision(self.directory, [], {}, removed=[name])
+        self.removed.add(name)
+
+    @rule(part=st.floats(0, 1))
+    def write_is_cut_off(self, part: float) -> None:
+        """The controller is killed while it appends to the manifest, or writes a temporary file."""
+        path = self.directory / "manifest.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        if lines[-1].endswith(b"\n"):
+            with path.open("ab") as file:
+                file.write(lines[-1][: int(part * (len(lines[-1]) - 1))])
+        (self.directory / ".plan.9.json.4711").write_text('{"runs": [')
+
+    @rule()
+    def controller_is_killed(self) -> None:
+        ended = subprocess.Popen(["true"])
+        lock.acquire(self.directory, ended.pid)
+        ended.wait()
+        lock.acquire(self.directory)
+        lock.release(self.directory)
+
+    @invariant()
+    def files_say_what_happened(self) -> None:
+        if not hasattr(self, "directory"):
+            return
+        left = {run["id"] for run in self.remaining()}
+        ended = {name for name, state in self.states.items() if state in ("done", "failed")}
+        assert left == set(self.states) - ended - self.removed
+        missing = {run["id"] for run in campaigns.missing_runs(self.directory)}
+        assert missing == set(self.states) - self.done_once - self.removed
+
+    @invariant()
+    def nothing_that_was_recorded_is_changed(self) -> None:
+        if not hasattr(self, "directory"):
+            return
+        manifest = read(self.directory)
+        assert manifest
+        found = [text for text in changes(self.directory, manifest) if "incomplete" not in text]
+        running = {
+            f"runs/{name}/run.json" for name, state in self.states.items() if state == "running"
+        }
+        assert [text for text in found if text.partition(":")[0] not in running] == []
+
+
+CampaignFiles.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestCampaignFiles = CampaignFiles.TestCase

@@ -1,0 +1,98 @@
+"""Why runs fail: the catalogue of errors, and what a failed run has in its record."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import call
+from make_logs import ROOT
+from plan_examples import lab_nodes
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.catalog.entry import validated
+from dlperf_runner.catalog.errors import Cause, Errors, cause_of, causes
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
+
+LAUNCH = ROOT / "roles/benchmark_run/action_plugins/benchmark_launch.py"
+EXAMPLES = [(cause, each) for cause in causes() for each in cause.patterns]
+
+
+@pytest.mark.parametrize(("cause", "each"), EXAMPLES, ids=[e.example[:40] for _, e in EXAMPLES])
+def test_each_example_is_recognised(cause: Cause, each: object) -> None:
+    text = f"[1,0]<stderr>: a line before\n{each.example}\nand one after"  # type: ignore[attr-defined]
+    assert cause_of("", [text]).category == cause.category
+
+
+@pytest.mark.parametrize(
+    ("reason", "category"),
+    [
+        ("stopped", "stopped"), ("lease", "stopped"), ("lock", "stopped"),
+        ("unreachable", "node lost"), ("hung", "hung"), ("timeout", "time limit"),
+        ("", "program failed"),
+    ],
+)  # fmt: skip
+def test_each_end_by_the_supervisor_has_a_category(reason: str, category: str) -> None:
+    assert cause_of(reason, ["iteration 17\n"]).category == category
+
+
+def test_each_reason_of_a_launch_has_a_category() -> None:
+    told = re.search(r"^REASONS = (.*)$", LAUNCH.read_text(), re.MULTILINE)
+    assert told
+    known = {reason for cause in causes() for reason in cause.reasons}
+    # A launch that ends because of another one does not say why the run failed.
+    assert set(re.findall(r'"(\w+)"', told[1])) - {"peer"} <= known
+
+
+def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
+    log = "CUDA out of memory. Tried to allocate 22.00 MiB."
+    assert cause_of("hung", [log]).category == "out of GPU memory"
+    assert cause_of("stopped", [log]).category == "stopped"
+
+
+def test_advice_may_name_only_keys_of_a_run() -> None:
+    cause = {"category": "x", "advice": "use {batch}", "reasons": ["hung"]}
+    with pytest.raises(UserError, match="unknown key of a run"):
+        validated({"name": "errors", "causes": [cause]}, Errors, "errors.yml")
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    directory = tmp_path / "c"
+    choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "gpus_per_node": "1"})
+    runs = make_plan(choice, load_catalog(), lab_nodes())
+    campaigns.create_campaign(directory, choice, lab_nodes(), runs)
+    return directory
+
+
+def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: Path) -> None:
+    (run,) = campaigns.read_plan(campaign)["runs"]
+    place = campaigns.run_directory(campaign, run)
+    outcome = {"status": "failed", "message": "node1: exit status 1; the log ends with: Aborted"}
+    campaigns.write_json(place / "run.json", {**run, "outcome": outcome})
+    # The error stands in the middle of a long log of another node.
+    error = "MXNetError: cudaMalloc retry failed: out of memory\n"
+    (place / f"{run['log_name']}.node2").write_text("x\n" * 1000 + error + "y\n" * (1 << 20))
+    call("seal", str(campaign), run["id"])
+    recorded = json.loads((place / "run.json").read_text())["outcome"]
+    assert recorded["category"] == "out of GPU memory"
+    advice = "2 samples per device (fp32) need more memory than the device has: choose a smaller"
+    assert recorded["advice"].startswith(advice)
+    for command in ("status", "summarize"):
+        out = " ".join(call(command, str(campaign), status=None).out.split())
+        assert "out of GPU memory" in out
+        assert "choose a smaller --batch-size" in out
+
+
+def test_done_run_has_no_category(campaign: Path) -> None:
+    (run,) = campaigns.read_plan(campaign)["runs"]
+    path = campaigns.run_directory(campaign, run) / "run.json"
+    campaigns.write_json(path, {**run, "outcome": {"status": "done"}})
+    before = path.read_bytes()
+    call("seal", str(campaign), run["id"])
+    assert path.read_bytes() == before
