@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import read_json, write_json
+from .manifest import run_directory
 
 HEAD, TAIL = 1 << 20, 3 << 20  # bytes of each file; the first and the last errors tell the cause
 
 
 def explain(campaign: Path, run: str) -> None:
-    """Add the category and the advice to the record of a run, if it failed."""
-    path = campaign / "runs" / run / "run.json"
+    """Add the category and the advice to the record of a run, if it failed. Raises UserError if the
+    campaign has no such run."""
+    path = run_directory(campaign, run) / "run.json"
     record = read_json(path)
     outcome = record.get("outcome")
     if not isinstance(outcome, dict) or outcome.get("status") != "failed":

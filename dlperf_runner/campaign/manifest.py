@@ -84,13 +84,18 @@ def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
     append(place, whose, {name: digest(path) for name, path in files.items()})
 
 
-def seal_run(campaign: Path, run: str) -> None:
-    """Record all files of a run that has ended. Raises UserError if there is no such run."""
-    subject = f"runs/{run}"
-    place = campaign.resolve() / subject
+def run_directory(campaign: Path, run: str) -> Path:
+    """The directory of a run. Raises UserError if the campaign has no such run."""
+    place = campaign.resolve() / "runs" / run
     if not (place / "run.json").is_file() or home(place) != campaign.resolve():
         raise UserError("no such run", where=str(place), expected="the run.json of a campaign")
-    seal(campaign, subject, [path for _, path in _present(campaign.resolve(), place)])
+    return place
+
+
+def seal_run(campaign: Path, run: str) -> None:
+    """Record all files of a run that has ended. Raises UserError if there is no such run."""
+    place = run_directory(campaign, run)
+    seal(campaign, f"runs/{run}", [path for _, path in _present(campaign.resolve(), place)])
 
 
 def append(place: Path, subject: str, digests: Mapping[str, str]) -> None:

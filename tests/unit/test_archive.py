@@ -17,6 +17,7 @@ from recorded_campaign import LOG, RUN, finished_campaign, replace
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.commands import archive as commands
+from dlperf_runner.core.lists import in_turn
 from dlperf_runner.results.discovery import Skipped, find, run_at
 from dlperf_runner.results.evidence import evidence_of
 
@@ -136,7 +137,7 @@ def test_evidence_is_read_from_archives(tmp_path: Path) -> None:
 
     def evidence() -> Any:
         (place,) = find([tmp_path]).places
-        found = run_at(place, KNOWN)
+        (found,) = in_turn([run_at(place, KNOWN)], 1)
         assert not isinstance(found, Skipped)
         return evidence_of(found[0])
 

@@ -104,7 +104,8 @@ def test_only_the_called_command_is_imported_and_no_thread_is_started(tmp_path: 
         done = subprocess.run(
             argv, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment
         )
-        names = (f"dlperf_runner.cli.{n}" for n in ("completion", "main", "options", "results"))
+        shared = ("completion", "main", "options", "results", "scheduler")
+        names = (f"dlperf_runner.cli.{name}" for name in shared)
         assert done.stdout.splitlines()[-2:] == [
             " ".join([*names, "True", "1"]),
             threads.get("OPENBLAS_NUM_THREADS", "None"),  # left as it was, for other programs
