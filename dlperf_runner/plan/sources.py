@@ -227,6 +227,8 @@ def make_tar(files: Sequence[File]) -> bytes:
         for parent in PurePosixPath(file.path).parents
         if str(parent) != "."
     }
+    if not files:
+        directories = {"."}  # Ansible's unarchive refuses an archive without members
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for directory in sorted(directories):
             member = tarfile.TarInfo(directory)

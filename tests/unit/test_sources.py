@@ -285,3 +285,9 @@ def test_a_tar_depends_on_its_files_only(files: dict[str, bytes]) -> None:
         assert all(m.mtime == 0 and m.uid == m.gid == 0 and not m.uname for m in members)
         found = {m.name: tar.extractfile(m).read() for m in members if m.isfile()}
     assert found == files
+
+
+def test_a_source_without_files_can_be_unpacked() -> None:
+    """A workload whose program is on the nodes. Ansible refuses an archive that is empty."""
+    with tarfile.open(fileobj=io.BytesIO(make_tar([]))) as tar:
+        assert [(member.name, member.isdir()) for member in tar] == [(".", True)]
