@@ -13,9 +13,15 @@ from typing import Any
 
 from ..core.files import read_json, write_json
 from .directory import PLANNED_OUTCOME, read_record, run_directory
+from .failures import explain
 from .manifest import seal_run
 
 TAIL_BYTES = 4096
+# Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
+CUT_OFF_BY = {
+    **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
+    **dict.fromkeys(("node_lost", "unknown"), "unreachable"),
+}
 
 
 @dataclass
@@ -62,7 +68,7 @@ def record_outcome(
     document = read_record(directory, run)
     before = document["outcome"]
     is_known = before.get("job") == job.id and before["started"] == started["started"]
-    is_new = ended or lost if before["status"] == "running" else lost and "category" not in before
+    is_new = ended or lost if before["status"] == "running" else lost and before["message"] != lost
     if is_known and not is_new:
         return
     hosts, versions = _facts(job, started["nodes"], str(run["environment"]))
@@ -77,12 +83,16 @@ def record_outcome(
         outcome |= {"status": "failed" if message else "done", "message": message}
     if lost:
         outcome |= {"status": "failed", "message": lost, "category": category}
+        outcome["reason"] = CUT_OFF_BY.get(category, "")
     if outcome["status"] != "running" and log.is_file():
         with log.open("rb") as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
-    if outcome["status"] != "running":
-        seal_run(directory, str(run["id"]))
+    if outcome["status"] == "running":
+        return
+    if not lost:
+        explain(directory, str(run["id"]))
+    seal_run(directory, str(run["id"]))
 
 
 def _facts(

@@ -16,7 +16,7 @@ from plan_examples import choose
 from slurm_standin import slurm
 
 from dlperf_runner.campaign import jobs
-from dlperf_runner.campaign.directory import read_records
+from dlperf_runner.campaign.directory import read_records, remaining_plan
 from dlperf_runner.commands import scheduled
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.core.errors import Stopped, UserError
@@ -137,6 +137,9 @@ def test_a_job_that_ends_in_the_middle(site: Path, state: str, category: str, wo
     assert (first["status"], first["category"]) == ("failed", category)
     assert words in first["message"]
     assert second["status"] == "planned"
+    # What the job cut off remains to be run; a run that needs too much memory would again.
+    remaining = 1 if category == "out_of_memory" else 2
+    assert len(remaining_plan(directory)["runs"]) == remaining
     (problem,) = problems
     assert problem.startswith("job 1 ended before 1 run began: ")
     assert state in problem
