@@ -20,7 +20,7 @@ from ..core.node import Node
 from ..core.paths import project
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile, located, of_variables
-from ..plan.cases import left_out
+from ..plan.cases import not_planned
 from ..plan.choice import Choice, choice_of_variables, choice_options, option_name, parse_wait
 from ..plan.make import make_plan, plan_document
 from ..plan.memory import memory_warnings
@@ -153,9 +153,9 @@ def planned(
         choice = replace(choice, seed=secrets.randbelow(SEEDS))
     catalog = load_catalog()
     runs = make_plan(choice, catalog, nodes)
-    if not (choice.workload or choice.framework or choice.model):
-        for name, why in left_out(catalog, nodes).items():
-            say(f"not planned: {name}: {why}")
+    names = {run.workload for run in runs}
+    for name, why in not_planned(choice, catalog, nodes, names).items():
+        say(f"not planned: {name}: {why}")
     for line in memory_warnings(runs, catalog.workloads):
         say(line)
     return choice, nodes, runs

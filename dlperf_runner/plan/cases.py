@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..catalog.reader import lookup
@@ -73,10 +73,11 @@ def select_workloads(
         selected = left
     if not (choice.workload or choice.framework):
         reasons = left_out(catalog, nodes)
-        there = tuple(w for w in selected if w.name not in reasons)
-        if not choice.model:
-            there = tuple(w for w in there if not _lacking(choice, catalog, w, nodes))
-        if not there and not choice.model:
+        run_here = tuple(w for w in selected if w.name not in reasons)
+        there = tuple(w for w in run_here if not _lacking(choice, catalog, w, nodes))
+        if choice.model:
+            there = there or run_here
+        elif not there:
             told = "".join(f"\n  {name}: {why}" for name, why in reasons.items())
             raise UserError(
                 f"no framework of the catalogue is on all nodes (dlperf_frameworks){told}"
@@ -94,6 +95,27 @@ def select_workloads(
                 hint=f"select other workloads with --framework, or provision {environment}",
             )
     return selected
+
+
+def not_planned(
+    choice: Choice, catalog: Catalog, nodes: Sequence[Node], planned: Collection[str]
+) -> dict[str, str]:
+    """Why workloads that the choice names are not `planned`, by name. Without a choice, it does not
+    name those whose framework is only not installed."""
+    if choice.workload or choice.framework:
+        return {}
+    reasons = left_out(catalog, nodes)
+    if not choice.model:
+        return reasons
+    told = {}
+    for name, workload in catalog.workloads.items():
+        if name not in planned and set(choice.model) & set(workload.model_names):
+            lacking = _lacking(choice, catalog, workload, nodes)
+            if name in reasons:
+                told[name] = reasons[name]
+            elif lacking:
+                told[name] = f"these nodes do not have {lacking[0][1]} (dlperf_frameworks)"
+    return told
 
 
 def left_out(catalog: Catalog, nodes: Sequence[Node]) -> dict[str, str]:

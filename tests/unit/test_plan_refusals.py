@@ -12,7 +12,7 @@ from plan_examples import choose, gpu_nodes, lab_nodes
 
 from dlperf_runner.catalog.reader import Catalog, load_catalog
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.cases import left_out
+from dlperf_runner.plan.cases import left_out, not_planned
 from dlperf_runner.plan.choice import Choice, choice_of_variables, choice_options, parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.parameters import check_names
@@ -105,8 +105,21 @@ def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: st
 
 
 def test_a_framework_that_the_nodes_lack_is_told(everything: Catalog) -> None:
-    message = refusal(choose(model="resnet50"), everything, lab_nodes(2))
-    assert message.startswith("node1, node2: jax-resnet50v1.5 needs jax, which these nodes do not")
+    for choice in (choose(workload="jax-resnet50v1.5"), choose(model="resnet50v1.5")):
+        message = refusal(choice, everything, lab_nodes(2))
+        told = "node1, node2: jax-resnet50v1.5 needs jax, which these nodes do not have"
+        assert message.startswith(told)
+
+
+def test_a_model_means_the_workloads_whose_framework_the_nodes_have() -> None:
+    """A framework that is added to the catalogue takes nothing from an inventory that lacks it."""
+    catalog, choice = load_catalog(), choose(model="arcface")
+    nodes = [replace(node, frameworks=("mxnet", "paddle")) for node in lab_nodes(2)]
+    planned = {run.workload for run in make_plan(choice, catalog, nodes)}
+    assert planned == {"mxnet-arcface", "paddle-arcface"}
+    assert not_planned(choice, catalog, nodes, planned) == {
+        "pytorch-arcface": "these nodes do not have pytorch (dlperf_frameworks)"
+    }
 
 
 @pytest.mark.parametrize("stack", ["a100-cuda11.8", "h100-cuda12.9", "b200-cuda13"])
