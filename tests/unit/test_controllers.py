@@ -384,7 +384,8 @@ class CampaignFiles(RuleBasedStateMachine):
         lines = path.read_bytes().splitlines(keepends=True)
         if lines[-1].endswith(b"\n"):
             with path.open("ab") as file:
-                file.write(lines[-1][: int(part * (len(lines[-1]) - 1))])
+                # Without its last brace, so that it is incomplete.
+                file.write(lines[-1][: int(part * (len(lines[-1]) - 2))])
         (self.directory / ".plan.9.json.4711").write_text('{"runs": [')
 
     @rule()

@@ -94,7 +94,7 @@ def test_unit_does_not_matter(a: list[float], b: list[float], scale: float) -> N
     assert other.difference == one.difference * scale
     relative = relative_difference(larger, [value * scale for value in b]).interval
     expected = relative_difference(a, b).interval
-    assert relative.low == pytest.approx(expected.low, abs=1e-9, nan_ok=True)
+    assert relative.low == pytest.approx(expected.low, rel=1e-9, abs=1e-9, nan_ok=True)
     assert relative.high == pytest.approx(expected.high, nan_ok=True)
 
 
