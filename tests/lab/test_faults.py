@@ -18,13 +18,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from child_processes import started
 from lab_under_test import PROJECT, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.faults]
@@ -94,11 +95,6 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RUNNER = [sys.executable, "-m", "dlperf_runner"]
 
 
-def hear_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @dataclass
 class Campaign:
     lab: Lab
@@ -111,22 +107,6 @@ class Campaign:
     def chosen(self, *, nodes: str = "2", **parameters: object) -> list[str]:
         given = [f"-p{name}={value}" for name, value in parameters.items()]
         return ["--workload=faulty", f"--nodes={nodes}", f"--campaign={self.directory}", *given]
-
-    @contextmanager
-    def started(self, *argv: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
-            argv, cwd=PROJECT, env=self.lab.environment, text=True, start_new_session=True,
-            preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            process.wait()
-            if process.stdout:
-                process.stdout.close()
 
     def trains(self, process: subprocess.Popen[str], steps: int = 30) -> None:
         """Wait until the log of the run under way has a rhythm."""
@@ -259,7 +239,7 @@ def test_processes_that_get_signals(campaign: Campaign) -> None:
     """A run each in one campaign, and one that is well."""
     lab = campaign.lab
     argv = campaign.argv("run", *campaign.chosen(), f"--repeats={len(SIGNALS) + 1}")
-    with campaign.started(*argv) as process:
+    with started(campaign.lab, *argv) as process:
         for number, (node, what, name, category) in enumerate(SIGNALS, start=1):
             run = f"faulty-builtin_fp32_b1_2n1g/r{number}"
             until(
@@ -290,7 +270,7 @@ def test_processes_that_get_signals(campaign: Campaign) -> None:
 
 def test_supervisor_that_is_killed_takes_its_run_along(campaign: Campaign) -> None:
     lab = campaign.lab
-    with campaign.started(*campaign.argv("run", *campaign.chosen())) as process:
+    with started(campaign.lab, *campaign.argv("run", *campaign.chosen())) as process:
         campaign.trains(process)
         mpirun = lab.said("node1", "pgrep -u dlperf -x mpirun")
         lab.said("node1", f"kill -KILL $(ps -o ppid= -p {mpirun})")
@@ -304,7 +284,7 @@ def test_supervisor_that_is_killed_takes_its_run_along(campaign: Campaign) -> No
 def test_broken_connection_to_a_node_does_not_end_the_run(campaign: Campaign) -> None:
     """All of node1's ssh sessions with the controller are cut; the next poll comes by a new one."""
     lab = campaign.lab
-    with campaign.started(*campaign.argv("run", *campaign.chosen())) as process:
+    with started(campaign.lab, *campaign.argv("run", *campaign.chosen())) as process:
         campaign.trains(process, steps=12)
         lab.ssh("node1", "pkill -KILL -f '^sshd: root@notty'")
         text, _ = process.communicate(timeout=240)
@@ -315,8 +295,8 @@ def test_broken_connection_to_a_node_does_not_end_the_run(campaign: Campaign) ->
 
 def test_interface_that_is_down_is_noticed(campaign: Campaign) -> None:
     lab = campaign.lab
-    with campaign.started(
-        *campaign.argv("run", *campaign.chosen(), "--on-node-loss=stop")
+    with started(
+        campaign.lab, *campaign.argv("run", *campaign.chosen(), "--on-node-loss=stop")
     ) as process:
         campaign.trains(process)
         down = "ip link set eth0 down; sleep 40; ip link set eth0 up"
@@ -339,13 +319,13 @@ def test_interface_that_is_down_is_noticed(campaign: Campaign) -> None:
 
 def test_interrupt_lets_the_run_end_and_a_second_stops_it(campaign: Campaign) -> None:
     two = campaign.chosen(nodes="1,2")
-    with campaign.started(*campaign.argv("run", *two)) as process:
+    with started(campaign.lab, *campaign.argv("run", *two)) as process:
         campaign.trains(process, steps=8)
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate(timeout=240)
     assert process.returncode == 130, text
     assert sorted(o["status"] for o in campaign.outcomes().values()) == ["done", "planned"]
-    with campaign.started(*campaign.argv("run", "--resume", campaign.directory)) as process:
+    with started(campaign.lab, *campaign.argv("run", "--resume", campaign.directory)) as process:
         campaign.trains(process, steps=8)
         process.send_signal(signal.SIGINT)
         time.sleep(1)
@@ -388,7 +368,7 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
     chance = random.Random(seed)  # noqa: S311
     argv = campaign.argv("run", *campaign.chosen(nodes="1"), "--repeats", 3)
     for number in range(kills):
-        with campaign.started(*argv) as process:
+        with started(campaign.lab, *argv) as process:
             moment = chance.uniform(0.2, 90)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(moment)

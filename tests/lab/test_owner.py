@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_under_test import PROJECT, Lab
+from child_processes import started
+from lab_under_test import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -34,30 +35,6 @@ LOCK = "/run/dlperf/lock"
 def nodes(lab: Lab) -> Lab:
     lab.play("provision.yml")
     return lab
-
-
-def hear_signals() -> None:
-    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
-@contextmanager
-def started(lab: Lab, *argv: str) -> Iterator[subprocess.Popen[str]]:
-    """A command of the project, under way; ended at the test's end, whatever happens there."""
-    process = subprocess.Popen(
-        argv, cwd=PROJECT, env=lab.environment, text=True, start_new_session=True,
-        preexec_fn=hear_signals,  # noqa: PLW1509  no thread of the tests
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
 
 
 def runner(*arguments: object) -> list[str]:

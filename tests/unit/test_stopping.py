@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from child_processes import hear_signals
 from make_logs import ROOT
 
 from dlperf_runner.campaign.directory import is_cut_off
@@ -43,12 +44,6 @@ CHILD = (
 execute.run_playbook = playbook
 cli.main()
 """
-
-
-def hear_signals() -> None:
-    """In a child: whoever runs the tests may ignore some (nohup), and what is ignored stays so."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def runner(directory: Path, sleep_s: int = 60) -> subprocess.Popen[str]:
