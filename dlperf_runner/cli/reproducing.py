@@ -15,8 +15,9 @@ from ..catalog.publication import PublishedReport
 from ..catalog.published_numbers import load_published, reproduced_reports
 from ..catalog.reader import load_catalog
 from ..catalog.reproduction import DeclaredDifference, Reproduction
+from ..catalog.source import UpstreamSource
 from ..catalog.stack import Stack
-from ..catalog.workload import UpstreamSource, Workload
+from ..catalog.workload import Workload
 from ..compare.conditions import same
 from ..core.case import Run
 from ..core.files import write_whole

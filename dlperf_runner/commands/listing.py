@@ -9,7 +9,8 @@ from typing import Any
 from ..catalog.framework import Environment
 from ..catalog.published_numbers import as_record, load_published
 from ..catalog.reader import Catalog, folder_of
-from ..catalog.workload import Matrix, Source, UpstreamSource, Workload
+from ..catalog.source import Source, UpstreamSource
+from ..catalog.workload import Matrix, Workload
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.paths import project

@@ -14,7 +14,7 @@ from ..core.identity import data_kind, data_of
 from .choice import option_name
 
 if TYPE_CHECKING:
-    from ..catalog.workload import DataParameter, Source
+    from ..catalog.source import DataParameter, Source
     from ..core.node import Node
     from .choice import Choice
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
-from ..catalog.workload import DataParameter
+from ..catalog.source import DataParameter
 from ..core.case import SCHEMA, Case, Run, Window
 from ..core.errors import UserError
 from ..core.lists import counted, grouped
@@ -27,7 +27,8 @@ from .order import ordered
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
     from ..catalog.reader import Catalog
-    from ..catalog.workload import Source, Workload
+    from ..catalog.source import Source
+    from ..catalog.workload import Workload
     from ..core.node import Node
 
 

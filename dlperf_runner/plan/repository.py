@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ..catalog.workload import UpstreamSource
+from ..catalog.source import UpstreamSource
 from ..core.errors import UserError
 
 # Git hooks set these variables. They would make git use the repository of the hook.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ..catalog.reader import Catalog, folder_of
-from ..catalog.workload import BuiltinSource, Patch, UpstreamSource
+from ..catalog.source import BuiltinSource, Patch, UpstreamSource
 from ..core import paths
 from ..core.errors import UserError
 from ..core.files import write_whole

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..catalog.reader import own_workloads
-from ..catalog.workload import DataParameter
+from ..catalog.source import DataParameter
 from ..core.lists import counted, grouped
 from .units import is_bandwidth
 

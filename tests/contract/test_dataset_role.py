@@ -71,7 +71,7 @@ def test_nodes_that_failed_or_read_nothing_are_not_compared() -> None:
 
 def test_workloads_name_files_that_their_data_sets_have() -> None:
     from dlperf_runner.catalog.reader import load_catalog
-    from dlperf_runner.catalog.workload import DataParameter
+    from dlperf_runner.catalog.source import DataParameter
 
     named = {}
     for workload in load_catalog().workloads.values():

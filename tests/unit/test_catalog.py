@@ -8,6 +8,7 @@ import pytest
 from packaging.version import Version
 from plan_examples import write_catalog
 
+from dlperf_runner.catalog import source as entry_source
 from dlperf_runner.catalog import stack as entry_stack
 from dlperf_runner.catalog import workload as entries
 from dlperf_runner.catalog.reader import CATALOG, load_catalog
@@ -264,7 +265,8 @@ def test_every_key_is_documented() -> None:
         *(entry_stack.Driver, entry_stack.OpenMpi, entry_stack.InfiniBand),
         *(entry_stack.ContainerRuntime, entry_stack.Gpu),
         *(entries.Workload, entries.Rule, entries.Matrix, entries.BatchEntry, entries.Variant),
-        *(entries.BuiltinSource, entries.UpstreamSource, entries.Patch, entries.AddedFile),
+        *(entry_source.BuiltinSource, entry_source.UpstreamSource),
+        *(entry_source.Patch, entry_source.AddedFile),
     )
     keys = {name for model in models for name in model.model_fields}
     keys |= set(entries.RUN_KEYS) | set(inventory.VARIABLES)

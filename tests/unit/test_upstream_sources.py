@@ -16,7 +16,7 @@ from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
 
 from dlperf_runner.catalog.reader import Catalog
-from dlperf_runner.catalog.workload import Preparation, UpstreamSource
+from dlperf_runner.catalog.source import Preparation, UpstreamSource
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
