@@ -1,7 +1,7 @@
 """The environments of the published cluster, installed from their locks and imported without a GPU.
 
 Real are the wheels, the module that installs them on nodes, and the dynamic linker. Stand-ins take
-the place of CUDA's libraries (cuda_standins.py, gpu_standins.py); they compute nothing. The
+the place of CUDA's libraries (cuda_standins.py, gpu_packages.py); they compute nothing. The
 interpreter is that of DLPERF_PYTHON37, or python3.7 on PATH.
 """
 
@@ -20,8 +20,8 @@ import cuda_standins
 import pytest
 import yaml
 from executed_modules import call
-from filters import load, provision
-from gpu_standins import cuda_10_0_libraries, one, shared_library
+from filters import environments, load
+from gpu_packages import cuda_10_0_libraries, one, shared_library
 from standin_repository import flat_repository
 from standins import PROJECT, interpreter
 
@@ -65,7 +65,7 @@ def installed(tmp_path: Path) -> Iterator[Callable[[str], dict[str, Any]]]:
     folder = tmp_path / "environments"
 
     def install(name: str) -> dict[str, Any]:
-        (chosen,) = provision.environments([name], STACK, str(PROJECT), directory=str(folder))
+        (chosen,) = environments.installed([name], STACK, str(PROJECT), directory=str(folder))
         result = call(
             "python_environment",
             within=1800,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import provision
-from gpu_standins import shared_library
+from filters import environments, provision
+from gpu_packages import shared_library
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
 from standins import wheel
@@ -64,12 +64,12 @@ def before(lab: Lab) -> list[str]:
 
 
 def play(
-    lab: Lab, role: str, part: str = "main", environments: Sequence[Mapping[str, Any]] = ()
+    lab: Lab, role: str, part: str = "main", chosen: Sequence[Mapping[str, Any]] = ()
 ) -> list[str]:
     """Run a part of the role alone; how many tasks changed something on each node."""
     variables: dict[str, object] = {"role": role, "part": part}
     if role in ENVIRONMENT:
-        chosen = environments or provision.environments(["mxnet"], "cpu", str(PROJECT))
+        chosen = chosen or environments.installed(["mxnet"], "cpu", str(PROJECT))
         variables[f"{role}_environments"] = provision.only(chosen, *ENVIRONMENT[role])
     output = lab.play("tests/lab/plays/role.yml", "-e", json.dumps(variables))
     return re.findall(
@@ -95,7 +95,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path, sha256 = wheel(folder, "oneflow_cu102", "0.1.8")
     given = {"oneflow": {"path": str(path), "sha256": sha256}}
     stack, root = "v100-cuda10.2", str(PROJECT)
-    (environment,) = provision.environments(["oneflow"], stack, root, given)
+    (environment,) = environments.installed(["oneflow"], stack, root, given)
     locked = (PROJECT / "requirements/mxnet-cpu.txt").read_text().replace("\\\n", "")
     pins = folder / "numpy.txt"
     pins.write_text("".join(line for line in locked.splitlines(True) if line.startswith("numpy==")))
@@ -105,11 +105,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_a_wheel_of_the_operator_is_installed_under_its_own_name(
     lab: Lab, published: dict[str, Any]
 ) -> None:
-    assert "0" not in play(lab, "framework", environments=[published])
+    assert "0" not in play(lab, "framework", chosen=[published])
     shown = "import oneflow; print(oneflow.__version__, oneflow.__file__)"
     said = lab.said("node2", f"/opt/dlperf/envs/oneflow/bin/python -c '{shown}'")
     assert said.startswith("0.1.8 /opt/dlperf/envs/oneflow/lib/")
-    assert play(lab, "framework", environments=[published]) == ["0", "0"]
+    assert play(lab, "framework", chosen=[published]) == ["0", "0"]
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")
@@ -119,13 +119,13 @@ def test_libraries_that_a_framework_opens_are_proven(lab: Lab, published: dict[s
     variables = {"LD_LIBRARY_PATH": folder}
     opens = {**published, "libraries": [name], "variables": variables}
     with pytest.raises(AssertionError, match=rf"{name}: cannot open shared object file"):
-        play(lab, "framework", environments=[opens])
+        play(lab, "framework", chosen=[opens])
     content = base64.b64encode(shared_library()).decode()
     for node in ("node1", "node2"):
         place = f"mkdir -p {folder} && echo {content} | base64 -d > {folder}/{name}"
         lab.said(node, place)
-    assert "0" not in play(lab, "framework", environments=[opens])
-    assert play(lab, "framework", environments=[opens]) == ["0", "0"]
+    assert "0" not in play(lab, "framework", chosen=[opens])
+    assert play(lab, "framework", chosen=[opens]) == ["0", "0"]
     for node in ("node1", "node2"):
         lab.said(node, "rm -r /opt/dlperf/cuda-10.0")
 

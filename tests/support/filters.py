@@ -18,4 +18,5 @@ def load(path: str) -> ModuleType:
     return module
 
 
+environments = load("playbooks/filter_plugins/environments.py")
 provision = load("playbooks/filter_plugins/provision.py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from dlperf_runner.catalog.reader import CATALOG
 from dlperf_runner.core.node import Node
@@ -188,3 +189,16 @@ def write_catalog(directory: Path, *workloads: str) -> Path:
     for name in workloads or _WORKLOADS:
         (root / "workloads" / f"{name}.yml").write_text(_WORKLOADS[name])
     return root
+
+
+def cpu_node(framework: str) -> dict[str, Any]:
+    """An inventory with one node that has two devices without a GPU."""
+    node = {
+        "ansible_host": "10.11.0.2",
+        "dlperf_devices_per_node": 2,
+        "dlperf_accelerator": "cpu",
+        "dlperf_stack": "cpu",
+        "dlperf_matrix": "smoke",
+        "dlperf_frameworks": [framework],
+    }
+    return {"nodes": {"hosts": {"node1": node}}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from filters import load
+from filters import environments, load
 
 stack = load("playbooks/filter_plugins/stack.py")
 engines = load("playbooks/filter_plugins/container_engine.py")
@@ -16,8 +16,8 @@ def choice(**changed: Any) -> dict[str, Any]:
         "stack": "cpu",
         "frameworks": [],
         "operator_wheels": {},
-        "container_engine": "",
         "container_images": {},
+        "container_engine": "",
         "release": "jammy",
         "interpreter": "",
         "python": "",
@@ -33,10 +33,17 @@ def choice(**changed: Any) -> dict[str, Any]:
     }
     chosen |= changed
     overrides = chosen.pop("stack_overrides", {})
-    chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(chosen["stack"], overrides)
-    own = stack.document(chosen["stack"], overrides)
-    runtime = engines.chosen(own, chosen["container_engine"], chosen.pop("release"))
-    return {"stack_document": own, "container_runtime": runtime} | chosen
+    name, names = chosen.pop("stack"), chosen.pop("frameworks")
+    wheels, digests = chosen.pop("operator_wheels"), chosen.pop("container_images")
+    chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(name, overrides)
+    own = stack.document(name, overrides)
+    return {
+        "stack_document": own,
+        "container_runtime": engines.chosen(own, chosen["container_engine"], chosen.pop("release")),
+        "environments": environments.installed(names, name, operator_wheels=wheels, images=digests),
+        "images": environments.images(names, name, digests),
+        **chosen,
+    }
 
 
 def node(**changed: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_examples import cpu_node
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-workload.md").read_text(encoding="utf-8")
@@ -22,20 +23,7 @@ SCRIPT = "dlperf_runner/workloads/numpy_perceptron.py"
 FILES = dict(
     re.findall(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 )
-NODES = {
-    "nodes": {
-        "hosts": {
-            "node1": {
-                "ansible_host": "10.11.0.2",
-                "dlperf_devices_per_node": 2,
-                "dlperf_accelerator": "cpu",
-                "dlperf_stack": "cpu",
-                "dlperf_matrix": "smoke",
-                "dlperf_frameworks": ["numpy"],
-            }
-        }
-    }
-}
+NODES = cpu_node("numpy")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from filters import provision
+from filters import environments
 from make_logs import ROOT, gluoncv, write
+from plan_examples import cpu_node
 from typer.testing import CliRunner, Result
 
 from dlperf_runner import logs
@@ -34,20 +35,7 @@ for step in range(1, steps + 1):
 REGEX = r"it (?P<step>\\d+)/\\d+ \\| (?P<rate>[\\d.]+) img/s \\| loss (?P<loss>\\S+)".replace(
     "\\\\", "\\"
 )
-NODES = {
-    "nodes": {
-        "hosts": {
-            "node1": {
-                "ansible_host": "10.11.0.2",
-                "dlperf_devices_per_node": 2,
-                "dlperf_accelerator": "cpu",
-                "dlperf_stack": "cpu",
-                "dlperf_matrix": "smoke",
-                "dlperf_frameworks": ["mxnet"],
-            }
-        }
-    }
-}
+NODES = cpu_node("mxnet")
 ANSWERS = {
     "--name": "mine",
     "--command": "{python} train.py {total_steps} {batch_size_per_device} {world_size}",
@@ -345,14 +333,14 @@ def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_pa
     (tmp_path / "hosts.json").write_text(json.dumps(nodes))
     plan = json.loads(call("plan", "--workload", "mine", "-i", "hosts.json", "--json").stdout)
     assert plan["runs"][0]["commands"][0]["argv"][0] == "/opt/dlperf/envs/mylib/bin/python"
-    (found,) = provision.environments(["mylib"], "cpu", str(ROOT))
+    (found,) = environments.installed(["mylib"], "cpu", str(ROOT))
     assert found["requirements"] == f"{folder}/requirements.txt"
     assert (found["path"], found["import_name"]) == ("/opt/dlperf/envs/mylib", "mylib")
     # For `bundle`, which reads the file.
     own = reader.load_catalog().framework("mylib").environments["cpu"]
     assert own.requirements == f"{folder}/requirements.txt"
     # The built-in ones stay what they are.
-    (built_in,) = provision.environments(["mxnet"], "cpu", str(ROOT))
+    (built_in,) = environments.installed(["mxnet"], "cpu", str(ROOT))
     assert built_in["requirements"].startswith(f"{ROOT}/requirements/")
 
 

@@ -1,0 +1,196 @@
+"""The environments that the catalogue has for a stack, and the wheels that an operator provides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from filters import environments, provision
+from provisioning_choices import stack
+from standins import PROJECT, wheel
+
+FRAMEWORK = """
+name: net
+import_name: net
+tensor: net.array
+environments:
+  cpu:
+    python: ">=3.8"
+    requirements: requirements/net.txt
+    horovod: {version: "1", requirements: r.txt, build_requirements: b.txt}
+  gpu: {python: "==3.7", requirements: g.txt, distribution: net-cu102}
+flavors:
+  old:
+    gpu:
+      python: "==3.7"
+      requirements: old.txt
+      tensor: net.to_variable
+      eager: net.enable_eager
+      operator_wheels:
+        - {distribution: net, names: [net_cu102], version: 0.1.8, reason: it is on no index}
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    folder = tmp_path / "dlperf_runner" / "catalog" / "frameworks"
+    folder.mkdir(parents=True)
+    (folder / "net.yml").write_text(FRAMEWORK)
+    return str(tmp_path)
+
+
+def wheels(
+    tmp_path: Path, built: str = "net-0.1.8", file: str = "", **changes: str
+) -> dict[str, dict[str, str]]:
+    """What the inventory says of a wheel that was built with a name and version."""
+    path, sha256 = wheel(tmp_path, *built.split("-"))
+    if file:
+        path = path.rename(path.with_name(file))
+    return {"net": {"path": str(path), "sha256": sha256, **changes}}
+
+
+def test_an_environment_of_a_flavor_has_its_own_name_and_place(root: str, tmp_path: Path) -> None:
+    own, old = environments.installed(["net", "net-old"], "gpu", root, wheels(tmp_path))
+    assert (own["name"], own["path"]) == ("net", "/opt/dlperf/envs/net")
+    assert (own["tensor"], own["eager"], own["operator_wheels"]) == ("net.array", "", [])
+    assert (old["name"], old["path"]) == ("net-old", "/opt/dlperf/envs/net-old")
+    assert old["requirements"] == f"{root}/old.txt"
+    assert (old["distribution"], old["import_name"]) == ("net", "net")
+    assert (old["tensor"], old["eager"]) == ("net.to_variable", "net.enable_eager")
+    (wheel,) = old["operator_wheels"]
+    assert wheel == {"distribution": "net", "version": "0.1.8", **wheels(tmp_path)["net"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "message"),
+    [
+        ("net", "rocm", "net has no environment for the stack rocm, only for: cpu, gpu"),
+        ("net-old", "cpu", "net-old has no environment for the stack cpu, only for: gpu"),
+        ("net-new", "cpu", "unknown name net-new in frameworks; known names: net"),
+        ("other", "cpu", "unknown name other in frameworks; known names: net"),
+    ],
+)
+def test_an_environment_that_is_not_there_is_told(
+    root: str, name: str, stack: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        environments.installed([name], stack, root)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            None,
+            "net-old needs the wheel of net 0.1.8, which you must provide .it is on no index.. Add",
+        ),
+        ({"built": "net-0.2.0"}, "is not a wheel of net or net_cu102 0.1.8.*say net 0.2.0"),
+        ({"built": "other-0.1.8"}, "is not a wheel of net or net_cu102 0.1.8.*say other 0.1.8"),
+        # uv and pip install no wheel under another name than its own.
+        ({"built": "net_cu102-0.1.8", "file": "net-0.1.8-py3-none-any.whl"}, "say net_cu102 0.1.8"),
+        ({"path": __file__}, "say no name"),
+        ({"path": "/nowhere/net-0.1.8-py3-none-any.whl"}, "no file /nowhere/net-0.1.8"),
+        ({"sha256": "abc"}, "must have 64 hexadecimal digits"),
+    ],
+)
+def test_a_wheel_that_the_operator_owes_is_asked_for_by_the_name_of_its_variable(
+    root: str, tmp_path: Path, changes: dict[str, str] | None, message: str
+) -> None:
+    given = {} if changes is None else wheels(tmp_path, **changes)
+    with pytest.raises(ValueError, match=message) as caught:
+        environments.installed(["net-old"], "gpu", root, given)
+    assert "dlperf_operator_wheels: {net: {path: ..., sha256: ...}}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("built", "name", "version"),
+    [
+        ("net_cu102-0.1.8", "net_cu102", "0.1.8"),
+        ("net-0.1.8+git.17a2bdc9b", "net", "0.1.8+git.17a2bdc9b"),
+    ],
+)
+def test_an_operators_wheel_is_called_as_its_own_metadata_say(
+    root: str, tmp_path: Path, built: str, name: str, version: str
+) -> None:
+    (old,) = environments.installed(["net-old"], "gpu", root, wheels(tmp_path, built))
+    (found,) = old["operator_wheels"]
+    assert (found["distribution"], found["version"]) == (name, version)
+    distributions = {name.replace("_", "-"): {"version": version}}
+    there = {old["path"]: {"python": "3.7.16", "distributions": distributions}}
+    pins = tmp_path / "none.txt"
+    pins.touch()
+    assert provision.complete([{**old, "requirements": pins}], there, "3.7.9") == [old["path"]]
+
+
+def test_an_environment_names_its_files_on_the_controller(root: str) -> None:
+    (found,) = environments.installed(["net"], "cpu", root)
+    assert found["path"] == "/opt/dlperf/envs/net"
+    assert found["requirements"] == f"{root}/requirements/net.txt"
+    assert found["distribution"] == "net"
+    assert found["horovod"] == {
+        "version": "1",
+        "requirements": f"{root}/r.txt",
+        "build_requirements": f"{root}/b.txt",
+    }
+
+
+def test_what_has_no_horovod_is_left_out_where_horovod_is_asked_for(root: str) -> None:
+    (found,) = environments.installed(["net"], "gpu", root)
+    assert found["distribution"] == "net-cu102"
+    assert provision.only([found], "name", "horovod") == []
+    assert provision.only([found], "name") == [{"name": "net"}]
+
+
+def test_what_the_catalogue_lacks_is_told_before_any_task() -> None:
+    """It used to end in the middle of a template, on every node."""
+    assert environments.refusal(["pytorch"], "b200-cuda13") == ""
+    told = environments.refusal(["mxnet"], "h100-cuda12.9")
+    assert told.startswith("mxnet has no environment for the stack h100-cuda12.9: the last release")
+    assert "unknown name h100 in stacks" in stack.refusal("h100")
+    assert stack.refusal("h100-cuda12.9") == ""
+    assert "needs the wheel of oneflow" in environments.refusal(["oneflow"], "v100-cuda10.2")
+
+
+def test_an_alternative_takes_its_place_where_the_operator_gives_its_wheel(tmp_path: Path) -> None:
+    path, sha256 = wheel(tmp_path, "torch", "2.13.0")
+    given = {"torch": {"path": str(path), "sha256": sha256}}
+    root = str(PROJECT)
+    (own,) = environments.installed(["pytorch"], "cpu", root)
+    (other,) = environments.installed(["pytorch"], "cpu", root, given)
+    assert (own["apt_packages"], own["operator_wheels"]) == (["python3-torch"], [])
+    assert own["requires_python"] == ">=3.13,<3.14"
+    assert (other["apt_packages"], other["requires_python"]) == ([], ">=3.10,<3.14")
+    (installed,) = other["operator_wheels"]
+    assert (installed["distribution"], installed["version"]) == ("torch", "2.13.0")
+    # Where there is nothing to replace, the wheel is not asked for.
+    assert (
+        environments.installed(["pytorch"], "h100-cuda12.9", root, given)[0]["operator_wheels"]
+        == []
+    )
+
+
+def test_an_environment_that_is_an_image_only_is_pulled_and_not_installed(root: str) -> None:
+    image = "registry.example/net:1"
+    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path.write_text(
+        path.read_text().replace("  cpu:", f"  big: {{container: {{image: '{image}'}}}}\n  cpu:")
+    )
+    assert environments.installed(["net"], "big", root) == []
+    assert environments.images(["net"], "big", {}, root) == [image]
+    assert environments.images(["net"], "cpu", {}, root) == []
+
+
+def test_an_environment_that_is_an_image_too_is_pulled_where_there_is_a_digest(root: str) -> None:
+    image = "registry.example:5000/net:1"
+    path = Path(root, "dlperf_runner/catalog/frameworks/net.yml")
+    path.write_text(
+        path.read_text().replace("  gpu: {", f"  gpu: {{container: {{image: '{image}'}}, ")
+    )
+    for digests in ({}, {"other:1": "sha256:0"}):
+        (environment,) = environments.installed(["net"], "gpu", root, images=digests)
+        assert environment["distribution"] == "net-cu102"
+        assert environments.images(["net"], "gpu", digests, root) == []
+    # Of another tag too: the role container then asks for the digest of this one.
+    for digests in ({image: "sha256:0"}, {"registry.example:5000/net:2": "sha256:0"}):
+        assert environments.installed(["net"], "gpu", root, images=digests) == []
+        assert environments.images(["net"], "gpu", digests, root) == [image]
