@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""Run `make test`, then the suites by area whose files the last commits changed.
+"""Run `make test`, then the suites by area whose files changed, in the last commits or since.
 
     suites.py [--started UNIX_TIME]
 
 suites.toml lists the suites. The last commits are those after the newest commit that is more than
 12 hours older than HEAD; SUITES_SINCE=COMMIT compares with that commit instead. A suite starts only
 if it can end by minute 75, counted from --started; how long it takes here is estimated from how
-long `make test` took after the setup. The first failure ends the run. The last lines say what
-became of each suite.
+long `make test` took after the setup. What still runs then is ended and has failed. The first
+failure ends the run. The last lines say what became of each suite.
 Only the standard library is used: this runs before anything is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +32,9 @@ LIMIT_MINUTES = 75
 SETUP = ("test-system", ".venv/.dev")  # what all targets start from
 LAST_COMMITS_HOURS = 12
 SINCE = "SUITES_SINCE"
+# With these in the environment, make or pytest could leave out tests, or succeed when one fails.
+LEFT_OUT = ("MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "PYTEST_ADDOPTS")
+PATIENCE_S = 60  # for tests that are interrupted and stop their labs
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,11 @@ def base_commit(root: Path) -> str | None:
 
 
 def changed_files(root: Path, base: str) -> list[str]:
-    """Files that differ between the commit and HEAD; a renamed file counts under both names."""
-    names = git(root, "diff", "--name-only", "--no-renames", "-z", base, "HEAD")
-    return [name for name in names.split("\0") if name]
+    """Files that differ between the commit and the working tree, which is what `make test` tests;
+    a renamed file counts under both names."""
+    names = git(root, "diff", "--name-only", "--no-renames", "-z", base)
+    new = git(root, "ls-files", "--others", "--exclude-standard", "-z")
+    return [name for name in f"{names}\0{new}".split("\0") if name]
 
 
 def selection(root: Path, suites: Sequence[Suite]) -> tuple[list[Suite], str]:
@@ -93,11 +100,28 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min"
 
 
-def make(*targets: str) -> tuple[int, float]:
-    """Run targets of make; return the exit status and the duration in seconds."""
+def make(deadline: float, *targets: str) -> tuple[str, float]:
+    """Run targets of make; return why they failed, empty if they did not, and the seconds."""
     start = time.monotonic()
-    status = subprocess.run(["make", *targets], cwd=ROOT, check=False).returncode
-    return status, time.monotonic() - start
+    environment = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+    process = subprocess.Popen(["make", *targets], cwd=ROOT, env=environment, process_group=0)
+    try:
+        process.wait(max(deadline - time.time(), 0))
+        why = f"{process.returncode}" if process.returncode else ""
+    except (KeyboardInterrupt, subprocess.TimeoutExpired) as error:
+        why = "Ctrl-C" if isinstance(error, KeyboardInterrupt) else f"minute {LIMIT_MINUTES}"
+        end(process)
+    return why, time.monotonic() - start
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt make and all that it runs, as Ctrl-C does; then kill what is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_S)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def main() -> int:
@@ -109,12 +133,12 @@ def main() -> int:
     outcome = {s.name: f"not needed, no file of it changed {compared}" for s in suites}
     if compared.startswith("no commit"):
         outcome = {s.name: f"not started, {compared}" for s in suites}
-    failed = None if make(*SETUP)[0] == 0 else "the setup"
+    failed = "the setup" if make(deadline, *SETUP)[0] else None
     if not failed:
-        status, took = make("test")
+        why, took = make(deadline, "test")
         pace = took / 60 / expected
         print(f"make test took {minutes(took)}, {pace:.0%} of the expected time", flush=True)
-        failed = "make test" if status else None
+        failed = "make test" if why else None
     for suite in wanted:
         if failed:
             outcome[suite.name] = f"NOT REACHED, {failed} failed"
@@ -126,9 +150,10 @@ def main() -> int:
                 f" idle machine), and {minutes(max(left, 0))} are left"
             )
         else:
-            status, took = make(f"test-{suite.name}")
-            outcome[suite.name] = f"{'FAILED' if status else 'ok'} after {minutes(took)}"
-            failed = f"make test-{suite.name}" if status else None
+            why, took = make(deadline, f"test-{suite.name}")
+            result = f"FAILED ({why})" if why else "ok"
+            outcome[suite.name] = f"{result} after {minutes(took)}"
+            failed = f"make test-{suite.name}" if why else None
     print("Suites by area:")
     for name, text in outcome.items():
         print(f"  make test-{name}: {text}")

@@ -42,6 +42,16 @@ def test_every_heavy_test_has_one_area() -> None:
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", SUITES)
+def test_a_suite_runs_if_its_own_tests_change(name: str) -> None:
+    marked = re.compile(rf"\bmark\.{MARKERS[name]}\b")
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")
+             if marked.search(path.read_text())]  # fmt: skip
+    patterns = SUITES[name]["paths"]
+    assert files
+    assert [f for f in files if not any(fnmatch.fnmatchcase(f, each) for each in patterns)] == []
+
+
 def test_every_test_of_a_lab_is_where_make_test_looks_for_it() -> None:
     marked = re.compile(r"\bmark\.lab\b")
     files = [
@@ -130,13 +140,15 @@ def commit(root: Path, *names: str, when: int = NEW) -> None:
     git("commit", "--quiet", "--message", "A commit", cwd=root, when=when)
 
 
-def gate(root: Path, status: int = 0, minutes_ago: float = 0, since: str = "") -> list[str]:
+def gate(
+    root: Path, status: int = 0, minutes_ago: float = 0, since: str = "", **variables: str
+) -> list[str]:
     """Run the suites; the lines that were printed."""
     started = str(time.time() - 60 * minutes_ago)
     done = subprocess.run(
         [sys.executable, "-S", ".ci/suites.py", "--started", started],
         cwd=root,
-        env=apart_from_make() | {"SUITES_SINCE": since},
+        env=apart_from_make() | {"SUITES_SINCE": since} | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -164,6 +176,16 @@ def test_all_commits_of_the_last_twelve_hours_count(repository: Path) -> None:
     commit(repository, "roles/second/b", when=NEW - 11 * 3600)
     commit(repository, "README.md")
     assert ran(gate(repository)) == ["test", "test-second"]
+
+
+def test_changes_that_are_not_committed_yet_count(repository: Path) -> None:
+    commit(repository, "roles/first/a", when=NEW - 13 * 3600)
+    commit(repository, "README.md")
+    (repository / "roles/first/a").write_text("changed\n")
+    assert ran(gate(repository)) == ["test", "test-first"]
+    (repository / "roles/second").mkdir()
+    (repository / "roles/second/new").touch()
+    assert ran(gate(repository)) == ["test", "test-first", "test-second"]
 
 
 def test_a_removed_or_renamed_file_is_changed(repository: Path) -> None:
@@ -195,7 +217,7 @@ def test_a_history_without_older_commits_runs_none(repository: Path, tmp_path: P
 
 def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=3))
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=1))
     # `make test` takes the second that is expected; the setup before it does not count.
     (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 60))
     lines = gate(repository, minutes_ago=60)
@@ -209,7 +231,7 @@ def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> Non
 
 def test_a_slower_machine_is_expected_to_be_slower(repository: Path) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=3))
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=1))
     (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 600))
     lines = gate(repository)
     assert ran(lines) == ["test"]
@@ -235,3 +257,24 @@ def test_the_first_failure_ends_the_run(repository: Path, failing: str) -> None:
     lines = gate(repository, status=1)
     assert ran(lines)[-1] == failing
     assert lines[-1] == f"  make test-second: NOT REACHED, make {failing} failed"
+
+
+def test_tests_that_hang_are_ended_and_have_failed(repository: Path) -> None:
+    commit(repository, "shared.yml")
+    hangs = "case $@ in *first) sleep 600;; esac"
+    (repository / "Makefile").write_text(MAKEFILE.format(command=hangs, setup=0))
+    (repository / ".ci/suites.toml").write_text(DATA.format(expected=100))
+    lines = gate(repository, status=1, minutes_ago=75 - 5 / 60)
+    assert ran(lines) == ["test", "test-first"]
+    assert lines[-2] == "  make test-first: FAILED (minute 75) after 0 min"
+    assert lines[-1] == "  make test-second: NOT REACHED, make test-first failed"
+
+
+def test_the_environment_cannot_make_a_failure_pass(repository: Path) -> None:
+    commit(repository, "README.md")
+    options = {"MAKEFLAGS": "i", "GNUMAKEFLAGS": "-i", "PYTEST_ADDOPTS": "--collect-only"}
+    command = 'echo "$$PYTEST_ADDOPTS"; false'
+    (repository / "Makefile").write_text(MAKEFILE.format(command=command, setup=0))
+    lines = gate(repository, status=1, **options)
+    assert "--collect-only" not in lines
+    assert "  make test-second: not needed, no file of it changed since commit" in lines[-1]
