@@ -83,8 +83,8 @@ lint: .venv/.dev ## Run linters and type checks
 	wait $$!
 
 # The tests of a file share a lab or what else they start from, so one process runs them, and makes it once. Files run in
-# order, so that the longest is not the last.
-TESTS := pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# order, so that the longest is not the last. Three processes keep two cores busy: many tests wait.
+TESTS := pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 unit: test-system .venv/.dev ## Run the tests that need no lab
 	$(TESTS) -m 'not lab and not heavy'
