@@ -8,19 +8,17 @@ errors are real. Nothing here uses the network.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import shutil
-import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
 import pytest
+from standin_repository import Standin, needs_apt, suite_repository
 from tiny_index import only_this_index, wheel
 
-from dlperf_runner.bundle.debian import apt, index_entry, openpgp, signed_index
+from dlperf_runner.bundle.debian import apt, openpgp
 from dlperf_runner.bundle.debian.archives import Source
 from dlperf_runner.bundle.folder import manifest as manifests
 from dlperf_runner.bundle.folder.files import digest
@@ -30,47 +28,23 @@ from dlperf_runner.bundle.python.locks import RequirementsFile
 from dlperf_runner.bundle.python.target import Target
 from dlperf_runner.core.errors import UserError
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg")),
-    reason="needs apt, dpkg and gpg",
+pytestmark = needs_apt
+
+
+POOL = "dists/tiny/pool"
+PACKAGES = (
+    Standin("mpi", "4.1", "libmpi (>= 4), ssh"),
+    Standin("libmpi", "4.1"),
+    Standin("ssh", "1:9.2"),
+    Standin("unrelated", "1"),
 )
 
 
-def deb(folder: Path, name: str, version: str, depends: str = "") -> Path:
-    tree = folder / "tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    (tree / "DEBIAN").mkdir(parents=True)
-    (tree / f"opt/{name}").mkdir(parents=True)
-    (tree / f"opt/{name}/payload").write_text(f"stand-in of {name} {version}\n")
-    control = (
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: T <t@localhost>\n"
-        + (f"Depends: {depends}\n" if depends else "")
-        + "Description: stand-in\n"
-    )
-    (tree / "DEBIAN/control").write_text(control)
-    path = folder / "pool" / f"{name}_{version.replace(':', '')}_all.deb"
-    path.parent.mkdir(exist_ok=True)
-    command = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", str(tree), str(path)]
-    subprocess.run(command, check=True, capture_output=True)
-    return path
-
-
-def publish(folder: Path, debs: list[Path], key: Path) -> None:
+def publish(work: Path, *packages: Standin) -> None:
     """An archive as a distribution publishes it."""
-    packages = []
-    for path in debs:
-        command = ["dpkg-deb", "--field", str(path)]
-        control = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        content = path.read_bytes()
-        packages.append(
-            index_entry.parse(
-                f"{control}Filename: {path.relative_to(folder)}\nSize: {len(content)}\n"
-                f"SHA256: {hashlib.sha256(content).hexdigest()}\n"
-            )
-        )
-    files = signed_index.index_files(packages, "tiny", "amd64", datetime.now(UTC))
-    signed = openpgp.sign(files["dists/tiny/Release"], key)
-    signed_index.write_index(folder, files, signed, "tiny")
+    suite_repository(
+        work / "archive", "tiny", "main", packages, work / "archive-key", "dlperf-mirror.asc"
+    )
 
 
 @dataclasses.dataclass
@@ -113,16 +87,9 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copies that each test starts from: making keys and mirrors takes seconds."""
     folder = tmp_path_factory.mktemp("bundle")
     work = folder / "work"
-    archive, index = work / "archive", work / "index"
-    archive.mkdir(parents=True)
-    index.mkdir()
-    debs = [
-        deb(archive, "mpi", "4.1", "libmpi (>= 4), ssh"),
-        deb(archive, "libmpi", "4.1"),
-        deb(archive, "ssh", "1:9.2"),
-        deb(archive, "unrelated", "1"),
-    ]
-    publish(archive, debs, work / "archive-key")
+    index = work / "index"
+    index.mkdir(parents=True)
+    publish(work, *PACKAGES)
     (work / "env.txt").write_text(wheel(index, "tinynet", "1.9"))
     (work / "uv.txt").write_text(wheel(index, "tinyuv", "0.1"))
     shutil.copytree(work, folder / "fresh")
@@ -170,9 +137,9 @@ def made(upstream: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_made_whole_then_left_alone(site: Site) -> None:
     first = site.make()
     assert sorted(p.relative_to(site.mirror).as_posix() for p in site.mirror.rglob("*.deb")) == [
-        "apt/pool/libmpi_4.1_all.deb",
-        "apt/pool/mpi_4.1_all.deb",
-        "apt/pool/ssh_19.2_all.deb",
+        f"apt/{POOL}/libmpi_4.1_amd64.deb",
+        f"apt/{POOL}/mpi_4.1_amd64.deb",
+        f"apt/{POOL}/ssh_1%3a9.2_amd64.deb",
     ]
     by_name = {entry.name: entry for entry in first.manifest.files}
     assert by_name["ssh"].version == "1:9.2"
@@ -264,25 +231,25 @@ def test_a_node_refuses_a_tampered_index(made: Site, tamper: Callable[[Site], No
 def test_a_node_refuses_a_changed_package(made: Site) -> None:
     node = made.node()
     apt.update(node)
-    change_byte(made.mirror / "apt/pool/mpi_4.1_all.deb")
+    change_byte(made.mirror / f"apt/{POOL}/mpi_4.1_amd64.deb")
     chosen = [c for c in apt.resolve(node, ["mpi"], where="test") if c.name == "mpi"]
     with pytest.raises(UserError, match=r"could not be fetched.*mpi"):
         apt.download(node, chosen, made.folder / "node")
 
 
 def test_damage_is_found_and_repaired_and_nothing_else_is_fetched(made: Site) -> None:
-    cut = made.mirror / "apt/pool/mpi_4.1_all.deb"
+    cut = made.mirror / f"apt/{POOL}/mpi_4.1_amd64.deb"
     cut.write_bytes(cut.read_bytes()[:-10])
     (altered,) = (made.mirror / "wheels").glob("tinynet-*.whl")
     change_byte(altered)
-    (made.mirror / "apt/pool/stray.deb").write_text("not ours")
+    (made.mirror / f"apt/{POOL}/stray.deb").write_text("not ours")
     outcome = made.make()
     assert sorted(outcome.fetched) == [
-        "apt/pool/mpi_4.1_all.deb",
+        f"apt/{POOL}/mpi_4.1_amd64.deb",
         f"wheels/{altered.name}",
     ]
     assert sorted(outcome.repaired) == sorted(outcome.fetched)
-    assert outcome.removed == ("apt/pool/stray.deb",)
+    assert outcome.removed == (f"apt/{POOL}/stray.deb",)
     assert not made.make().changed
     apt.update(made.node())
 
@@ -299,11 +266,11 @@ def test_a_run_that_was_cut_off_is_completed(made: Site, manifest: str | None) -
     if manifest is not None:
         (made.mirror / "manifest.json").write_text(manifest)
     (made.mirror / "apt/dists/bookworm/InRelease").unlink()
-    (made.mirror / "apt/pool/ssh_19.2_all.deb").unlink()
+    (made.mirror / f"apt/{POOL}/ssh_1%3a9.2_amd64.deb").unlink()
     (made.mirror / ".partial").mkdir()
-    (made.mirror / ".partial/libmpi_4.1_all.deb").write_text("half")
+    (made.mirror / ".partial/libmpi_4.1_amd64.deb").write_text("half")
     outcome = made.make()
-    assert outcome.fetched == ("apt/pool/ssh_19.2_all.deb",)
+    assert outcome.fetched == (f"apt/{POOL}/ssh_1%3a9.2_amd64.deb",)
     assert not (made.mirror / ".partial").exists()
     assert not made.make().changed
 
@@ -319,13 +286,11 @@ def test_what_is_no_longer_needed_is_removed(made: Site) -> None:
 
 
 def test_refresh_takes_a_newer_version_and_drops_the_old(made: Site) -> None:
-    archive = made.folder / "archive"
-    debs = [*(archive / "pool").iterdir(), deb(archive, "ssh", "1:9.3")]
-    publish(archive, debs, made.folder / "archive-key")
+    publish(made.folder, *PACKAGES, Standin("ssh", "1:9.3"))
     assert not made.make().changed
     outcome = made.make(refresh=True)
-    assert outcome.fetched == ("apt/pool/ssh_19.3_all.deb",)
-    assert outcome.removed == ("apt/pool/ssh_19.2_all.deb",)
+    assert outcome.fetched == (f"apt/{POOL}/ssh_1%3a9.3_amd64.deb",)
+    assert outcome.removed == (f"apt/{POOL}/ssh_1%3a9.2_amd64.deb",)
 
 
 def test_a_changed_lock_is_noticed(made: Site) -> None:
@@ -377,12 +342,12 @@ def test_an_unknown_package_is_named(site: Site) -> None:
 
 
 def test_a_package_that_the_archive_lost_is_named(site: Site) -> None:
-    (site.folder / "archive/pool/libmpi_4.1_all.deb").unlink()
-    assert "libmpi_4.1_all.deb" in fails(site)
+    (site.folder / "archive" / POOL / "libmpi_4.1_amd64.deb").unlink()
+    assert "libmpi_4.1_amd64.deb" in fails(site)
 
 
 def test_a_package_that_is_not_what_the_index_says_is_refused(site: Site) -> None:
-    change_byte(site.folder / "archive/pool/libmpi_4.1_all.deb")
+    change_byte(site.folder / "archive" / POOL / "libmpi_4.1_amd64.deb")
     assert "libmpi" in fails(site)
 
 

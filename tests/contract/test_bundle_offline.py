@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from executed_modules import call
 from filters import load
-from gpu_standins import one
-from standin_repository import Standin, suite_repository
+from gpu_packages import one
+from standin_repository import Standin, needs_apt, suite_repository
 from tiny_index import only_this_index, wheel
 from typer.testing import CliRunner, Result
 from vendor_site import NCCL, OFED, PUBLISHED, Site, make_site, node_of
@@ -37,10 +37,7 @@ from dlperf_runner.core import paths
 
 vendor = load("playbooks/filter_plugins/vendor.py")
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
-    reason="needs apt, dpkg and gpg",
-)
+pytestmark = needs_apt
 HEADERS = "linux-headers-5.4.0-42-generic"
 # What vendors' packages ask for that vendors do not have.
 DEPENDS = {"nvidia-dkms-440": "dkms (>= 2)", "containerd.io": "libseccomp2"}

@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from gpu_standins import cudnn_7
+from gpu_packages import cudnn_7
 from range_server import RangeServer
-from standin_repository import FORMS, Forms, flat_repository, suite_repository
+from standin_repository import FORMS, Forms, flat_repository, needs_apt, suite_repository
 
 from dlperf_runner.bundle.debian import apt
 from dlperf_runner.bundle.debian.archives import Source
@@ -23,10 +23,7 @@ from dlperf_runner.bundle.vendor import repository
 from dlperf_runner.bundle.vendor.download import Fetcher, FetchError
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
-    reason="needs apt, dpkg and gpg",
-)
+pytestmark = needs_apt
 PACKAGES = cudnn_7("7.6.5.32-1+cuda10.2")
 NAMES = {"libcudnn7", "libcudnn7-dev"}
 HOST = "vendor.example"

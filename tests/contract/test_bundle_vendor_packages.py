@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpu_standins import one
-from standin_repository import Standin, flat_repository
+from gpu_packages import one
+from standin_repository import Standin, flat_repository, needs_apt
 
 from dlperf_runner.bundle.mirror import Settings, make
 from dlperf_runner.bundle.needs import Needs
@@ -19,10 +19,7 @@ from dlperf_runner.bundle.python.target import Target
 from dlperf_runner.bundle.vendor.packages import Vendors, preferences
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg", "gpgv")),
-    reason="needs apt, dpkg and gpg",
-)
+pytestmark = needs_apt
 URI = "https://vendor.example/"
 Chosen = Callable[..., tuple[list[str], list[str]]]
 

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import pytest
 from cuda_standin import GCC, libcuda
 from gpu_cluster import Cluster, claim
-from gpu_standins import make_vendors, one
+from gpu_packages import one
+from gpu_standins import make_vendors
 from lab_under_test import Lab
 from node_state import node_state
 from standin_repository import flat_repository

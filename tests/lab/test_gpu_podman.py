@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from gpu_cluster import Cluster
-from gpu_standins import TREE, make_vendors
+from gpu_packages import TREE
+from gpu_standins import make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
 

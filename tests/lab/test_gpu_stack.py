@@ -18,29 +18,15 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from gpu_cluster import Cluster, claim
-from gpu_standins import LEARNING, cublas, make_vendors, nccl
+from gpu_cluster import OF_STACK, VERSIONS, UsedCluster, claim
+from gpu_packages import cublas, nccl
+from gpu_standins import LEARNING, make_vendors
 from lab_under_test import Lab
 from standin_repository import flat_repository
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
-V100, H100 = "v100-cuda10.2", "h100-cuda12.9"
-OF_STACK = {"cuda": "10.2.89", "cudnn": "7.6.5.32", "nccl": "2.7.3"}
-VERSIONS = {
-    "cuda-drivers": "440.33.01-1",
-    "nvidia-driver-440": "440.33.01-0ubuntu1",
-    "libnvidia-compute-440": "440.33.01-0ubuntu1",
-    "nvidia-modprobe": "440.33.01-0ubuntu1",
-    "cuda-toolkit-10-2": "10.2.89-1",
-    "cuda-nvcc-10-2": "10.2.89-1",
-    "libcublas10": "10.2.2.89-1",
-    "libcudnn7": "7.6.5.32-1+cuda10.2",
-    "libnccl2": "2.7.3-1+cuda10.2",
-    "libnccl-dev": "2.7.3-1+cuda10.2",
-    "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
-    "nvidia-container-toolkit": "1.13.5-1",
-}
+H100 = "h100-cuda12.9"
 DOCKER = {"engine": "docker", "version": "20.10.7", "toolkit": "1.13.5"}
 # Roles, and what they are given where nobody else gives it; the versions are those of OF_STACK.
 ALONE: dict[str, dict[str, object]] = {
@@ -62,34 +48,6 @@ ALONE: dict[str, dict[str, object]] = {
         }
     },
 }
-
-
-class UsedCluster(Cluster):
-    """node2 is the one that most is done to."""
-
-    def provision(
-        self,
-        *options: str,
-        node: str = "node2",
-        tags: str = "gpu",
-        stack: str = V100,
-        **more: object,
-    ) -> tuple[int, str]:
-        limited = ("--limit", node, "--tags", tags, *options)
-        return self.play("provision.yml", *limited, dlperf_stack=stack, **more)
-
-    def alone(self, role: str, node: str = "node2", **changed: object) -> tuple[int, str]:
-        """Run one role on a node, outside of provision.yml."""
-        version = {f"{role}_version": OF_STACK.get(role), "role": role, "dlperf_stack": V100}
-        return self.play("tests/lab/plays/role.yml", "--limit", node, **(version | changed))
-
-    def refused(self, role: str, *said: str, **changed: object) -> None:
-        """The role fails, and says why."""
-        status, output = self.alone(role, **changed)
-        assert status == 2, output
-        assert "fatal: [node2]" in output
-        for text in said:
-            assert text in output, output
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 verify, the newer versions not taken, and off again. A new stack or suite is a new pair of them.
 
 What is a stand-in: the packages, and their repositories (vendors' names, versions and
-dependencies; gpu_standins.py), their keys, and the system: every node is a Debian 12, of which
+dependencies; gpu_packages.py), their keys, and the system: every node is a Debian 12, of which
 those for another suite say in /etc/os-release that they are that one, with Debian 12's apt, dpkg
 and Python. No GPU and no systemd is there either: `systemctl` and `docker` are stand-ins that
 write down what they are told, and units of a driver that does not run are not tested. Real are

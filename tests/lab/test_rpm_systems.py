@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-import ansible.module_utils
 import pytest
+from ansible.module_utils.rpm_family import transaction
 from gpu_cluster import Cluster
 from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
@@ -29,9 +29,6 @@ from rpm_standins import CUDA, MIRROR, repositories
 
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
-
-ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
-from ansible.module_utils.rpm_family import transaction  # noqa: E402
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 

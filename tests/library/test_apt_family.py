@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import fnmatch
-import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -15,7 +14,7 @@ import pytest
 from ansible.module_utils import deb_family, deb_undo, openpgp_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from standins import ansible_standin, needed
+from standins import ansible_standin, computed, needed
 
 SNAPSHOTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]))
 
@@ -294,16 +293,7 @@ def test_old_and_new_interpreters_compute_the_same(
     told = []
     for number, each in enumerate((python, sys.executable)):
         (folder := tmp_path / str(number)).mkdir()
-        finished = subprocess.run(
-            [each, "-c", COMPUTE, folder],
-            input=json.dumps(given),
-            env={"PYTHONPATH": str(tmp_path / "path")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert finished.returncode == 0, finished.stderr
-        told.append(json.loads(finished.stdout))
+        told.append(computed(each, COMPUTE, given, tmp_path / "path", folder))
     assert told[0] == told[1]
     assert told[0]["fingerprints"] == keys["fingerprints"][:1]
     assert told[0]["record"] == [{"c": "1"}, {"a": "1"}, {"b": "1"}]

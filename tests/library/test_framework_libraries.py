@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpu_standins import shared_library
+from gpu_packages import shared_library
 from standins import PROJECT
 
 pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")

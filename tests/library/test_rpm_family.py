@@ -5,26 +5,19 @@ The recorded output is of dnf 4.14 and rpm 4.18 with stand-in packages (test_rpm
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import ansible.module_utils
 import pytest
-from standins import ansible_standin, interpreter
-
-PROJECT = Path(__file__).parents[2]
-ansible.module_utils.__path__.append(str(PROJECT / "module_utils"))
-
-from ansible.module_utils import (  # noqa: E402
+from ansible.module_utils import (
     dnf_family,
     node_packages,
     openpgp_key,
     rpm_family,
     selinux_labels,
 )
+from standins import ansible_standin, computed, needed
 
 RPM = """\
 dkms\t1-1.el9\tnoarch
@@ -262,21 +255,8 @@ print(json.dumps([
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.9", "3.12"])
 def test_old_and_new_interpreters_compute_the_same(tmp_path: Path, version: str) -> None:
-    python = interpreter(version)
-    if python is None:
-        pytest.skip(f"there is no Python {version} on this machine")
-    ansible_standin(tmp_path / "path")
-    told: list[Any] = []
-    for each in (python, sys.executable):
-        finished = subprocess.run(
-            [each, "-c", COMPUTE],
-            input=json.dumps({"rpm": RPM, "dnf": REMOVING, "locks": LOCKS}),
-            env={"PYTHONPATH": str(tmp_path / "path")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert finished.returncode == 0, finished.stderr
-        told.append(json.loads(finished.stdout))
+    path = ansible_standin(tmp_path / "path")
+    given = {"rpm": RPM, "dnf": REMOVING, "locks": LOCKS}
+    told = [computed(each, COMPUTE, given, path) for each in (needed(version), sys.executable)]
     assert told[0] == told[1]
     assert told[0][1] == ["cuda-drivers", "site-tools"]

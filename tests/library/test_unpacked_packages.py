@@ -4,19 +4,15 @@ repositories of stand-in packages."""
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executed_modules import call
-from gpu_standins import cudnn_7, one
-from standin_repository import flat_repository
+from gpu_packages import cudnn_7, one
+from standin_repository import flat_repository, needs_apt
 
-pytestmark = pytest.mark.skipif(
-    not all(shutil.which(command) for command in ("apt-get", "dpkg-deb", "gpg")),
-    reason="needs apt, dpkg and gpg",
-)
+pytestmark = needs_apt
 CUDA = "/usr/local/cuda-10.0/targets/x86_64-linux/lib"
 LIBRARIES = {
     f"{CUDA}/libcudart.so.10.0.130": "10.0",

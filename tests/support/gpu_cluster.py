@@ -15,6 +15,22 @@ from node_state import node_state
 
 from dlperf_runner.catalog.suites import SYSTEMS
 
+V100 = "v100-cuda10.2"
+OF_STACK = {"cuda": "10.2.89", "cudnn": "7.6.5.32", "nccl": "2.7.3"}
+VERSIONS = {
+    "cuda-drivers": "440.33.01-1",
+    "nvidia-driver-440": "440.33.01-0ubuntu1",
+    "libnvidia-compute-440": "440.33.01-0ubuntu1",
+    "nvidia-modprobe": "440.33.01-0ubuntu1",
+    "cuda-toolkit-10-2": "10.2.89-1",
+    "cuda-nvcc-10-2": "10.2.89-1",
+    "libcublas10": "10.2.2.89-1",
+    "libcudnn7": "7.6.5.32-1+cuda10.2",
+    "libnccl2": "2.7.3-1+cuda10.2",
+    "libnccl-dev": "2.7.3-1+cuda10.2",
+    "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
+    "nvidia-container-toolkit": "1.13.5-1",
+}
 NAMES = {"ubuntu": "Ubuntu", "debian": "Debian GNU/Linux"}
 
 
@@ -62,3 +78,31 @@ class Cluster:
         shown = ["gpg", "--homedir", self.scratch, "--with-colons", "--show-keys", ring]
         listing = subprocess.check_output(shown, text=True, stderr=subprocess.DEVNULL)
         return re.findall(r"^fpr:+(\w{40}):", listing, re.MULTILINE)
+
+
+class UsedCluster(Cluster):
+    """node2 is the one that most is done to."""
+
+    def provision(
+        self,
+        *options: str,
+        node: str = "node2",
+        tags: str = "gpu",
+        stack: str = V100,
+        **more: object,
+    ) -> tuple[int, str]:
+        limited = ("--limit", node, "--tags", tags, *options)
+        return self.play("provision.yml", *limited, dlperf_stack=stack, **more)
+
+    def alone(self, role: str, node: str = "node2", **changed: object) -> tuple[int, str]:
+        """Run one role on a node, outside of provision.yml."""
+        version = {f"{role}_version": OF_STACK.get(role), "role": role, "dlperf_stack": V100}
+        return self.play("tests/lab/plays/role.yml", "--limit", node, **(version | changed))
+
+    def refused(self, role: str, *said: str, **changed: object) -> None:
+        """The role fails, and says why."""
+        status, output = self.alone(role, **changed)
+        assert status == 2, output
+        assert "fatal: [node2]" in output
+        for text in said:
+            assert text in output, output

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import yaml
-from gpu_standins import DOCKER, DRIVER
+from gpu_packages import DOCKER, DRIVER
 
 Package = dict[str, Any]
 MIRROR = "/srv/vendors"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -15,8 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from dlperf_runner.bundle.debian.openpgp import sign
 
+needs_apt = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-get", "dpkg-deb", "gpg", "gpgv"))),
+    reason="needs apt, dpkg and gpg",
+)
 Forms = Mapping[str, Callable[[bytes], bytes]]
 FORMS: Forms = {"": bytes, ".gz": lambda content: gzip.compress(content, mtime=0)}
 
@@ -75,7 +83,8 @@ class Standin:
         made = folder / self.filename
         # -Znone: nothing to gain by compressing it, and quick.
         argv = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", tree, made]
-        subprocess.run(argv, check=True, capture_output=True)
+        same = os.environ | {"SOURCE_DATE_EPOCH": "1600000000"}  # the same bytes each time
+        subprocess.run(argv, check=True, capture_output=True, env=same)
         return made
 
     def stanza(self, deb: Path, filename: str) -> str:

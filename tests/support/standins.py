@@ -74,6 +74,16 @@ def ansible_standin(folder: Path) -> Path:
     return folder
 
 
+def computed(python: str, code: str, given: object, path: Path, *arguments: object) -> Any:
+    """What code for nodes prints as JSON; `path` is that of an `ansible_standin`."""
+    done = subprocess.run(
+        [python, "-c", code, *map(str, arguments)], input=json.dumps(given), check=False,
+        env={"PYTHONPATH": str(path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def call(
     module: str,
     folder: Path,

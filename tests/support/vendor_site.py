@@ -13,17 +13,8 @@ from typing import Any
 
 import vendor as roles_filters
 from ansible.module_utils import deb_family, openpgp_key
-from gpu_standins import (
-    CUDA,
-    LEARNING,
-    cublas,
-    cuda,
-    cuda_10_0_libraries,
-    cudnn_7,
-    docker,
-    driver_440,
-    toolkit,
-)
+from gpu_packages import cublas, cuda, cuda_10_0_libraries, cudnn_7, docker, driver_440, toolkit
+from gpu_standins import CUDA, LEARNING
 from standin_repository import Standin, flat_repository, suite_repository
 
 from dlperf_runner.bundle import mirror
@@ -188,3 +179,8 @@ def node_of(
     with (root.directory / "etc/sources.sources").open("a") as file:
         file.write("".join(f"\n{stanza}" for stanza in stanzas.values()))
     return root, names
+
+
+def only(made: Made) -> Missing:
+    (missing,) = made.missing
+    return missing

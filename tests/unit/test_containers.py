@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
@@ -23,7 +21,6 @@ from dlperf_runner.plan.make import make_plan
 NGC = "nvcr.io/nvidia/tensorflow:20.12-tf1-py3"
 DIGEST = "sha256:" + "5f" * 32
 SOURCE = "/opt/dlperf/src/tensorflow-resnet50v1.5-builtin"
-REMOTE_SHELL = Path(__file__).parents[2] / "roles/container/files/remote_shell.sh"
 
 
 def v100_nodes(count: int = 4, **changes: object) -> tuple[Node, ...]:
@@ -357,50 +354,3 @@ def test_what_runs_in_its_own_directory_finds_it_mounted() -> None:
 
 def test_names_of_containers_are_of_characters_that_engines_allow() -> None:
     assert container_name("a-b_c/r 1") == "dlperf-a-b_c-r-1"
-
-
-# ---- the remote shell, with a stand-in for ssh that has a real shell execute what it is given
-
-
-@pytest.fixture
-def stand_in(tmp_path: Path) -> Path:
-    ssh = tmp_path / "ssh"
-    ssh.write_text('#!/bin/sh\necho "$1 $2 $3 $4 $5"\nshift 5\nexec /bin/sh -c "$*"\n')
-    ssh.chmod(0o755)
-    return tmp_path
-
-
-def remote_shell(path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    # The container is a program here that shows its arguments, one a line.
-    container = shlex.join(["/usr/bin/printf", "<%s>\n", "it's", "two words"])
-    return subprocess.run(
-        ["/bin/sh", REMOTE_SHELL, *argv], check=False, capture_output=True, text=True,
-        env={
-            "PATH": f"{path}:/usr/bin:/bin",
-            "DLPERF_REMOTE_CONTAINER": container,
-            "DLPERF_REMOTE_USER": "bench",
-        },
-    )  # fmt: skip
-
-
-def test_the_remote_shell_brings_a_command_through_two_shells(stand_in: Path) -> None:
-    """mpirun's own command line: it quotes for one shell, pieces and all."""
-    command = ["PATH=/opt/mpi/bin:$PATH ; export PATH ;", "orted", "-mca", "a", '"it\'s; $HOME"']
-    done = remote_shell(stand_in, "node2", *command)
-    assert done.stdout.splitlines() == [
-        "-o BatchMode=yes -l bench node2",
-        "<it's>",
-        "<two words>",
-        "</bin/sh>",
-        "<-c>",
-        '<PATH=/opt/mpi/bin:$PATH ; export PATH ; orted -mca a "it\'s; $HOME">',
-    ]
-
-
-def test_an_image_without_ssh_is_said(tmp_path: Path) -> None:
-    (tmp_path / "sed").symlink_to("/bin/sed")
-    done = subprocess.run(
-        ["/bin/sh", REMOTE_SHELL, "node2", "orted"], check=False, capture_output=True, text=True,
-        env={"PATH": str(tmp_path)},
-    )  # fmt: skip
-    assert (done.returncode, "the image has no ssh" in done.stderr) == (127, True)

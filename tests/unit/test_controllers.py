@@ -14,59 +14,36 @@ from typing import Any
 
 import pytest
 from command_line import call
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from make_logs import ROOT
-from plan_examples import lab_nodes
+from planned_campaigns import create, end
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock
-from dlperf_runner.campaign.manifest import changes, read, seal_run
-from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.campaign.manifest import read
 from dlperf_runner.commands import rounds
 from dlperf_runner.commands.controllers import stop, time_left
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.make import make_plan
-
-
-def create(directory: Path, **options: object) -> list[dict[str, Any]]:
-    chosen = {"workload": "mxnet-resnet50v1b", "nodes": "1,2", "repeats": 2, **options}
-    choice = parse_choice(chosen)
-    runs = make_plan(choice, load_catalog(), lab_nodes())
-    campaigns.create_campaign(directory, choice, lab_nodes(), runs)
-    return campaigns.read_plan(directory)["runs"]
-
-
-def end(directory: Path, run: dict[str, Any], **outcome: Any) -> None:
-    """What benchmark_run leaves of a run."""
-    place = campaigns.run_directory(directory, run)
-    record = campaigns.read_record(directory, run)
-    record["outcome"] = {**record["outcome"], **outcome}
-    campaigns.write_json(place / "run.json", record)
-    if outcome["status"] == "done":
-        (place / run["log_name"]).write_text("Epoch[0]\n")
-
 
 # A controller that creates or resumes a campaign and works on its files until it is killed.
 CONTROLLER = f"""
 import sys
-sys.path[:0] = [{str(ROOT / "tests/support")!r}, {str(ROOT / "tests/unit")!r}]
+sys.path.insert(0, {str(ROOT / "tests/support")!r})
 from pathlib import Path
-import test_controllers as here
+from dlperf_runner.campaign import directory as campaigns, lock
+from dlperf_runner.campaign.manifest import seal_run
+from planned_campaigns import create, end
 directory = Path(sys.argv[1])
 print("ready", flush=True)
 if not (directory / "campaign.json").exists():
-    here.create(directory)
+    create(directory)
 while True:
-    with here.lock.held(directory):
+    with lock.held(directory):
         (directory / ("owner." + sys.argv[2])).touch()
-        for record in here.campaigns.read_records(directory):
-            if here.campaigns.is_failed(record):
-                here.campaigns.retry(directory, record)
-            here.end(directory, record, status="failed", message="x")
-            here.seal_run(directory, record["id"])
+        for record in campaigns.read_records(directory):
+            if campaigns.is_failed(record):
+                campaigns.retry(directory, record)
+            end(directory, record, status="failed", message="x")
+            seal_run(directory, record["id"])
 """
 
 
@@ -319,107 +296,3 @@ def test_stop_signals_the_controller(tmp_path: Path) -> None:
         lock.acquire(tmp_path, process.pid)
         assert f"process {process.pid} stops" in stop(tmp_path, now=now)
         assert process.wait(10) == -number
-
-
-# ---- every order of events
-
-
-class CampaignFiles(RuleBasedStateMachine):
-    """A campaign with controllers that come, work and are killed. A model says what is done."""
-
-    @initialize()
-    def plan(self) -> None:
-        import tempfile
-
-        self.folder = tempfile.TemporaryDirectory()
-        self.directory = Path(self.folder.name) / "c"
-        self.runs = create(self.directory, nodes="1", repeats=1)
-        self.states = {run["id"]: "planned" for run in self.runs}
-        self.removed: set[str] = set()
-        self.done_once: set[str] = set()
-
-    def teardown(self) -> None:
-        if hasattr(self, "folder"):
-            self.folder.cleanup()
-
-    def remaining(self) -> list[dict[str, Any]]:
-        return campaigns.remaining_plan(self.directory)["runs"]
-
-    @precondition(lambda self: self.remaining())
-    @rule(
-        number=st.integers(0, 9),
-        state=st.sampled_from(["done", "failed", "stopped", "unreachable", "running"]),
-    )
-    def executed(self, number: int, state: str) -> None:
-        """A remaining run ends, or its controller is killed before it does."""
-        runs = self.remaining()
-        run = runs[number % len(runs)]
-        assert run["id"] not in self.done_once, "a run that is done is run again"
-        reason = state if state in campaigns.CUT_OFF else ""
-        status = "failed" if reason else state
-        end(self.directory, run, status=status, reason=reason, message="m")
-        if status != "running":
-            seal_run(self.directory, run["id"])
-        self.states[run["id"]] = state
-        self.done_once |= {run["id"]} if state == "done" else set()
-
-    @rule()
-    def failed_runs_are_retried(self) -> None:
-        for record in campaigns.read_records(self.directory):
-            if campaigns.is_failed(record):
-                campaigns.retry(self.directory, record)
-                self.states[record["id"]] = "planned"
-
-    @precondition(lambda self: self.remaining() and len(self.removed) < 1)
-    @rule()
-    def plan_shrinks(self) -> None:
-        name = self.remaining()[0]["id"]
-        campaigns.add_revision(self.directory, [], {}, removed=[name])
-        self.removed.add(name)
-
-    @rule(part=st.floats(0, 1))
-    def write_is_cut_off(self, part: float) -> None:
-        """The controller is killed while it appends to the manifest, or writes a temporary file."""
-        path = self.directory / "manifest.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True)
-        if lines[-1].endswith(b"\n"):
-            with path.open("ab") as file:
-                # Without its last brace, so that it is incomplete.
-                file.write(lines[-1][: int(part * (len(lines[-1]) - 2))])
-        (self.directory / ".plan.9.json.4711").write_text('{"runs": [')
-
-    @rule()
-    def controller_is_killed(self) -> None:
-        ended = subprocess.Popen(["true"])
-        lock.acquire(self.directory, ended.pid)
-        ended.wait()
-        lock.acquire(self.directory)
-        lock.release(self.directory)
-
-    @invariant()
-    def files_say_what_happened(self) -> None:
-        if not hasattr(self, "directory"):
-            return
-        left = {run["id"] for run in self.remaining()}
-        ended = {name for name, state in self.states.items() if state in ("done", "failed")}
-        assert left == set(self.states) - ended - self.removed
-        missing = {run["id"] for run in campaigns.missing_runs(self.directory)}
-        assert missing == set(self.states) - self.done_once - self.removed
-
-    @invariant()
-    def nothing_that_was_recorded_is_changed(self) -> None:
-        if not hasattr(self, "directory"):
-            return
-        manifest = read(self.directory)
-        assert manifest
-        found = [text for text in changes(self.directory, manifest) if "incomplete" not in text]
-        running = {
-            f"runs/{name}/run.json" for name, state in self.states.items() if state == "running"
-        }
-        assert [text for text in found if text.partition(":")[0] not in running] == []
-
-
-CampaignFiles.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
-)
-TestCampaignFiles = CampaignFiles.TestCase

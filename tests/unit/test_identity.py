@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from command_line import call
 from gpu_campaigns import A100, IMAGENET, NOISE, RATES, V100, campaign, on, scaled, words
 from hypothesis import given
 from hypothesis import strategies as st
-from make_logs import campaign_run, dllogger, gluoncv, write
+from make_logs import campaign_run, gluoncv, write
 from pandas import DataFrame
 
 from dlperf_runner.catalog.reader import load_catalog
@@ -130,141 +129,6 @@ def test_runs_that_differ_in_one_thing_are_not_pooled(
     # Each table has a title of its own.
     lines = (tmp_path / "summary.md").read_text().splitlines()
     assert len({line for line in lines if line.startswith("## mxnet-resnet50v1b ")}) == 2
-
-
-# ---- trees of logs whose directories repeat the same runs
-
-
-def ngc_tree(directory: Path) -> Path:
-    """As PaddlePaddle/Perf has it, but for the names of the directories."""
-    for place, rates in (("OLD_LOG", (415.79, 3207.5)), ("NEW_LOG", (975.37, 7561.0))):
-        for devices, rate in zip((1, 8), rates, strict=True):
-            lines = dllogger(rate, devices, amp=False, final=rate)
-            write(directory / place / f"tf_gpu{devices}_fp32_bs256.txt", lines)
-    # No other directory has this case, but it belongs to the group of its neighbours.
-    lines = dllogger(1243.0, 1, amp=True, final=1243.0)
-    write(directory / "OLD_LOG" / "tf_gpu1_amp_bs256.txt", lines)
-    return directory
-
-
-def test_directories_that_repeat_the_same_runs_are_groups(tmp_path: Path) -> None:
-    result = summarize(ngc_tree(tmp_path))
-    assert result.problems == []
-    columns = ["directory", "precision", "world_size", "samples_per_second_median", "repeats"]
-    assert sorted(DataFrame(result.cases)[columns].itertuples(index=False, name=None)) == [
-        ("NEW_LOG", "fp32", 1, 975.37, 1),
-        ("NEW_LOG", "fp32", 8, 7561.0, 1),
-        ("OLD_LOG", "amp", 1, 1243.0, 1),
-        ("OLD_LOG", "fp32", 1, 415.79, 1),
-        ("OLD_LOG", "fp32", 8, 3207.5, 1),
-    ]
-    # A speed-up is that of a group.
-    assert sorted(DataFrame(result.cases)["speedup"].round(2)) == [1.0, 1.0, 1.0, 7.71, 7.75]
-    assert "directory OLD_LOG" in words(result)
-    assert "not pooled, because the runs differ in directory (NEW_LOG, OLD_LOG)" in words(result)
-    # Alone, each is a tree as any other.
-    alone = summarize(tmp_path / "OLD_LOG")
-    assert DataFrame(alone.cases)["directory"].isna().all()
-
-
-@pytest.mark.parametrize("numbers", [(1, 1), (1, 2)])
-def test_directories_named_after_accelerators_say_what_ran(
-    tmp_path: Path, numbers: tuple[int, int]
-) -> None:
-    """As PaddlePaddle/Perf has it: TensorFlow/logs/{V100_LOG,A100_LOG}."""
-    for place, rate, repeat in zip(("V100_LOG", "A100_LOG"), (50.0, 150.0), numbers, strict=True):
-        write(tmp_path / place / "1n1g" / f"rn50_b128_fp32_{repeat}.log", gluoncv(rate))
-    table = DataFrame(summarize(tmp_path).cases)
-    found = dict(zip(table["accelerator"], table["samples_per_second_median"], strict=True))
-    assert found == {"V100": 50.0, "A100": 150.0}
-    write(tmp_path / "V100_LOG" / "1n1g" / "rn50_b128_fp32_a100_3.log", gluoncv(60.0))
-    (problem,) = summarize(tmp_path).problems
-    assert problem.problem == "the accelerator in the directory V100_LOG contradicts the file name"
-
-
-def test_words_of_unknown_meaning_are_told(tmp_path: Path) -> None:
-    for repeat, word in enumerate(("xla", "plain"), start=1):
-        path = tmp_path / "1n1g" / f"rn50_b128_fp32_{word}_{repeat}.log"
-        write(path, gluoncv(50.0 * repeat))
-    told = "1n1g: pooled, although the names of the logs have other words: plain, xla"
-    assert told in words(summarize(tmp_path))
-
-
-def test_converted_copies_of_a_log_are_one_run(tmp_path: Path) -> None:
-    """Copies with other ends of lines, a byte order mark or mpirun's tags have other bytes."""
-    lines = [
-        f"INFO:root:Epoch[0] Batch[{step}]\tSpeed: {50 + step % 37 / 7:.2f} samples/sec"
-        for step in range(1, 121)
-    ]
-    log = "\n".join(lines).encode() + b"\n"
-    tagged = b"".join(b"[1,0]<stdout>:" + line + b"\n" for line in log.splitlines())
-    forms = (log, log.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + log + b"\n", tagged)
-    (tmp_path / "1n1g").mkdir()
-    for repeat, content in enumerate(forms, start=1):
-        (tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log").write_bytes(content)
-    result = summarize(tmp_path)
-    assert result.problems == []
-    assert DataFrame(result.cases)["repeats"].tolist() == [1]
-    assert "1.log (same rates), which is counted once: " in words(result)
-
-
-def test_two_steady_runs_with_few_different_rates_are_no_copies(tmp_path: Path) -> None:
-    for repeat in (1, 2):
-        lines = [*gluoncv(0.5), f"run {repeat}"]
-        write(tmp_path / "1n1g" / f"rn50_b128_fp32_{repeat}.log", lines)
-    assert DataFrame(summarize(tmp_path).cases)["repeats"].tolist() == [2]
-
-
-def test_groups_have_the_shortest_path_that_tells_them_apart(tmp_path: Path) -> None:
-    for place in ("a/bz128/1n1g", "b/first/1n1g", "b/second/1n1g", "1n1g"):
-        for topology in ("1n1g", "1n2g"):
-            directory = tmp_path / place.replace("1n1g", topology)
-            rate = 300.0 + len(list(tmp_path.rglob("*.log")))
-            write(directory / "rn50_b128_fp32_1.log", gluoncv(rate))
-    result = summarize(tmp_path)
-    assert result.problems == []
-    assert sorted(DataFrame(result.cases)["directory"]) == [
-        *(".", "."),
-        *("a", "a"),
-        *("b/first", "b/first"),
-        *("b/second", "b/second"),
-    ]
-
-
-def test_logs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
-    first = write(tmp_path / "1n1g" / "rn50_b128_fp32.log", gluoncv(380.0))
-    second = write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(390.0))
-    write(tmp_path / "1n1g" / "rn50_b128_fp32_2.log", gluoncv(400.0))
-    result = summarize(tmp_path)
-    assert [problem.where for problem in result.problems] == [str(first), str(second)]
-    for problem in result.problems:
-        assert "the same repeat of the same case" in problem.problem
-        assert problem.found == f"{first}, {second}"
-    assert DataFrame(result.cases)["samples_per_second_median"].tolist() == [400.0]
-    call("summarize", tmp_path, status=2)
-
-
-def test_copies_are_one_run_wherever_they_are(tmp_path: Path) -> None:
-    lines = gluoncv(380.0)
-    first = write(tmp_path / "a" / "1n1g" / "rn50_b128_fp32_1.log", lines)
-    for place in ("a/1n1g/rn50_b128_fp32_2.log", "backup/1n1g/rn50_b128_fp32_1.log"):
-        write(tmp_path / place, lines)
-    result = summarize(tmp_path)
-    assert result.problems == []
-    # A copy makes no group: it is no other run.
-    assert DataFrame(result.cases)["directory"].isna().all()
-    assert DataFrame(result.cases)["repeats"].tolist() == [1]
-    told = f"copies of {first} (same SHA-256), which is counted once: {tmp_path}"
-    assert told in words(result)
-
-
-def test_a_log_that_is_named_as_two_cases_is_told(tmp_path: Path) -> None:
-    paths = [tmp_path / topology / "rn50_b128_fp32_1.log" for topology in ("1n1g", "1n2g")]
-    for path in paths:
-        write(path, gluoncv(380.0))
-    result = summarize(tmp_path)
-    told = "the same log is counted for several cases (same SHA-256): "
-    assert told + ", ".join(map(str, paths)) in json.loads(result.document)["notes"]
 
 
 # ---- compare
