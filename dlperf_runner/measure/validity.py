@@ -146,7 +146,8 @@ def _about_losses(
     # Some programs print no loss that is not finite.
     places = [index for index, loss in enumerate(losses) if loss is not None]
     silent = len(losses) - 1 - places[-1]
-    if silent >= max(_CONSTANT, *(b - a for a, b in pairwise([-1, *places]))):
+    gaps = [b - a for a, b in pairwise(places)]
+    if gaps and silent >= max(_CONSTANT, *gaps):
         yield f"no loss is printed after step {printed[-1][0]}"
     values = [loss for _, loss in printed]
     low, high = min(values), max(values)

@@ -39,7 +39,7 @@ def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str)
 
 def test_loss_that_is_no_longer_printed() -> None:
     assert losses(7.0, 6.9, None, None, None) == ("no loss is printed after step 2",)
-    assert losses(7.0, *[None] * 10) == ("no loss is printed after step 1",)
+    assert losses(7.0, *[None] * 10) == ()  # one says nothing of how often the program prints it
     assert losses(7.0, 6.9, None, None) == ()
     assert losses(*[None, None, None, 7.0, None, None, None, 6.9, None, None, None]) == ()
 
