@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import os
 import sys
 
 
@@ -14,6 +15,8 @@ def main() -> None:
     # and among all objects once more at the end: a fifth of the time of a short command.
     gc.set_threshold(500_000)
     atexit.register(gc.freeze)
+    # Pydantic would search all installed packages for plugins.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     try:
         from .cli.main import main as command_line
     except ModuleNotFoundError as error:

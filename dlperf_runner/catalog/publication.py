@@ -119,7 +119,7 @@ class PublishedTable(Entry):
     date: str | None = None
     file: RelativePath | None = None
     source: Citation | None = None
-    conditions: Conditions = Conditions()
+    conditions: Conditions = Conditions.model_construct()
     cases: dict[TopologyText, Conditions] = {}
     rows: Annotated[Rows, Field(min_length=1)]
     runs: dict[TopologyText, Annotated[tuple[Rate, ...], Field(min_length=1)]] = {}

@@ -69,7 +69,7 @@ class _Source(Entry):
 
     data: Literal["real", "synthetic"] | DataParameter | None = None
     launcher: Name | ParameterTemplate | None = None
-    launcher_options: LauncherOptions = LauncherOptions()
+    launcher_options: LauncherOptions = LauncherOptions.model_construct()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
     started_in: Literal["source", "run"] = "source"

@@ -77,7 +77,8 @@ Parameters = dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], Value]
 class Entry(BaseModel):
     """A frozen entry. An unknown key is an error that lists the known keys."""
 
-    # Most commands use few of the schemas: each is built at its first use.
+    # Most commands use few of the schemas: each is built at its first use. Therefore default values
+    # are made by model_construct(), which needs no schema.
     model_config = ConfigDict(
         frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True
     )

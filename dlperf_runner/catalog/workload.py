@@ -75,7 +75,7 @@ class Matrix(Entry):
     topologies: Annotated[tuple[TopologyText, ...], Field(min_length=1)]
     batches: Annotated[tuple[BatchEntry, ...], Field(min_length=1)]
     repeats: Count = 1
-    rule: RuleChange = RuleChange()
+    rule: RuleChange = RuleChange.model_construct()
     parameters: Parameters = {}
     timeout_s: Count = 3600
     hung_after_s: Count = 300
@@ -110,7 +110,7 @@ class Workload(Entry):
     of_variant: tuple[str, ...] = ()
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
-    sources: Sources = Sources()
+    sources: Sources = Sources.model_construct()
     matrices: dict[Name, Matrix] = {}
     published: str | None = None
 

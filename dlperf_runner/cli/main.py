@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -25,16 +24,7 @@ from .. import __version__
 from ..core.errors import Stopped, UserError
 from ..core.paths import OWN_CATALOG
 from .completion import completes
-from .options import (
-    AsJson,
-    Chosen,
-    chooses,
-    option,
-    print_json,
-    print_note,
-    screen,
-)
-from .scheduler import Scheduled, schedules
+from .options import AsJson, option, print_json, screen
 
 # Shells can complete only one-word commands, so not `python -m dlperf_runner`.
 AS_COMMAND = Path(sys.argv[0]).name == "dlperf"
@@ -143,11 +133,8 @@ app = typer.Typer(
 # The commands that other modules of this package have.
 _MODULES = {
     **{name: name for name in ("aa", "bandwidth", "bundle", "compare", "doctor", "env")},
-    **{
-        name: name
-        for name in ("export", "history", "init-workload", "live", "mlperf", "report", "run")
-    },
-    "run": "run",
+    **{name: name for name in ("export", "history", "init-workload", "live", "mlperf", "plan")},
+    **{name: name for name in ("report", "run")},
     **dict.fromkeys(("bench", "decommission", "init", "lab", "provision"), "playbooks"),
     **dict.fromkeys(("archive", "attach", "status", "stop", "summarize"), "results"),
 }
@@ -201,50 +188,6 @@ def _options(
     ] = None,
 ) -> None:
     pass
-
-
-@app.command()
-@partial(chooses, with_file=True)
-@schedules
-def plan(
-    chosen: Chosen,
-    scheduled: Scheduled,
-    campaign: Annotated[str, option("--campaign", "Create this campaign directory.", "DIR")] = "",
-    resume: Annotated[
-        str, option("--resume", "Show only the unfinished runs of this campaign.", "DIR")
-    ] = "",
-    variables: Annotated[
-        str, option("--variables", "Extra variables of bench.yml, JSON.", hidden=True)
-    ] = "",
-    schema: Annotated[
-        bool, option("--schema", "Print the JSON Schema of a campaign file, for editors.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show the commands that would run on each host, without running them."""
-    from ..commands import campaigns
-    from ..report.plan_text import render
-
-    if schema:
-        from ..plan.campaign_file import schema as schema_of_files
-
-        print_json(schema_of_files())
-        return
-    choice, nodes = chosen.choice, (chosen.inventories, chosen.limit)
-    if scheduled.name:
-        print(scheduled.scripts(chosen, campaign), end="")
-        return
-    extra, file = json.loads(variables) if variables else None, chosen.file
-    if extra is not None:
-        choice, file = campaigns.choice_of_playbook(extra, chosen.inventories)
-        campaigns.refuse_rounds(choice, *nodes)
-    document = campaigns.plan(
-        choice, *nodes, campaign, resume, chosen.wait, print_note, extra, file
-    )
-    if as_json:
-        print_json(document)
-    else:
-        print(render(document), end="")
 
 
 @app.command("list")

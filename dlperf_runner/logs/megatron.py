@@ -7,7 +7,8 @@
 
 The first three lines are one line. Steps count from 1. Step 1 is printed by newer versions, then
 every `log_interval` steps. The rate is in steps per second; tokens/s follow from the global batch
-size and the sequence length. A log in which the batch size ramps up is refused.
+size and the sequence length. A log in which the batch size ramps up is refused. A line has no
+`lm loss` if that is not finite.
 
 Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
 megatron/training/arguments.py (_print_args).

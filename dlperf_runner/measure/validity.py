@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from ..catalog.validity import ValidityRules
@@ -28,7 +29,7 @@ THROTTLE_BITS = {
 THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors"
 PROCESSES, INTERFACE = "other processes", "NCCL interface"
 _LARGEST_LOSS = 1e6  # no program of the catalogue begins with a thousandth of this
-_CONSTANT = 3  # printed losses; fewer may be equal by chance
+_CONSTANT = 3  # printed losses, or lines without one; fewer may be so by chance
 _FEWEST_LOSSES = 15  # the median of a fifth of them does not depend on a single step
 _BEFORE_S = 10  # seconds; ssh may need as long to reach a node after the run has begun
 _ORDINARY_USERS = range(1000, 65534)
@@ -142,6 +143,12 @@ def _about_losses(
         if not math.isfinite(loss):
             yield f"the loss is not finite at step {step}"
             return
+    # Some programs print no loss that is not finite.
+    places = [index for index, loss in enumerate(losses) if loss is not None]
+    silent = len(losses) - 1 - places[-1]
+    gaps = [b - a for a, b in pairwise(places)]
+    if gaps and silent >= max(_CONSTANT, *gaps):
+        yield f"no loss is printed after step {printed[-1][0]}"
     values = [loss for _, loss in printed]
     low, high = min(values), max(values)
     if low >= _LARGEST_LOSS or high <= -_LARGEST_LOSS:

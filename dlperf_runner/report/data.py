@@ -24,7 +24,7 @@ def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     read as a formula gets a leading apostrophe."""
     fields = map(_fields, zip(*rows, strict=True))
     lines = (columns, *zip(*fields, strict=True))
-    return "".join(f"{','.join(line)}\n" for line in lines)
+    return "\n".join(map(",".join, lines)) + "\n"
 
 
 def _fields(column: Sequence[object]) -> list[str]:
@@ -33,6 +33,8 @@ def _fields(column: Sequence[object]) -> list[str]:
     if any(isinstance(value, float) for value in values):  # 0.0 and -0.0 are equal
         return [str(v) if isinstance(v, float) else _field(v) for v in column]
     texts = {value: _field(value) for value in values}
+    if len(texts) == 1:
+        return [*texts.values()] * len(column)
     return list(map(texts.__getitem__, column))
 
 

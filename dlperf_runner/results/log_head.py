@@ -49,8 +49,7 @@ def check_network(headers: Iterable[logs.Header], run: FoundRun, entry: Known) -
     for header in headers:
         if header.network is None:
             continue
-        names = map(_plain, (entry.short_name, entry.model, *entry.names))
-        if _plain(header.network) not in names:
+        if _plain(header.network) not in map(_plain, entry.models):
             raise UserError(
                 f"the network contradicts {run.source_of('network')}",
                 where=f"{run.path}:{header.line}",

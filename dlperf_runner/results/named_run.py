@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from ..catalog.names import names
-from ..catalog.reader import unit_of
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.units import BANDWIDTH
@@ -124,7 +123,7 @@ class _Identification:
         return first and first.value
 
     def _batch_size(self) -> int:
-        if unit_of(self.entry.workload) == BANDWIDTH:
+        if self.entry.unit == BANDWIDTH:
             return 1  # it has none
         said = [Stated(batch_of(d), f"the directory {d}") for d in self.words.batch_directories]
         said += self._said("batch_size")
@@ -237,7 +236,7 @@ def _entry(log: Log, path_words: PathWords, known: Sequence[Known], statement: S
                     found=f"a {log.form.name} log, of {_listed(same_format) or 'no workload'}",
                 )
     for word in _naming(path_words, known, statement):
-        fitting = [entry for entry in fitting if word in _words(entry)]
+        fitting = [entry for entry in fitting if word in entry.words]
         if not fitting:
             if not _names_something(word, known):
                 raise _unidentified(log)
@@ -281,7 +280,7 @@ def _naming(path_words: PathWords, known: Sequence[Known], statement: Statement)
 
 
 def _names_something(word: str, known: Sequence[Known]) -> bool:
-    of_catalogue = any(word in _words(entry) for entry in known)
+    of_catalogue = any(word in entry.words for entry in known)
     return of_catalogue or names().framework_of(word) is not None or names().is_model(word)
 
 
@@ -307,16 +306,7 @@ def _contradiction(
 def _fits(entry: Known, field: str, value: str) -> bool:
     if field == "framework":
         return value in names().of_framework(entry.framework)
-    return value in _models(entry)
-
-
-def _words(entry: Known) -> tuple[str, ...]:
-    """All words that name the entry in the name of a log."""
-    return *_models(entry), *names().of_framework(entry.framework)
-
-
-def _models(entry: Known) -> tuple[str, ...]:
-    return entry.short_name, entry.model, *entry.names
+    return value in entry.models
 
 
 def _listed(entries: Sequence[Known]) -> str:
@@ -325,4 +315,4 @@ def _listed(entries: Sequence[Known]) -> str:
 
 def known_models(known: Sequence[Known]) -> list[str]:
     """All names of models that can be stated."""
-    return sorted({name for entry in known for name in _models(entry)})
+    return sorted({name for entry in known for name in entry.models})

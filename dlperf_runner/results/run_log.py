@@ -34,7 +34,7 @@ from .log_head import check_network, check_parameters, stated_count, with_option
 from .run_record import FoundRun, Known
 
 # So many logs are read step by step, in turn. The processor's cache does not hold many more.
-TOGETHER = 16
+TOGETHER = 32
 # No two runs print so many different rates in the same order.
 _TELLING_RATES = 10
 

@@ -12,12 +12,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.names import names
 from ..catalog.rule import Rule
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.files import stored
 from ..core.identity import CASE, GROUP, TOPOLOGY, CaseKey, parameters_text, short_product
 from ..core.printable import printable
+from ..core.units import SAMPLES, Unit
 from ..measure.validity import OtherProcess
 
 if TYPE_CHECKING:
@@ -41,10 +43,21 @@ class Known:
     rules: tuple[Rule, ...] = ()
     definition: Workload | None = None
 
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """All names of the model."""
+        others = (*self.definition.families, self.definition.model) if self.definition else ()
+        return self.short_name, self.model, *others
+
+    @cached_property
+    def words(self) -> tuple[str, ...]:
+        """All words that name the entry in the name of a log."""
+        return *self.models, *names().of_framework(self.framework)
+
     @property
-    def names(self) -> tuple[str, ...]:
-        """Other names of the model."""
-        return (*self.definition.families, self.definition.model) if self.definition else ()
+    def unit(self) -> Unit:
+        """What the throughput counts."""
+        return self.definition.unit if self.definition else SAMPLES
 
     @property
     def precisions(self) -> tuple[str, ...]:

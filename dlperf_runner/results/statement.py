@@ -97,7 +97,7 @@ Statement = Mapping[str, Stated]  # by field
 class Statements:
     """All that the user states: `options` for every log, and a mapping by path."""
 
-    options: Fields = field(default_factory=Fields)
+    options: Fields = field(default_factory=Fields.model_construct)
     mapping: PathMapping | None = None
     file: str = MAPPING
 

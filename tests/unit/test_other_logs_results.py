@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from make_logs import campaign_run, dllogger, gluoncv, oneflow, plsc, write
+from make_logs import campaign_run, dllogger, gluoncv, megatron, oneflow, plsc, write
 from other_logs import GOOD, load, speedometer
 
 from dlperf_runner.commands.summarize import summarize
@@ -136,6 +136,15 @@ def test_a_loss_that_is_never_another_is_invalid_in_every_format(
     results = load(path)
     assert results.counted == []
     assert "the loss is" in "".join(results.notes)
+
+
+def test_a_loss_that_is_no_longer_printed_is_invalid(here: Path) -> None:
+    """Megatron-LM leaves out a loss that is not finite."""
+    lines = megatron(123.4, batch=128, world=8)
+    silent = [re.sub(r" lm loss: \S+ \|", "", line) for line in lines[-6:]]
+    assert silent != lines[-6:]
+    write(here / "logs/1n8g/llama3-8b_b16_bf16_1.log", lines[:-6] + silent)
+    assert "no loss is printed after step 40" in call("summarize", "logs", status=1).text
 
 
 def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:

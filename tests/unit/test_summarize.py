@@ -113,7 +113,8 @@ def test_results_can_be_made_again_beside_the_logs(tmp_path: Path) -> None:
 def test_catalogue_has_what_is_needed(tmp_path: Path) -> None:
     (entry,) = [known for known in catalogued() if known.workload == "mxnet-resnet50v1b"]
     assert replace(entry, rules=(), definition=None) == RESNET
-    assert (entry.names, entry.precisions) == (("resnet50", "resnet50v1b"), ("fp32", "fp16"))
+    assert entry.models == ("rn50", "resnet50v1b", "resnet50", "resnet50v1b")
+    assert entry.precisions == ("fp32", "fp16")
     write(log_of(tmp_path), gluoncv(5.0))
     assert summarize_directory(tmp_path, tmp_path / "out").problems == []
 

@@ -37,6 +37,13 @@ def test_loss_of_a_program_that_does_not_train(values: list[float], reason: str)
     assert losses(*values, 5.0, 4.0) != (reason,)
 
 
+def test_loss_that_is_no_longer_printed() -> None:
+    assert losses(7.0, 6.9, None, None, None) == ("no loss is printed after step 2",)
+    assert losses(7.0, *[None] * 10) == ()  # one says nothing of how often the program prints it
+    assert losses(7.0, 6.9, None, None) == ()
+    assert losses(*[None, None, None, 7.0, None, None, None, 6.9, None, None, None]) == ()
+
+
 def test_two_equal_losses_may_be_chance() -> None:
     assert losses(6.9, 6.9) == ()
     assert losses(6.9) == ()
