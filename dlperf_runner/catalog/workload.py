@@ -186,7 +186,8 @@ class UpstreamSource(_Source):
     """A repository at a commit.
 
     `directory`: the working directory of the command; `.` is the repository's root. `paths`: the
-    parts of the repository to copy (default: `directory`). `files`: files from this repository, copied into `directory`.
+    parts of the repository to copy (default: `directory`). `files`: files from this repository,
+    copied into `directory`.
     """
 
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]

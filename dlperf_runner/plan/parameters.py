@@ -73,13 +73,13 @@ def refuse_lacking(
     for name, has in source.only.items():
         if wanted[name] in has:
             continue
-        is_variant = name == "variant"
         options = {"variant": option_name("model"), "precision": option_name("precision")}
+        text = workload.model_name if name == "variant" else str
         raise UserError(
             f"the {case.source} source of {workload.name} does not have this {name}",
             where=options.get(name, f"--parameter {name}"),
-            expected=f"one of {listed(map(workload.model_name, map(str, has)) if is_variant else has)}",
-            found=case.model if is_variant else str(wanted[name]),
+            expected=f"one of {listed(text(str(value)) for value in has)}",
+            found=text(str(wanted[name])),
             hint="choose another source with --source",
         )
 

@@ -68,4 +68,3 @@ class Float8Linear(nn.Linear):
         rows = hidden.flatten(0, -2).to(torch.bfloat16)
         outputs = Products.apply(rows, self.weight.to(torch.bfloat16))
         return outputs.unflatten(0, hidden.shape[:-1])
-

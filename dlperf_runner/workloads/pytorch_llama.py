@@ -211,9 +211,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
     size = SIZES[arguments.model]
     linear = torch.nn.Linear
     if arguments.recipe == "float8":
-        from pytorch_float8 import Float8Linear as linear  # torch is imported by now
+        import pytorch_float8
 
         refuse_float8(torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device))
+        linear = pytorch_float8.Float8Linear
     with torch.device("meta"):
         model = Llama(size, arguments.sequence_length, arguments.recompute, linear)
     log(f"Model {arguments.model} size: {size.parameters:,} total parameters")

@@ -100,7 +100,7 @@ def test_no_mfu_of_products_in_two_precisions(tmp_path: Path) -> None:
         said = "Starting job: llama-8b, precision bf16, recipe float8, compile on\n"
         log.write_text(said + log.read_text())
     _, case = summary(tmp_path, "--accelerator", "H100-SXM5-80GB")
-    assert "recipe=float8" in case["parameters"]
+    assert case["parameters"] == "recipe=float8 sequence_length=8192"
     assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
     assert case["mfu"] == ""
 

@@ -296,7 +296,11 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
 def test_a_matrix_plans_what_its_number_was_published_for(
     matrix: str, source: str, published: float
 ) -> None:
-    changes = {"stack": "h100-cuda12.9", "accelerator": "H100-SXM5-96GB", "frameworks": ("pytorch",)}
+    changes = {
+        "stack": "h100-cuda12.9",
+        "accelerator": "H100-SXM5-96GB",
+        "frameworks": ("pytorch",),
+    }
     nodes = [replace(node, **changes) for node in gpu_nodes()]
     options = {"workload": "pytorch-llama", "matrix": matrix, "source": source, "nodes": "1"}
     catalog = load_catalog()

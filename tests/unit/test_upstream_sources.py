@@ -106,7 +106,7 @@ def texts_of(source: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("workload", "file", "declared"),
     [
-        ("pytorch-llama", "torchtitan/config_manager.py", '"{}",\n'),
+        ("pytorch-llama", "torchtitan/config_manager.py", '"{}",'),
         ("jax-llama", "src/maxtext/configs/base.yml", "\n{}:"),
     ],
 )
@@ -363,7 +363,9 @@ def test_llama_of_torchtitan(catalog: Catalog) -> None:
 def test_llama_of_maxtext(catalog: Catalog) -> None:
     """src/maxtext/configs/gpu/a3/llama_2_7b/2vm.sh with configs/gpu/models/llama2_7b.yml."""
     (run,) = of_h100(catalog, "jax-llama", matrix="published")
-    assert run.container == f"docker ghcr.io/nvidia/jax@{MAXTEXT_IMAGE['ghcr.io/nvidia/jax:maxtext']}"
+    assert (
+        run.container == f"docker ghcr.io/nvidia/jax@{MAXTEXT_IMAGE['ghcr.io/nvidia/jax:maxtext']}"
+    )
     for process, command in enumerate(run.commands):
         assert command.env["JAX_COORDINATOR_ADDRESS"] == "10.11.0.2:29500"
         assert (command.env["JAX_NUM_PROCESSES"], command.env["JAX_PROCESS_ID"]) == (

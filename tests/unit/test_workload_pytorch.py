@@ -113,7 +113,11 @@ COMMON_MISTAKES = [
     [
         *((p, *mistake) for p in (resnet, llama, bert, arcface) for mistake in COMMON_MISTAKES),
         *((p, ["--compile", "maybe"], "on or off expected") for p in (resnet, llama, bert)),
-        (llama, ["--recipe", "float8", "--no-cuda"], "--recipe float8 needs a GPU; a CPU takes none"),
+        (
+            llama,
+            ["--recipe", "float8", "--no-cuda"],
+            "--recipe float8 needs a GPU; a CPU takes none",
+        ),
         (
             *(llama, ["--recipe", "float8", "--precision", "tf32"]),
             "--recipe float8 goes with --precision bf16",
