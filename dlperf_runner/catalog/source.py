@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from .launcher_options import LauncherOptions
-from .types import Count, Entry, Name, ParameterTemplate, Regex, RelativePath
+from .types import Count, Entry, Name, ParameterTemplate, Regex, RelativePath, Value
 
 
 class Patch(Entry):
@@ -63,6 +63,7 @@ class _Source(Entry):
     A launcher may be a parameter, like `{launcher}`.
     `on_several_nodes`: further arguments there, by precision.
     `stacks`: the stacks that can run this source (empty: all).
+    `only`: the values that it has of `variant`, `precision` and parameters (not named: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
     source, but can write to that of the run.
     """
@@ -72,6 +73,7 @@ class _Source(Entry):
     launcher_options: LauncherOptions = LauncherOptions.model_construct()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
+    only: dict[str, tuple[Value, ...]] = {}
     started_in: Literal["source", "run"] = "source"
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     prepare: tuple[Preparation, ...] = ()
@@ -108,13 +110,14 @@ class BuiltinSource(_Source):
 class UpstreamSource(_Source):
     """A repository at a commit.
 
-    `directory`: the working directory of the command. `paths`: the parts of the repository to
-    copy (default: `directory`). `files`: files from this repository, copied into `directory`.
+    `directory`: the working directory of the command; `.` is the repository's root. `paths`: the
+    parts of the repository to copy (default: `directory`). `files`: files from this repository,
+    copied into `directory`.
     """
 
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-    directory: RelativePath
+    directory: RelativePath | Literal["."]
     paths: tuple[RelativePath, ...] = ()
     patches: tuple[Patch, ...] = ()
     added_files: tuple[AddedFile, ...] = ()

@@ -147,6 +147,8 @@ class Workload(Entry):
             for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
+            own = (name for name in source.only if name not in ("variant", "precision"))
+            named += [(name, ("sources", key, "only", name)) for name in own]
             if not isinstance(data := source.data, DataParameter):
                 continue
             at = ("sources", key, "data")

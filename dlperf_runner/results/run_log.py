@@ -18,6 +18,7 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
+from ..core.identity import read_parameters
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
 from ..measure.energy import energy
@@ -25,7 +26,7 @@ from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
-from ..measure.step_parts import network, of_ranks
+from ..measure.step_parts import network, of_all_reduce, of_ranks
 from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
@@ -151,6 +152,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
     evidence = evidence_of(run)
     measured.measurements += (
         *of_ranks(content.headers, run.topology.world_size),
+        *of_all_reduce(content.headers, run.topology.world_size),
         *network(evidence.network),
     )
     if entry is not None and entry.transformer is not None and expected.sequence_length is not None:
@@ -199,7 +201,10 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    return tuple(model_flops(tokens, transformer, length, peak_of(run.accelerator, run.precision)))
+    # With a recipe, part of the products has another peak than the rest.
+    has_one_peak = read_parameters(run.parameters).get("recipe", "none") == "none"
+    peak = peak_of(run.accelerator, run.precision) if has_one_peak else None
+    return tuple(model_flops(tokens, transformer, length, peak))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:

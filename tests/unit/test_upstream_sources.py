@@ -6,7 +6,6 @@ That the patches fit is seen where DLPERF_SOURCE_MIRROR names a directory of git
 from __future__ import annotations
 
 import os
-import tarfile
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,34 +13,28 @@ from typing import Any
 import pytest
 from plan_examples import gpu_nodes, lab_nodes
 from read_logs import read
+from upstream_sources import MEETING, PYTHON, SRC, added, plan, texts_of, upstream
 
 from dlperf_runner.catalog.reader import Catalog
-from dlperf_runner.catalog.source import Preparation, UpstreamSource
+from dlperf_runner.catalog.source import Preparation
 from dlperf_runner.core.case import Run
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
-from dlperf_runner.plan.choice import parse_choice
-from dlperf_runner.plan.make import make_plan
 from dlperf_runner.plan.sources import prepare_source
 
 # As the reports name them.
 COMMITS = {
+    "jax-llama": ("AI-Hypercomputer/maxtext", "e591f30c"),
     "mxnet-resnet50v1b": ("dmlc/gluon-cv", "f9a8a284"),
     "mxnet-arcface": ("deepinsight/insightface", "863a7ea9"),
     "paddle-arcface": ("PaddlePaddle/PLSC", "9bba9c90"),
     "oneflow-resnet50v1.5": ("Oneflow-Inc/OneFlow-Benchmark", "892f87e6"),
     "pytorch-arcface": ("deepinsight/insightface", "7fadd420"),
     "pytorch-bert-large": ("NVIDIA/DeepLearningExamples", "a07d20a1"),
+    "pytorch-llama": ("pytorch/torchtitan", "9dec370a"),
     "pytorch-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "5843f4e5"),
     "tensorflow-resnet50v1.5": ("NVIDIA/DeepLearningExamples", "4a15e914"),
 }
-SRC = "/opt/dlperf/src"
-
-
-def upstream(catalog: Catalog, workload: str) -> UpstreamSource:
-    source = catalog.workload(workload).sources.upstream
-    assert source
-    return source
 
 
 def cluster(*frameworks: str) -> tuple[Node, ...]:
@@ -58,11 +51,6 @@ def published_versions(*frameworks: str) -> tuple[Node, ...]:
     )
 
 
-def plan(catalog: Catalog, on: tuple[Node, ...], *parameters: str, **options: Any) -> list[Run]:
-    texts = {"source": "upstream", **{name: str(value) for name, value in options.items()}}
-    return list(make_plan(parse_choice(texts, list(parameters)), catalog, on))
-
-
 @pytest.mark.parametrize("workload", COMMITS)
 def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, workload: str) -> None:
     source = upstream(catalog, workload)
@@ -74,8 +62,8 @@ def test_every_published_source_is_declared_at_its_commit(catalog: Catalog, work
     for patch in source.patches:
         path = PurePosixPath(patch.file)
         assert any(path.is_relative_to(taken) for taken in source.taken), patch.file
-    for added in source.added_files:
-        assert PurePosixPath(added.file).parent == PurePosixPath(source.directory)
+    for file in source.added_files:
+        assert PurePosixPath(file.file).parent == PurePosixPath(source.directory)
 
 
 @pytest.mark.parametrize("workload", COMMITS)
@@ -86,20 +74,16 @@ def test_the_declared_patches_fit_and_leave_python(
     if not mirror:
         pytest.skip("DLPERF_SOURCE_MIRROR names no directory of git mirrors")
     made = prepare_source(catalog, workload, "upstream", mirror, tmp_path)
-    with tarfile.open(made.path) as tar:
-        files = [member for member in tar if member.isfile() and member.name.endswith(".py")]
-        for member in files:
-            reader = tar.extractfile(member)
-            assert reader
-            compile(reader.read(), member.name, "exec")
-    names = {member.name for member in files}
-    assert {patch.file for patch in upstream(catalog, workload).patches} <= names
+    patched = {patch.file for patch in upstream(catalog, workload).patches}
+    texts = texts_of(made.path)
+    for name in patched:
+        compile(texts[name], name, "exec")
 
 
 @pytest.mark.parametrize("workload", COMMITS)
 def test_added_files_are_python(catalog: Catalog, workload: str) -> None:
-    for added in upstream(catalog, workload).added_files:
-        compile(added.content, added.file, "exec")
+    for file in upstream(catalog, workload).added_files:
+        compile(file.content, file.file, "exec")
 
 
 # ---- commands
@@ -192,10 +176,6 @@ def of_a100(catalog: Catalog, workload: str, *parameters: str, **options: Any) -
     nodes = [replace(n, stack="a100-cuda11.8", frameworks=("pytorch",)) for n in gpu_nodes()]
     chosen = {"workload": workload, "gpus_per_node": 8, "repeats": 1, **options}
     return plan(catalog, tuple(nodes), *parameters, **chosen)
-
-
-PYTHON = ("/opt/dlperf/envs/pytorch/bin/python", "-u")
-MEETING = ("--master-addr=10.11.0.2", "--master-port=29500")
 
 
 def test_bert_of_pytorch(catalog: Catalog) -> None:
@@ -345,18 +325,6 @@ def test_the_runs_environment_prepares_the_nodes(catalog: Catalog, tmp_path: Pat
 
 
 # ---- stand-ins
-
-
-def added(catalog: Catalog, workload: str, name: str) -> dict[str, Any]:
-    """What the stand-in defines."""
-    (content,) = (
-        file.content
-        for file in upstream(catalog, workload).added_files
-        if PurePosixPath(file.file).name == name
-    )
-    namespace: dict[str, Any] = {}
-    exec(content, namespace)  # noqa: S102  this project's own text
-    return namespace
 
 
 def test_the_stand_in_for_dllogger_prints_what_is_read(
