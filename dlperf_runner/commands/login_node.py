@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..core.errors import UserError
-from ..doctor import slurm
-from ..doctor.findings import Finding
+from ..doctor import slurm, slurm_probe
+from ..slurm.findings import Finding
 from ..schedulers import scheduler
 from ..schedulers.job import PATH
 
-DOCTORS = {"slurm": slurm}
 ANSWER_S = 60.0
 PROBE_S = 180.0
 # A shared file system may show what a node wrote only after a while.
@@ -28,14 +27,13 @@ def examine_cluster(name: str, options: Mapping[str, str], folder: Path) -> list
     """The findings for a login node and the scheduler's nodes. `options`: those of its jobs.
     `folder`: where campaigns would be; a short job on the idle nodes tests whether they share it.
     """
-    if name not in DOCTORS:
+    if scheduler(name).name != "slurm":
         raise UserError(
-            f"the doctor does not know the scheduler {scheduler(name).name!r}",
+            f"the doctor cannot check the scheduler {name!r}",
             where="--scheduler",
-            expected=f"one of {', '.join(DOCTORS)}",
+            expected="slurm",
         )
-    doctor = DOCTORS[name]
-    program = doctor.COMMANDS["nodes"][0]
+    program = slurm.COMMANDS["nodes"][0]
     if not shutil.which(program):
         raise UserError(
             f"{program} not found",
@@ -45,14 +43,16 @@ def examine_cluster(name: str, options: Mapping[str, str], folder: Path) -> list
         )
     told = {
         key: said([word.replace("@user@", getpass.getuser()) for word in argv], ANSWER_S)
-        for key, argv in doctor.COMMANDS.items()
+        for key, argv in slurm.COMMANDS.items()
     }
-    partition = doctor.partition_of(told, options)
-    idle = doctor.idle_nodes(told, partition)
-    return doctor.findings(told, options, _probe(options, idle, folder) if idle else None)
+    partition = slurm.partition_of(told, options)
+    idle = slurm.idle_nodes(told, partition)
+    return slurm.findings(told, options, _probe(told, options, idle, folder) if idle else None)
 
 
-def _probe(options: Mapping[str, str], nodes: int, folder: Path) -> slurm.Probe | None:
+def _probe(
+    told: Mapping[str, slurm_probe.Said], options: Mapping[str, str], nodes: int, folder: Path
+) -> slurm_probe.Probe:
     token = secrets.token_hex(8)
     try:
         own = Path(tempfile.mkdtemp(prefix=".dlperf-doctor-", dir=folder))
@@ -65,19 +65,27 @@ def _probe(options: Mapping[str, str], nodes: int, folder: Path) -> slurm.Probe 
         ) from None
     try:
         (own / "login").write_text(token + "\n")
-        done = said(slurm.probe_argv(options, nodes, str(folder), own.name, PATH), PROBE_S)
+        done = said(
+            slurm_probe.probe_argv(
+                slurm.plugin_folder(told), options, nodes, str(folder), own.name, PATH
+            ),
+            PROBE_S,
+        )
         names = {line.split("|")[1] for line in done.output.splitlines() if "|written|" in line}
         deadline = time.monotonic() + LAG_S
         while True:
             wrote = frozenset(path.name.removeprefix("node.") for path in own.glob("node.*"))
             if names <= wrote or time.monotonic() > deadline:
-                return slurm.Probe(done, str(folder), token, wrote)
+                break
             time.sleep(0.5)
+        can = slurm_probe.has_pmix(done)
+        pmix = said(slurm_probe.pmix_argv(options, nodes), PROBE_S) if can else None
+        return slurm_probe.Probe(done, str(folder), token, wrote, pmix)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def said(argv: Sequence[str], seconds: float) -> slurm.Said:
+def said(argv: Sequence[str], seconds: float) -> slurm_probe.Said:
     """What a command prints on both streams. It gets TERM when its time is over: srun then ends its
     job."""
     try:
@@ -86,7 +94,7 @@ def said(argv: Sequence[str], seconds: float) -> slurm.Said:
             text=True, errors="replace",
         )  # fmt: skip
     except OSError as error:
-        return slurm.Said(None, f"{argv[0]}: {error.strerror}")
+        return slurm_probe.Said(None, f"{argv[0]}: {error.strerror}")
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -96,5 +104,5 @@ def said(argv: Sequence[str], seconds: float) -> slurm.Said:
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-        return slurm.Said(None, f"{argv[0]}: no end after {seconds:g} s")
-    return slurm.Said(process.returncode, output)
+        return slurm_probe.Said(None, f"{argv[0]}: no end after {seconds:g} s")
+    return slurm_probe.Said(process.returncode, output)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from ..core.lists import counted
 from .findings import Finding, judged
+from .slurm_probe import Probe, Said, on_nodes
 
 # What the doctor asks on the login node. @user@ is the user's name.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -23,63 +23,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "qos": ("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,maxwall,maxtres"),
 }
-OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
 OLDEST = (21, 8)
 SHORTEST_S = 600  # of a time limit
-ENGINES = ("apptainer", "singularity", "enroot", "podman")
-WAIT_S = 30  # for idle nodes
 LOGIN = "login node"
 _USABLE = {"idle", "mixed", "allocated", "completing", "planned", "reserved"}
 _UNLIMITED = ("UNLIMITED", "INFINITE", "")
-
-# Runs on each node. Its arguments: the folder, the probe's own folder in it, search path, engines.
-_PROBE = r"""
-folder=$1 own=$2 name=${SLURMD_NODENAME:?}
-export PATH=$3
-say() { printf 'dlperf|%s|%s|%s\n' "$name" "$1" "$2"; }
-say read "$(cat "$folder/$own/login" 2>&1 | head -n 1)"
-say written "$( (echo "$name" > "$folder/$own/node.$name") 2>&1 | head -n 1)"
-for engine in $4; do
-  command -v "$engine" > /dev/null || continue
-  flag=--version
-  [[ $engine != enroot ]] || flag=version
-  say "$engine" "$(timeout 20 "$engine" "$flag" 2> /dev/null | head -n 1)"
-done
-exit 0
-"""
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command printed. `status` is None if it is missing or did not end in time; `output`
-    then says so."""
-
-    status: int | None
-    output: str
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What the job on the nodes printed, and which nodes wrote into the folder, seen from here."""
-
-    said: Said
-    folder: str
-    token: str
-    wrote: frozenset[str]
-
-
-def probe_argv(
-    options: Mapping[str, str], nodes: int, folder: str, own: str, path: str
-) -> tuple[str, ...]:
-    """The srun command that runs the probe once on each of up to `nodes` idle nodes."""
-    chosen = [f"--{name}={options[name]}" for name in OPTIONS if options.get(name)]
-    return (
-        *("srun", *chosen, f"--nodes=1-{nodes}", "--ntasks-per-node=1"),
-        *("--time=2", "--mem=500", "--quiet"),
-        *(f"--immediate={WAIT_S}", "--chdir=/", "--mpi=none", "--export=NIL"),
-        *("--job-name=dlperf-doctor", "/bin/bash", "-c", _PROBE, "probe"),
-        *(folder, own, path, " ".join(ENGINES)),
-    )
 
 
 def partition_of(told: Mapping[str, Said], options: Mapping[str, str]) -> str:
@@ -113,7 +61,8 @@ def findings(
         if name in partitions:
             found += _partition(name, partitions[name], options, told)
     found += _unusable(told, options.get("partition", ""))
-    return found + _on_nodes(told, chosen, probe)
+    has_pyxis = "--container-image" in told["options"].output
+    return [*found, *on_nodes(f"partition {chosen}", probe, has_pyxis)]
 
 
 # ---- what the commands printed
@@ -136,6 +85,11 @@ def _nodes(told: Mapping[str, Said]) -> list[tuple[str, ...]]:
     lines = told["nodes"].output.splitlines()
     rows = (line.split("|", 6) for line in lines if line.count("|") >= 6)
     return [(row[0].rstrip("*"), *row[1:]) for row in rows]
+
+
+def plugin_folder(told: Mapping[str, Said]) -> str:
+    """Where Slurm has its plugins."""
+    return _setting(told, "PluginDir")
 
 
 def _setting(told: Mapping[str, Said], name: str) -> str:
@@ -282,63 +236,3 @@ def _unusable(told: Mapping[str, Said], partition: str) -> Iterator[Finding]:
         why = "" if reason == "none" else f": {reason} ({user}, {since})"
         hint = f"scontrol show node {node} says more; the administrator can resume it"
         yield Finding(node, "state", "warning", "usable", f"{state}{why}", hint)
-
-
-# ---- what the job on the nodes found
-
-
-def _on_nodes(told: Mapping[str, Said], partition: str, probe: Probe | None) -> Iterator[Finding]:
-    where = f"partition {partition}"
-    if probe is None:
-        hint = "run the doctor again when a node is idle, or with another --partition"
-        found = "no idle node"
-        yield Finding(where, "test job", "warning", "runs on the idle nodes", found, hint)
-        return
-    facts: dict[str, dict[str, str]] = {}
-    for line in probe.said.output.splitlines():
-        mark, _, rest = line.partition("|")
-        if mark == "dlperf" and rest.count("|") >= 2:
-            node, key, value = rest.split("|", 2)
-            facts.setdefault(node, {})[key] = value
-    if probe.said.status != 0 or not facts:
-        others = [x for x in probe.said.output.splitlines() if not x.startswith("dlperf|")]
-        is_busy = "Immediate" in probe.said.output
-        hint = "another job took the nodes; run the doctor again" if is_busy else "see the message"
-        found = "; ".join(others[-3:]) or f"exit status {probe.said.status}"
-        status = "warning" if is_busy else "failed"
-        yield judged(where, "test job", False, "runs", found, hint, status)
-    else:
-        yield Finding(where, "test job", "ok", "runs", f"on {counted(len(facts), 'node')}")
-    for node, own in facts.items():
-        yield from _folder(node, own, probe)
-        yield _engines(node, own, "--container-image" in told["options"].output)
-    kinds = {tuple((name, own.get(name)) for name in ENGINES) for own in facts.values()}
-    if len(facts) > 1:
-        yield judged(
-            "", "container engines", len(kinds) == 1, "the same on every node",
-            "the same" if len(kinds) == 1 else "different versions",
-            "choose nodes of one kind with --constraint", "warning",
-        )  # fmt: skip
-
-
-def _folder(node: str, own: Mapping[str, str], probe: Probe) -> Iterator[Finding]:
-    hint = "start dlperf in a directory that all nodes share, such as your home or scratch folder"
-    expected = f"sees {probe.folder} as the login node does"
-    found = "yes" if own.get("read") == probe.token else own.get("read") or "another content"
-    yield judged(node, "shared folder", found == "yes", expected, found, hint)
-    if found == "yes":
-        is_there = node in probe.wrote
-        told = own.get("written") or ("yes" if is_there else "the login node does not see the file")
-        expected = f"can write into {probe.folder}"
-        yield judged(node, "writes", is_there and told == "yes", expected, told, hint)
-
-
-def _engines(node: str, own: Mapping[str, str], has_pyxis: bool) -> Finding:
-    """`apptainer version 1.3.4`, `podman version 4.3.1`; enroot prints only `3.5.0`."""
-    found = []
-    for name in ENGINES:
-        if name in own:
-            version = re.search(r"\d[\w.+-]*", own[name])
-            found.append(f"{name} {version[0] if version else '(does not start)'}")
-    found += ["pyxis"] if has_pyxis else []
-    return Finding(node, "container engines", "ok", "any or none", ", ".join(found) or "none")

@@ -84,7 +84,9 @@ def test_accounting_works_and_a_second_provisioning_changes_nothing(cluster: Lab
     assert cluster.said("node1", "stat -c '%a %U' /etc/slurm/slurmdbd.conf") == "600 slurm"
     assert cluster.ssh("node2", "test -e /etc/slurm/slurmdbd.conf").returncode == 1
     cluster.said("node1", "runuser -u dlperf -- srun --chdir=/ --job-name=first -N2 hostname")
-    ask = "sacct --allusers --noheader --parsable2 --allocations --name=first --format=account,state"
+    ask = (
+        "sacct --allusers --noheader --parsable2 --allocations --name=first --format=account,state"
+    )
     assert cluster.said("node1", ask) == "dlperf|COMPLETED"
     assert cluster.said("node2", ask) == "dlperf|COMPLETED"
     recap = cluster.play("provision.yml", "-e", json.dumps(GIVEN)).rpartition("PLAY RECAP")[2]
