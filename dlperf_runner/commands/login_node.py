@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..core.errors import UserError
 from ..doctor import slurm, slurm_probe
-from ..slurm.findings import Finding
+from ..doctor.findings import Finding
 from ..schedulers import scheduler
 from ..schedulers.job import PATH
 
