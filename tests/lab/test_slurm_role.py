@@ -152,6 +152,65 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
     assert "partition: expected one of main, found gpu" in text
 
 
+SITE = """\
+dlperf_stack: cpu
+dlperf_accelerator: cpu
+dlperf_devices_per_node: 2
+dlperf_interface: eth0
+dlperf_matrix: smoke
+dlperf_frameworks: [nccl]
+dlperf_mpirun_args: [--oversubscribe]
+dlperf_prologue: [module use /shared/modules, module load %s]
+"""
+# A module of a site: its program says that it is found.
+MODULE = """\
+#%Module
+setenv TOOL_HOME /shared/tool
+prepend-path PATH /shared/tool/bin
+"""
+
+
+@pytest.fixture
+def modules(cluster: Lab, folder: Path) -> Iterator[None]:
+    """Debian's Environment Modules on both nodes, and a module of the site."""
+    place = folder / "modules/tool/1.2"
+    place.parent.mkdir(parents=True)
+    place.write_text(MODULE)
+    install = "DEBIAN_FRONTEND=noninteractive apt-get -qq -y {} environment-modules"
+    for node in NODES:
+        cluster.said(node, install.format("install --no-install-recommends") + " >&2; echo done")
+    yield
+    for node in NODES:
+        cluster.said(node, install.format("purge --auto-remove") + " >&2; echo done")
+
+
+@pytest.mark.usefixtures("modules")
+def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) -> None:
+    def run(campaign: str, module: str) -> tuple[int, str]:
+        (folder / "site.yml").write_text(SITE % module)
+        words = f"run --scheduler slurm --site site.yml --campaign {campaign} --nodes 2"
+        words += " --workload nccl-allreduce --repeats 1"
+        argv = cluster.ssh_argv("node1", f"{AS_USER} /usr/bin/python3 -m dlperf_runner {words}")
+        done = subprocess.run(
+            argv, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    status, text = run("modules-loaded", "tool/1.2")
+    assert status == 0, text
+    (record,) = (folder / "modules-loaded").glob("runs/*/r1/run.json")
+    hosts = json.loads(record.read_text())["outcome"]["hosts"]
+    assert {name: host["modules"] for name, host in hosts.items()} == {
+        node: ["tool/1.2"] for node in NODES
+    }
+    status, text = run("modules-missing", "tool/3")
+    assert status == 1
+    log = (folder / "modules-missing/jobs/1/job.log").read_text()
+    assert "dlperf_prologue failed: module load tool/3" in log
+    assert "ended before 1 run began" in text
+
+
 def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
     given = json.dumps({**GIVEN, "dlperf_remove_results": True})
     cluster.play("playbooks/decommission.yml", "-e", given)
