@@ -233,6 +233,7 @@ def _unusable(told: Mapping[str, Said], partition: str) -> Iterator[Finding]:
     rows = [row for row in _nodes(told) if partition in ("", row[0]) and not _is_usable(row[2])]
     # A node may be in several partitions.
     for _, node, state, _, user, since, reason in {row[1]: row for row in rows}.values():
+        told_state = f"{state[:-1]}, not responding" if state.endswith("*") else state
         why = "" if reason == "none" else f": {reason} ({user}, {since})"
         hint = f"scontrol show node {node} says more; the administrator can resume it"
-        yield Finding(node, "state", "warning", "usable", f"{state}{why}", hint)
+        yield Finding(node, "state", "warning", "usable", f"{told_state}{why}", hint)

@@ -155,7 +155,11 @@ def _pmix(where: str, probe: Probe) -> Iterator[Finding]:
     elif probe.pmix is not None:
         ranks = sorted(facts.get("rank", "") for facts in _by_node(probe.pmix).values())
         is_good = bool(ranks) and ranks == [str(number) for number in range(len(ranks))]
-        found = f"{len(ranks)} processes" if is_good else probe.pmix.output.strip() or "nothing"
+        found = (
+            f"yes, on {counted(len(ranks), 'node')}"
+            if is_good
+            else probe.pmix.output.strip() or "nothing"
+        )
         hint = "do not use srun --mpi=pmix"
         yield judged(where, "pmix", is_good, "starts processes", found, hint, "warning")
 
