@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..core.lists import counted
-from .findings import Finding, judged
+from .findings import Finding, Status, judged
 
 OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
 WAIT_S = 30  # for idle nodes
@@ -112,8 +112,8 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
         is_busy = "Immediate" in probe.said.output
         hint = "another job took the nodes; run the doctor again" if is_busy else "see the message"
         found = "; ".join(others[-3:]) or f"exit status {probe.said.status}"
-        status = "warning" if is_busy else "failed"
-        yield judged(where, "test job", False, "runs", found, hint, status)
+        otherwise: Status = "warning" if is_busy else "failed"
+        yield judged(where, "test job", False, "runs", found, hint, otherwise)
     else:
         yield Finding(where, "test job", "ok", "runs", f"on {counted(len(facts), 'node')}")
     yield from _pmix(where, probe)
