@@ -62,6 +62,8 @@ def findings(
             found += _partition(name, partitions[name], options, told)
     found += _unusable(told, options.get("partition", ""))
     has_pyxis = "--container-image" in told["options"].output
+    if chosen not in partitions:
+        return found
     return [*found, *on_nodes(f"partition {chosen}", probe, has_pyxis)]
 
 

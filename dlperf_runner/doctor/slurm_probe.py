@@ -70,7 +70,7 @@ def probe_argv(
     own: str,
     path: str,
 ) -> tuple[str, ...]:
-    """The srun command that runs the probe once on each of up to `nodes` idle nodes. `plugins`: the
+    """The srun command that runs the probe once on each of `nodes` idle nodes. `plugins`: the
     folder of Slurm's plugins."""
     values = (folder, own, path, " ".join(ENGINES), plugins)
     return (*_srun(options, nodes, "none"), "/bin/bash", "-c", _PROBE, "probe", *values)
@@ -84,7 +84,7 @@ def pmix_argv(options: Mapping[str, str], nodes: int) -> tuple[str, ...]:
 def _srun(options: Mapping[str, str], nodes: int, mpi: str) -> tuple[str, ...]:
     chosen = [f"--{name}={options[name]}" for name in OPTIONS if options.get(name)]
     return (
-        *("srun", *chosen, f"--nodes=1-{nodes}", "--ntasks-per-node=1"),
+        *("srun", *chosen, f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
         *("--time=2", "--mem=500", "--quiet", f"--immediate={WAIT_S}", "--chdir=/"),
         *(f"--mpi={mpi}", "--export=NIL", "--job-name=dlperf-doctor"),
     )

@@ -206,17 +206,18 @@ def test_a_controller_that_does_not_answer_is_the_only_finding() -> None:
 
 def test_the_commands_of_the_test_job() -> None:
     argv = probe_argv("/plugins", {"partition": "gpu", "qos": "high"}, 5, "/home/me", "own", "/bin")
-    assert argv[:13] == (
-        *("srun", "--partition=gpu", "--qos=high", "--nodes=1-5", "--ntasks-per-node=1"),
+    assert argv[:14] == (
+        *("srun", "--partition=gpu", "--qos=high"),
+        *("--nodes=5", "--ntasks=5", "--ntasks-per-node=1"),
         *("--time=2", "--mem=500", "--quiet", "--immediate=30", "--chdir=/", "--mpi=none"),
         *("--export=NIL", "--job-name=dlperf-doctor"),
     )
-    assert argv[13:15] == ("/bin/bash", "-c")
-    assert argv[16:] == (
+    assert argv[14:16] == ("/bin/bash", "-c")
+    assert argv[17:] == (
         *("probe", "/home/me", "own", "/bin"),
         *("apptainer singularity enroot podman", "/plugins"),
     )
-    assert pmix_argv({}, 5)[1:2] == ("--nodes=1-2",)
+    assert pmix_argv({}, 5)[1:3] == ("--nodes=2", "--ntasks=2")
     assert "--mpi=pmix" in pmix_argv({}, 5)
 
 
