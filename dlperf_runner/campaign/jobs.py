@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 class Settings:
     """What scheduler.json says. `options`: those of the scheduler. `environments`: where the nodes
     have them. `mirror`: of repositories. `has_gpus`: whether the scheduler counts the nodes' GPUs.
-    `max_wait_s`: how long a job may wait; 0 for no limit."""
+    `max_wait_s`: how long a job may wait; 0 for no limit. `prologue`: shell lines of its jobs."""
 
     scheduler: str
     options: dict[str, str]
@@ -57,6 +57,7 @@ class Settings:
     has_gpus: bool
     allocation: str
     max_wait_s: int
+    prologue: Sequence[str] = ()
 
 
 def record(directory: Path, settings: Settings) -> None:
@@ -106,6 +107,7 @@ def asked(
         processes_per_node=max(run["gpus_per_node"] for run in runs),
         gpus_per_node=max(run["gpus_per_node"] for run in runs) if settings.has_gpus else 0,
         options=settings.options,
+        prologue=settings.prologue,
         path=PATH if own in ("", *PATH.split(":")) else f"{PATH}:{own}",
     )
 

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AsJson, Inventories, Limit, option, print_json, print_note, screen
+from .options import AsJson, Inventories, Limit, option, print_json, print_note, screen, with_texts
+
+if TYPE_CHECKING:
+    from ..doctor.findings import Finding
 
 
+_OF_JOBS = {
+    "partition": "The partition to check; default: all, with a test job in Slurm's default one.",
+    "account": "The account of the test job.",
+    "qos": "The quality of service of the test job.",
+    "reservation": "The reservation of the test job.",
+    "constraint": "Features that the nodes of the test job must have.",
+}
+_SCHEDULER = (
+    "Check a cluster from a login node of this scheduler (slurm), instead of an inventory's nodes."
+)
+_TEXTS = [("scheduler", "--scheduler", _SCHEDULER, "NAME")]
+_TEXTS += [
+    (name, f"--{name}", f"With --scheduler: {text[0].lower()}{text[1:]}", "NAME")
+    for name, text in _OF_JOBS.items()
+]
+
+
+@with_texts(_TEXTS)
 def doctor(
+    scheduled: Mapping[str, str],
     inventory: Inventories = None,
     limit: Limit = "",
     facts: Annotated[
@@ -48,7 +71,6 @@ def doctor(
     """Check each node and the whole cluster. The exit status is 1 if a check failed."""
     from dataclasses import asdict
 
-    from ..commands.doctor import examine
     from ..core.errors import UserError
     from ..doctor.nodes import status_of
     from ..report.findings_text import nhc_line, render
@@ -57,8 +79,19 @@ def doctor(
         raise UserError("--nhc prints one line; it cannot be combined with --json or --all")
     if facts and (dcgm is not None or bandwidth):
         raise UserError("--dcgm and --bandwidth run tests; they cannot be combined with --facts")
-    say = print_note if bandwidth else None
-    findings = examine(inventory or (), limit, facts, dcgm, say)
+    about_nodes = {
+        "inventory": inventory, "limit": limit, "facts": facts, "dcgm": dcgm, "bandwidth": bandwidth
+    }  # fmt: skip
+    if scheduled["scheduler"]:
+        findings = _of_cluster(scheduled, about_nodes)
+    else:
+        from ..commands.doctor import examine
+
+        if given := [name for name in _OF_JOBS if scheduled[name]]:
+            reason = "this option has an effect only with --scheduler"
+            raise UserError(reason, where=f"--{given[0]}")
+        say = print_note if bandwidth else None
+        findings = examine(inventory or (), limit, facts, dcgm, say)
     status = status_of(findings)
     if as_json:
         document = {"status": status, "findings": [asdict(finding) for finding in findings]}
@@ -69,3 +102,13 @@ def doctor(
         print(render(findings, screen().prose, everything), end="")
     if status == "failed":
         raise typer.Exit(1)
+
+
+def _of_cluster(scheduled: Mapping[str, str], about_nodes: Mapping[str, object]) -> list[Finding]:
+    from ..commands.login_node import examine_cluster
+    from ..core.errors import UserError
+
+    if given := [name for name, value in about_nodes.items() if value]:
+        raise UserError("this option has no effect with --scheduler", where=f"--{given[0]}")
+    options = {name: scheduled[name] for name in _OF_JOBS if scheduled[name]}
+    return examine_cluster(scheduled["scheduler"], options, Path.cwd())

@@ -41,13 +41,21 @@ def read_site(path: Path | None) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError("cannot read the site's file", where=str(path), found=str(error)) from None
     known = [name for name in inventory.VARIABLES if name not in _NOT_HERE]
-    known += ["dlperf_datasets", "dlperf_environments", "dlperf_source_mirror"]
+    known += ["dlperf_datasets", "dlperf_environments", "dlperf_prologue", "dlperf_source_mirror"]
     if not isinstance(variables, dict) or (unknown := [n for n in variables if n not in known]):
         raise UserError(
             "the site's file has something else than the variables of nodes",
             where=f"--site {path}",
             expected=f"some of {', '.join(known)}",
             found=", ".join(map(str, unknown)) if isinstance(variables, dict) else "no mapping",
+        )
+    lines = variables.get("dlperf_prologue", [])
+    if not isinstance(lines, list) or not all(isinstance(x, str) and "\n" not in x for x in lines):
+        raise UserError(
+            "dlperf_prologue is no list of commands",
+            where=f"--site {path}",
+            expected="dlperf_prologue: [module load cuda/12.4]",
+            found=repr(lines),
         )
     return variables
 
@@ -98,6 +106,7 @@ def settings_of(
         has_gpus=nodes[0].accelerator != "cpu" and all(offer.gpus for offer in offers),
         allocation=allocation,
         max_wait_s=max_wait_s,
+        prologue=site.get("dlperf_prologue", []),
     )
 
 

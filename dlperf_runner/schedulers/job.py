@@ -36,7 +36,7 @@ class Offer:
 class Allocation:
     """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
     where the job keeps its state and output, on a file system that the nodes share. `path`: the
-    search path of programs, with those of the scheduler."""
+    search path of programs, with those of the scheduler. `prologue`: shell lines of the site."""
 
     name: str
     directory: Path
@@ -45,6 +45,7 @@ class Allocation:
     gpus_per_node: int
     options: Mapping[str, str]
     path: str = PATH
+    prologue: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ run() {
   printf '{"exit_status": %d, "ended": "%s"}\n' $? "$(now)" | write "ended.$1.json"
 }
 
-@EACH@ bash "$job/node.sh"
+@PROLOGUE@@EACH@ bash "$job/node.sh"
 """
 
 
@@ -183,7 +184,7 @@ def job_script(scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run
     text = _JOB.replace("@JOB@", shlex.quote(str(asked.directory)))
     text = text.replace("@PATH@", shlex.quote(asked.path))
     text = text.replace("@SETUP@", scheduler.setup).replace("@EACH@", scheduler.each_node)
-    text = text.replace("@GRACE@", str(GRACE_S))
+    text = text.replace("@GRACE@", str(GRACE_S)).replace("@PROLOGUE@", prologue(asked))
     lines = [
         shlex.join(
             ["run", str(number), str(place)]
@@ -192,6 +193,25 @@ def job_script(scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run
         for number, (run, place) in enumerate(runs, start=1)
     ]
     return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "exit 0", ""])
+
+
+# The job gets no function of the user's shell. That of modules exports itself to later shells.
+_MODULES = """if ! type module > /dev/null 2>&1; then
+  for file in /etc/profile.d/{lmod,z00_lmod,modules}.sh; do
+    if [[ -r $file ]]; then . "$file"; break; fi
+  done
+fi
+"""
+
+
+def prologue(asked: Allocation) -> str:
+    """The site's lines, such as `module load cuda`. All that the job starts gets what they set. If
+    one fails, so does the job."""
+    lines = [
+        f"{line} || {{ echo {shlex.quote(f'dlperf_prologue failed: {line}')}; exit 1; }}\n"
+        for line in asked.prologue
+    ]
+    return "".join([_MODULES, *lines, "\n"]) if lines else ""
 
 
 def node_script(

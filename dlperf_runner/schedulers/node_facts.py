@@ -53,7 +53,10 @@ def host(name: str) -> dict[str, object]:
     driver = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
     has_driver = bool(driver) and re.match(r"[0-9]+(\.[0-9]+)+$", driver[0])
     names = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").splitlines()
+    # Lmod and Environment Modules list what is loaded here: gcc/12.2:cuda/12.4
+    modules = [each for each in os.environ.get("LOADEDMODULES", "").split(":") if each]
     return {
+        **({"modules": modules} if modules else {}),
         "hostname": name,
         "distribution": distribution(),
         "kernel": platform.release(),

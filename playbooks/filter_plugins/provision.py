@@ -130,6 +130,7 @@ def for_node(
         ),
         "container_images": choice["images"],
         "container_mpirun": choice["mpirun"],
+        "slurm_mpirun": choice["mpirun"],
     }
 
 
@@ -156,7 +157,8 @@ def _chosen(choice: Mapping[str, Any]) -> _Chosen:
     # A GPU stack pins and installs its own container engine.
     has_containers = bool(choice["container_engine"]) and stack["accelerator"] == "cpu"
     has = {"ssh_mesh": has_mesh, "container": has_containers, "time_service": choice["time"]}
-    has["slurm"] = choice["slurm"]
+    # The role slurm installs these itself, on its controller.
+    has |= {"slurm": choice["slurm"], "slurm_accounting": False}
     packages = [
         name
         for role, names in stack["apt_packages"].items()

@@ -16,7 +16,7 @@ from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
 def mirror() -> Path:
     """What the nodes of all labs install from: one folder, which has all that any of them needs."""
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
-    argv += ["--framework", FRAMEWORKS, "--json"]
+    argv += ["--framework", FRAMEWORKS, "--package", "environment-modules", "--json"]
     with mirror_alone():
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,11 +1,12 @@
-"""The slurm.conf of the role slurm, from what slurmd 22.05.8 printed."""
+"""The slurm.conf and gres.conf of the role slurm, from what slurmd 22.05.8 printed."""
 
 from __future__ import annotations
 
 import pytest
 from filters import load
 
-conf = load("roles/slurm/filter_plugins/slurm.py").conf
+FILTERS = load("roles/slurm/filter_plugins/slurm.py")
+conf, gres = FILTERS.conf, FILTERS.gres
 FOUND = """\
 NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105
 UpTime=0-17:19:35
@@ -32,3 +33,21 @@ def test_each_node_has_a_line_with_its_address_and_hardware() -> None:
 def test_a_node_whose_host_name_is_another_is_refused() -> None:
     with pytest.raises(ValueError, match="names 'node1', which is no node: n1"):
         conf([FOUND], {"n1": "10.11.0.2"}, {}, "main")
+
+
+GPUS = ["/dev/nvidia10", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia2"]
+PLUGIN = "/usr/lib/x86_64-linux-gnu/slurm-wlm/gpu_nvml.so"
+
+
+def test_gpus_are_counted_and_found_by_nvml_where_slurm_has_its_plugin() -> None:
+    hardware = [FOUND, FOUND.replace("node1", "node2")]
+    lines = conf(hardware, ADDRESSES, {}, "main", {"node1": GPUS, "node2": [PLUGIN]}).splitlines()
+    assert "GresTypes=gpu" in lines
+    assert lines[-3].endswith(" RealMemory=24105 Gres=gpu:3 State=UNKNOWN")
+    assert "Gres=" not in lines[-2]
+    assert "GresTypes=gpu" not in conf(hardware, ADDRESSES, {}, "main", {"node1": []}).splitlines()
+    assert gres(GPUS) == (
+        "Name=gpu File=/dev/nvidia0\nName=gpu File=/dev/nvidia2\nName=gpu File=/dev/nvidia10\n"
+    )
+    assert gres([*GPUS, PLUGIN]) == "AutoDetect=nvml\n"
+    assert gres([PLUGIN]) == gres([]) == ""

@@ -1,7 +1,8 @@
-"""slurm.conf from what slurmd found on each node."""
+"""slurm.conf and gres.conf from what was found on each node."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ options:
   addresses: {description: Addresses by name of node., type: dict, required: true}
   settings: {description: Settings beside SETTINGS below., type: dict, required: true}
   partition: {description: Name of the partition., type: str, required: true}
+  devices: {description: Files of GPUs and of Slurm's plugin by node., type: dict, default: {}}
 """
 
 SETTINGS = {
@@ -26,7 +28,8 @@ SETTINGS = {
     "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
     "SlurmdLogFile": "/var/log/slurm/slurmd.log",
     "SelectType": "select/cons_tres",
-    "SelectTypeParameters": "CR_CPU",
+    # A job that says nothing gets all memory of its nodes.
+    "SelectTypeParameters": "CR_CPU_Memory",
     "MpiDefault": "none",
     # A node that answers again is used again.
     "ReturnToService": "2",
@@ -38,26 +41,45 @@ def conf(
     addresses: Mapping[str, str],
     settings: Mapping[str, Any],
     partition: str,
+    devices: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """The settings, then a line for each node.
+    """The settings, then a line for each node, with its number of GPUs.
 
     slurmd -C prints `NodeName=node1 CPUs=2 Boards=1 SocketsPerBoard=1 ... RealMemory=7944` and
     `UpTime=1-02:03:04`.
     """
-    lines = [f"{name}={value}" for name, value in (SETTINGS | dict(settings)).items()]
+    gpus = {name: len(_gpus(paths)) for name, paths in (devices or {}).items()}
+    own = {"GresTypes": "gpu"} if any(gpus.values()) else {}
+    lines = [f"{name}={value}" for name, value in (SETTINGS | own | dict(settings)).items()]
     for printed in hardware:
         words = [word for line in printed.splitlines() for word in line.split()]
         found = dict(word.split("=", 1) for word in words if "=" in word)
         name = found.pop("NodeName", "")
         found.pop("UpTime", None)
+        found.pop("Gres", None)  # slurmd prints it if it knows NVML
         if name not in addresses:
             raise ValueError(f"slurmd -C names {name!r}, which is no node: {', '.join(addresses)}")
         shape = " ".join(f"{key}={value}" for key, value in found.items())
-        lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape} State=UNKNOWN")
+        own_gpus = f" Gres=gpu:{gpus[name]}" if gpus.get(name) else ""
+        lines.append(f"NodeName={name} NodeAddr={addresses[name]} {shape}{own_gpus} State=UNKNOWN")
     lines.append(f"PartitionName={partition} Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
     return "\n".join(lines) + "\n"
 
 
+def _gpus(paths: Sequence[str]) -> list[str]:
+    """The device files of GPUs, in their order: /dev/nvidia0, but not /dev/nvidiactl."""
+    found = [path for path in paths if re.fullmatch(r"/dev/nvidia\d+", path)]
+    return sorted(found, key=lambda path: int(path.removeprefix("/dev/nvidia")))
+
+
+def gres(paths: Sequence[str]) -> str:
+    """The lines of gres.conf: by NVML if slurmd has the plugin, else the device files."""
+    gpus = _gpus(paths)
+    if gpus and any(path.endswith("/gpu_nvml.so") for path in paths):
+        return "AutoDetect=nvml\n"
+    return "".join(f"Name=gpu File={path}\n" for path in gpus)
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"slurm_conf": conf}
+        return {"slurm_conf": conf, "gres_conf": gres}

@@ -1,0 +1,229 @@
+"""The role slurm with accounting, PMIx and memory limits, and the doctor on its login node: node1,
+on which this package is installed without Ansible.
+
+The tests build on each other, in the order in which they stand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab
+from node_state import differences, node_state
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
+
+NODES = ("node1", "node2")
+GIVEN = {"lab_slurm": True, "dlperf_frameworks": ["nccl"], "slurm_accounting": True}
+AS_USER = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all nodes see as /shared: this package with what it needs, and without Ansible."""
+    made = tmp_path_factory.mktemp("shared")
+    uv = Path(sys.executable).with_name("uv")
+    install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
+    made.chmod(0o777)
+    return made
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
+    assert mirror.is_dir()
+    made = Lab(tmp_path_factory.mktemp("role") / "lab")
+    made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="module")
+def before(lab: Lab) -> dict[str, list[str]]:
+    return {node: node_state(lab, node) for node in NODES}
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
+    """The lab with Slurm and accounting, provisioned as a user does."""
+    assert before
+    output = lab.play("provision.yml", "-vvv", "-e", json.dumps(GIVEN))
+    password = lab.said("node1", "sed -n s/^StoragePass=//p /etc/slurm/slurmdbd.conf")
+    assert re.fullmatch("[0-9a-f]{64}", password)
+    assert password not in output
+    return lab
+
+
+def doctor(lab: Lab, *options: str) -> tuple[int, str]:
+    """The doctor as the ordinary user on the login node."""
+    words = ["/usr/bin/python3", "-m", "dlperf_runner", "doctor", "--scheduler", "slurm", *options]
+    done = lab.ssh("node1", f"{AS_USER} {' '.join(words)}")
+    return done.returncode, done.stdout + done.stderr
+
+
+def checks(lab: Lab, *options: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Status and what was found, by node and check."""
+    status, text = doctor(lab, "--json", *options)
+    document = json.loads(text)
+    assert status == (document["status"] == "failed")
+    return {
+        (each["node"], each["check"]): (each["status"], each["found"])
+        for each in document["findings"]
+    }
+
+
+def recorded(lab: Lab, node: str, job: str) -> str:
+    """Account and state of a job as sacct tells it; the daemons write them soon after its end."""
+    ask = "sacct --allusers --noheader --parsable2 --allocations --format=account,state --name="
+    for _ in range(30):
+        found = lab.said(node, ask + job)
+        if found and "RUNNING" not in found:
+            break
+        time.sleep(1)
+    return found
+
+
+def test_accounting_works_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
+    assert cluster.said("node1", "stat -c '%a %U' /etc/slurm/slurmdbd.conf") == "600 slurm"
+    assert cluster.ssh("node2", "test -e /etc/slurm/slurmdbd.conf").returncode == 1
+    cluster.said("node1", "runuser -u dlperf -- srun --chdir=/ --job-name=first -N2 hostname")
+    for node in NODES:
+        assert recorded(cluster, node, "first") == "dlperf|COMPLETED"
+    recap = cluster.play("provision.yml", "-e", json.dumps(GIVEN)).rpartition("PLAY RECAP")[2]
+    assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
+
+
+def test_pmix_lets_srun_start_mpi(cluster: Lab) -> None:
+    program = (PROJECT / "roles/openmpi/files/mpi_sum.py").read_text()
+    cluster.said("node1", f"cat > /shared/sum.py <<'EOF'\n{program}EOF")
+    run = "runuser -u dlperf -- srun --chdir=/ -N2 -n2 {} python3 /shared/sum.py /usr/bin/mpirun"
+    said = cluster.said("node1", run.format("--mpi=pmix"))
+    assert sorted(re.findall(r"rank (\d) of 2 on node\d: sum 3", said)) == ["0", "1"]
+    alone = cluster.said("node1", run.format("--mpi=none"))
+    assert "rank 0 of 1 on node1: sum 1" in alone
+
+
+def test_a_job_that_takes_too_much_memory_is_ended(cluster: Lab) -> None:
+    take = "import time; a = bytearray(400 << 20); time.sleep(60)"
+    done = cluster.ssh(
+        "node1", f"runuser -u dlperf -- srun --chdir=/ --mem=100 --job-name=big python3 -c '{take}'"
+    )
+    assert done.returncode != 0
+    assert "exceeded memory limit" in done.stderr
+    assert recorded(cluster, "node1", "big") == "dlperf|FAILED"
+
+
+def test_the_doctor_finds_a_good_cluster_good(cluster: Lab, folder: Path) -> None:
+    found = checks(cluster)
+    assert {status for status, _ in found.values()} == {"ok"}, found
+    assert found["login node", "slurm"][1].startswith("22.05")
+    assert "pmix" in found["login node", "mpi plugins"][1]
+    assert found["login node", "account"] == ("ok", "dlperf")
+    assert found["partition main", "nodes"] == ("ok", "2 of 2 usable (2 idle)")
+    assert found["partition main", "gres"] == ("ok", "none on 2 nodes")
+    for node in NODES:
+        assert found[node, "shared folder"] == found[node, "writes"] == ("ok", "yes")
+    assert not list(folder.glob(".dlperf-doctor-*"))
+    status, text = doctor(cluster)
+    assert status == 0
+    assert " checks: 0 failed, 0 warnings, " in text
+
+
+def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
+    cluster.said("node1", "scontrol update nodename=node2 state=drain reason='ECC | errors'")
+    try:
+        found = checks(cluster)
+        assert found["node2", "state"][0] == "warning"
+        assert found["node2", "state"][1].startswith("drained: ECC | errors (root, 20")
+        assert found["partition main", "nodes"] == ("warning", "1 of 2 usable (1 idle, 1 drained)")
+        assert found["partition main", "test job"] == ("ok", "on 1 node")
+    finally:
+        cluster.said("node1", "scontrol update nodename=node2 state=resume")
+    found = checks(cluster, "--account", "nobody")
+    assert found["login node", "account"] == ("failed", "dlperf")
+    # Each node has a /tmp of its own.
+    words = "/usr/bin/python3 -m dlperf_runner doctor --scheduler slurm"
+    done = cluster.ssh("node1", f"{AS_USER} env -C /tmp {words}")
+    assert done.returncode == 1
+    assert "failed  shared folder: expected sees /tmp as the login node does" in done.stdout
+    assert "node1\n  ok" in done.stdout
+    status, text = doctor(cluster, "--partition", "gpu")
+    assert status == 1
+    assert "partition: expected one of main, found gpu" in text
+
+
+SITE = """\
+dlperf_stack: cpu
+dlperf_accelerator: cpu
+dlperf_devices_per_node: 2
+dlperf_interface: eth0
+dlperf_matrix: smoke
+dlperf_frameworks: [nccl]
+dlperf_mpirun_args: [--oversubscribe]
+dlperf_prologue: [module use /shared/modules, module load %s]
+"""
+# A module of a site: its program says that it is found.
+MODULE = """\
+#%Module
+setenv TOOL_HOME /shared/tool
+prepend-path PATH /shared/tool/bin
+"""
+
+
+@pytest.fixture
+def modules(cluster: Lab, folder: Path) -> Iterator[None]:
+    """Debian's Environment Modules on both nodes, and a module of the site."""
+    place = folder / "modules/tool/1.2"
+    place.parent.mkdir(parents=True)
+    place.write_text(MODULE)
+    install = "DEBIAN_FRONTEND=noninteractive apt-get -qq -y {} environment-modules"
+    for node in NODES:
+        cluster.said(node, install.format("install --no-install-recommends") + " >&2; echo done")
+    yield
+    for node in NODES:
+        cluster.said(node, install.format("purge --auto-remove") + " >&2; echo done")
+
+
+@pytest.mark.usefixtures("modules")
+def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) -> None:
+    def run(campaign: str, module: str) -> tuple[int, str]:
+        (folder / "site.yml").write_text(SITE % module)
+        words = f"run --scheduler slurm --site site.yml --campaign {campaign} --nodes 2"
+        words += " --workload nccl-allreduce --repeats 1"
+        argv = cluster.ssh_argv("node1", f"{AS_USER} /usr/bin/python3 -m dlperf_runner {words}")
+        done = subprocess.run(
+            argv, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    status, text = run("modules-loaded", "tool/1.2")
+    assert status == 0, text
+    (record,) = (folder / "modules-loaded").glob("runs/*/r1/run.json")
+    hosts = json.loads(record.read_text())["outcome"]["hosts"]
+    assert {name: host["modules"] for name, host in hosts.items()} == {
+        node: ["tool/1.2"] for node in NODES
+    }
+    status, text = run("modules-missing", "tool/3")
+    assert status == 1
+    log = (folder / "modules-missing/jobs/1/job.log").read_text()
+    assert "dlperf_prologue failed: module load tool/3" in log
+    assert "ended before 1 run began" in text
+
+
+def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
+    given = json.dumps({**GIVEN, "dlperf_remove_results": True})
+    cluster.play("playbooks/decommission.yml", "-e", given)
+    for node in NODES:
+        assert differences(cluster, node, before[node]) == []
+        assert cluster.ssh(node, "pgrep 'munged|slurm'; pgrep 'maria|mysql'").stdout == ""
+        assert cluster.ssh(node, "test -e /var/lib/mysql").returncode == 1
