@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -64,11 +65,12 @@ def _cpu() -> float:
 
 
 @contextmanager
-def lab(nodes: int) -> Iterator[Lab]:
-    """A lab of bare nodes, taken down at the end."""
+def lab(nodes: int, **variables: str) -> Iterator[Lab]:
+    """A lab of bare nodes, taken down at the end. `variables` are those of the role."""
     with tempfile.TemporaryDirectory(prefix="dlperf-benchmark-") as directory:
         made = Lab(Path(directory) / "lab")
-        made.play("playbooks/lab.yml", "-e", f"lab_nodes={nodes}")
+        given = {"lab_nodes": nodes, **variables}
+        made.play("playbooks/lab.yml", "-e", json.dumps(given))
         try:
             yield made
         finally:

@@ -1,0 +1,304 @@
+"""What can happen to campaigns as jobs: two runners, requests to stop, lost nodes, requeued jobs,
+nodes that others use, a full queue; the real scripts, with stand-ins for Slurm's commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.campaign import jobs, lock
+from dlperf_runner.campaign.directory import read_records, remaining_plan
+from dlperf_runner.commands import rounds, scheduled
+from dlperf_runner.commands.rounds import Policy
+from dlperf_runner.commands.verify import verify
+from dlperf_runner.core.errors import Stopped, UserError
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(rounds, "RETRY_AFTER_S", 0.1)
+    return make_site(tmp_path, monkeypatch)
+
+
+def calls(site: Path, name: str) -> list[str]:
+    path = site.parent / "bin/state" / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_only_one_runner_works_on_a_campaign(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    other = subprocess.Popen(["sleep", "60"])
+    lock.acquire(directory, other.pid)
+    refused = call("run", "--resume", directory, status=2)
+    assert "another controller works on this campaign" in refused.err
+    assert f"process {other.pid}" in refused.err
+    assert calls(site, "calls") == []
+    other.kill()
+    other.wait()
+    call("run", "--resume", directory)
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
+    assert lock.read_owner(directory) is None
+
+
+def test_the_first_finished_run_makes_the_campaign_the_latest_one(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    link = directory.with_name("latest")
+    link.symlink_to("an-earlier-one")
+    program(site.parent / "bin", "exit 3")
+    execute(directory)
+    assert link.readlink() == Path("an-earlier-one")
+    program(site.parent / "bin", "echo '# out'")
+    call("run", "--resume", directory, "--retry-failed")
+    assert link.readlink() == Path("campaign")
+
+
+def test_no_run_starts_after_the_time_to_stop(site: Path) -> None:
+    directory = campaign(site, nodes="1", repeats=3)
+    program(site.parent / "bin", "sleep 2")
+    began = time.monotonic()
+    problems, said = execute(directory, Policy(stop_after="1s"))
+    assert time.monotonic() - began < 10
+    assert problems == []
+    assert "stopping after the current run" in said
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "planned", "planned"]
+    assert calls(site, "cancelled") == []
+    program(site.parent / "bin", "echo '# out'")
+    execute(directory)
+    assert [outcome["job"] for outcome in outcomes(directory)] == ["1", "2", "2"]
+
+
+def test_an_interruption_lets_the_run_end_and_cancels_waiting_jobs(site: Path) -> None:
+    directory = campaign(site, nodes="1", repeats=2)
+    program(site.parent / "bin", "sleep 3")
+    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -INT {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "planned"]
+    assert calls(site, "cancelled") == []
+    hold(site, "PENDING|N/A|Resources")
+    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -INT {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    assert calls(site, "cancelled") == ["2"]
+
+
+def test_a_policy_that_jobs_cannot_follow_is_refused(site: Path) -> None:
+    place = site.parent / "other"
+    options = ("--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce")
+    wrong = call("run", *options, "--campaign", place, "--on-node-loss", "shrink", status=2)
+    assert "--on-node-loss shrink" in wrong.err
+    assert "the scheduler chooses other nodes" in wrong.err
+    assert not place.exists()
+    directory = campaign(site, nodes="1")
+    wrong = call("run", "--resume", directory, "--on-node-loss", "shrink", status=2)
+    assert "the scheduler chooses other nodes" in wrong.err
+
+
+def fails(site: Path, state: str, times: int) -> None:
+    """Let the scheduler end the first jobs in this state, while their run is active."""
+    folder = site.parent / "bin"
+    ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job$SLURM_JOB_ID; {KILL_JOB}; sleep 9"
+    program(folder, f"(( SLURM_JOB_ID > {times} )) || {{ {ends}; }}")
+
+
+def test_a_run_whose_job_lost_a_node_is_repeated(site: Path) -> None:
+    directory = campaign(site, nodes="1", repeats=2)
+    fails(site, "NODE_FAIL", 1)
+    _, said = execute(directory)
+    assert any("retry 1 of 2" in line for line in said)
+    first, second = outcomes(directory)
+    assert (first["status"], first["job"]) == ("done", "2")
+    assert (second["status"], second["job"]) == ("done", "2")
+    (attempt,) = first["earlier"]
+    assert (attempt["status"], attempt["category"]) == ("failed", "node_lost")
+    assert "NODE_FAIL" in attempt["message"]
+    assert "lost" not in first
+    assert verify(directory).differences == []
+
+
+def test_it_is_repeated_twice_at_most(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    fails(site, "NODE_FAIL", 9)
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["job"], outcome["category"]) == ("3", "node_lost")
+    assert [attempt["category"] for attempt in outcome["earlier"]] == ["node_lost"] * 2
+    assert len(remaining_plan(directory)["runs"]) == 1
+
+
+def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path) -> None:
+    """As Slurm requeues: all processes are killed, and the same script starts again."""
+    folder = site.parent / "bin"
+    restart = f"setsid bash {{}}/jobs/1/job.sh > /dev/null 2>&1 < /dev/null; {KILL_JOB}"
+    directory = campaign(site, nodes="1", repeats=2)
+    again = restart.format(directory).replace("; own", " & own")
+    counted = f'n=$(ls {folder}/state | grep -c "^start"); touch {folder}/state/start$n; echo $n'
+    program(folder, f"{counted}; [[ $n != 1 ]] || {{ {again}; sleep 9; }}")
+    problems, _ = execute(directory)
+    assert problems == []
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("done", "done")
+    assert "earlier" not in first
+    (attempt,) = second["earlier"]
+    assert (attempt["category"], attempt["message"]) == ("requeued", "job 1 was requeued")
+    assert attempt["started"] < second["started"]
+    logs = [path.read_text() for path in sorted(directory.glob("runs/*/r*/*.log"))]
+    assert logs == ["0\n", "2\n"]
+    assert verify(directory).differences == []
+
+
+def test_a_run_is_not_started_for_ever(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    hold(site, "RUNNING|N/A|None")
+    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -HUP {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    place = directory / "jobs/1"
+    start = json.dumps({"job": "1", "nodes": ["n1"], "started": "2026-11-22T20:00:00+00:00"})
+    for name in ("started.1.json", "cut_off.1.1.json", "cut_off.1.2.json"):
+        (place / name).write_text(start)
+    environment = os.environ | {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1"}
+    subprocess.run(["bash", place / "job.sh"], env=environment, check=True, timeout=60)
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert outcome["status"] == "failed"
+    assert outcome["message"] == "job 1 was requeued 3 times"
+    assert len(remaining_plan(directory)["runs"]) == 1
+
+
+def test_a_requeued_job_waits_anew(site: Path) -> None:
+    """Its time in the queue counts from the requeue, not from its submission."""
+    state = jobs.JobState("1", "name", "waiting", "BeginTime")
+    settings = jobs.Settings("slurm", {}, "", "", "", False, "campaign", 60)
+    job = jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600)
+    assert jobs._why_cancel(job, state, settings, has_begun=True) == ""
+    assert "--max-wait" in jobs._why_cancel(
+        jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600),
+        state, settings, has_begun=False,
+    )  # fmt: skip
+
+
+def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hold(site, "PENDING|N/A|Priority")
+    monkeypatch.setattr(jobs, "POLL_S", 0.5)
+    directory = campaign(site, allocation="run", nodes="1,2", repeats=100, max_wait_s=600)
+    polls: list[int] = []
+    pause = jobs._pause
+    monkeypatch.setattr(jobs, "_pause", lambda *args: (polls.append(1), pause(*args))[1])
+    begin = time.monotonic()
+
+    def say(line: str) -> None:
+        if "job 200 submitted" in line:
+            child.append(subprocess.Popen(["sh", "-c", f"sleep 2; kill -TERM {os.getpid()}"]))
+
+    child: list[subprocess.Popen[bytes]] = []
+    with pytest.raises(Stopped):
+        scheduled.run(directory, say)
+    child[0].wait()
+    assert time.monotonic() - begin < 120
+    queries = calls(site, "calls")
+    assert len(polls) >= 2
+    assert len(queries) <= len(polls) + 3  # after the cancellation, too
+    (cancelled,) = calls(site, "cancelled")
+    assert len(cancelled.split()) == 200
+
+
+def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
+    program(site.parent / "bin", "sleep 2.5; echo '# out'")
+    directory = campaign(site, nodes="2")
+    execute(directory)
+    (record,) = read_records(directory)
+    place = campaigns.run_directory(directory, record)
+    for node in ("n1", "n2"):
+        rows = list(csv.DictReader((place / f"telemetry-{node}.csv").open()))
+        assert len(rows) >= 3
+        times = [float(row["unix_time"]) for row in rows]
+        assert times == sorted(times)
+        assert all(float(row["memory_used_mib"]) > 0 for row in rows)
+        began = record["outcome"]["started"]
+        assert times[0] < time.time() and began
+    assert verify(directory).differences == []
+
+
+def busy_process() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sh", "-c", "while :; do :; done"], user=1234)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's process")
+def test_processes_of_others_are_named_on_shared_nodes_and_refused_on_exclusive_ones(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(site.parent / "bin", "sleep 2")
+    other = busy_process()
+    try:
+        directory = campaign(site, nodes="1")
+        execute(directory)
+        (outcome,) = outcomes(directory)
+        assert outcome["status"] == "done"
+        found: list[dict[str, Any]] = [p for p in outcome["beside"] if p["pid"] == other.pid]
+        assert found[0]["cores"] > 0.05
+        assert (found[0]["host"], found[0]["uid"]) == ("n1", 1234)
+        directory.rename(directory.with_name("shared"))
+        directory = campaign(site, nodes="1", options={"exclusive": "True"})
+        execute(directory)
+        (outcome,) = outcomes(directory)
+    finally:
+        other.kill()
+        other.wait()
+    assert (outcome["status"], outcome["category"]) == ("failed", "node busy")
+    assert "others use" in outcome["message"]
+    assert f"({other.pid}) of user 1234" in outcome["message"]
+    assert "Others use n1" in outcome["advice"]
+    assert len(remaining_plan(directory)["runs"]) == 1
+
+
+def test_within_an_allocation_runs_are_its_steps(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1,n2", "SLURM_JOB_NUM_NODES": "2"}
+    for name, value in {**given, "SLURM_JOB_CPUS_PER_NODE": "2(x2)", "SECRET": "1"}.items():
+        monkeypatch.setenv(name, value)
+    program(site.parent / "bin", 'echo "# $SRUN_CPUS_PER_TASK ${SECRET-unset}"')
+    directory = campaign(site, nodes="1,2", allocation="run")
+    problems, _ = execute(directory)
+    assert problems == []
+    assert calls(site, "calls") == []  # of squeue: nothing was submitted
+    for outcome in outcomes(directory):
+        assert (outcome["status"], outcome["job"]) == ("done", "77")
+    assert {p.read_text() for p in directory.glob("runs/*/r*/*.log")} == {"# 2 unset\n"}
+    with pytest.raises(UserError, match="no effect within an allocation"):
+        directory.rename(directory.with_name("other"))
+        campaign(site, nodes="1", options={"account": "a"})
+
+
+def test_within_an_allocation_a_cancelled_run_ends(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1"}
+    for name, value in {**given, "SLURM_JOB_CPUS_PER_NODE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    program(site.parent / "bin", "sleep 45")
+    directory = campaign(site, nodes="1", repeats=2)
+    child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -{signal.SIGTERM.value} {os.getpid()}"])
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    assert time.monotonic() - began < 30
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("failed", "planned")
+    assert len(remaining_plan(directory)["runs"]) == 2
