@@ -206,8 +206,8 @@ def _advance(
     last = max((n for n, (_, started, _) in enumerate(known) if started), default=None)
     for place, (run, started, ended) in enumerate(known):
         # Slurm ends the program of a run before the script, which may then record its exit status.
-        failed = ended and ended["exit_status"]
-        is_hit = failed if place == last and state.category else _is_killed(state, failed)
+        status = ended["exit_status"] if ended else None
+        is_hit = status if place == last and state.category else _is_killed(state, status)
         if started and is_over and (is_hit or not ended):
             record_outcome(directory, run, job, started, ended, lost, state.category)
         elif started:

@@ -135,12 +135,12 @@ def states(output: str) -> tuple[JobState, ...]:
             queues.setdefault(partition, []).append(int(priority))
     for queue in queues.values():
         queue.sort()
-    return tuple(_state(*row[:5], queues.get(row[5], []), row[6]) for row in rows)
+    return tuple(_state(row, queues.get(row[5], [])) for row in rows)
 
 
-def _state(
-    job: str, state: str, start: str, reason: str, priority: str, queue: Sequence[int], name: str
-) -> JobState:
+def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
+    """`queue`: the priorities of the jobs that wait in its partition, sorted."""
+    job, state, start, reason, priority, _, name = row
     reason = "" if reason == "None" else reason
     if state in _ENDED:
         category, meaning = _ENDED[state]

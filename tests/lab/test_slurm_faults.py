@@ -77,7 +77,7 @@ def job_of(folder: Path, campaign: str) -> str:
 
 
 def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("requeued", *MINE, "--nodes", "1", "--iterations", "200"),
+    process = start(cluster, *options("requeued", *MINE, "--nodes", "1", "--iterations", "500"),
                     "--repeats", "2")  # fmt: skip
     wait_for_run(cluster, "requeued", 2)
     log = next((folder / "requeued/runs").glob("*/r1/*.log"))
@@ -97,13 +97,13 @@ def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Pa
     (attempt,) = second["earlier"]
     assert attempt["category"] == "requeued"
     again = next((folder / "requeued/runs").glob("*/r2/*.log")).read_text()
-    assert again.count("it 1/200 ") == again.count("it 200/200 ") == 1
+    assert again.count("it 1/500 ") == again.count("it 500/500 ") == 1
     status, text = dlperf(cluster, "summarize", "--verify", "requeued")
     assert status == 0, text
 
 
 def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("preempted", *MINE, "--nodes", "2", "--iterations", "200"))
+    process = start(cluster, *options("preempted", *MINE, "--nodes", "2", "--iterations", "500"))
     wait_for_run(cluster, "preempted")
     urgent = "cd /shared && runuser -u dlperf -- sbatch -o /dev/null -p urgent -N2 --exclusive"
     cluster.said("node1", f"{urgent} --wrap 'sleep 2'")
@@ -132,13 +132,12 @@ def test_a_controller_that_restarts(cluster: Lab, folder: Path) -> None:
     cluster.said("node1", "pkill -x slurmctld; sleep 8; service slurmctld start")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert "waiting for the scheduler" in output
     assert outcome(folder / "restarted")["status"] == "done"
     assert "earlier" not in outcome(folder / "restarted")
 
 
 def test_two_campaigns_in_one_queue(cluster: Lab, folder: Path) -> None:
-    chosen = (*MINE, "--nodes", "2", "--iterations", "200", "--exclusive")
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500", "--exclusive")
     first = start(cluster, *options("one", *chosen))
     wait_for_run(cluster, "one")
     second = start(cluster, *options("two", *chosen))
@@ -221,7 +220,7 @@ def test_nccl_by_mpirun_within_an_allocation(cluster: Lab, folder: Path) -> None
 
 
 def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("repeated", *MINE, "--nodes", "2", "--iterations", "200"))
+    process = start(cluster, *options("repeated", *MINE, "--nodes", "2", "--iterations", "500"))
     wait_for_run(cluster, "repeated")
     cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
     cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
@@ -234,7 +233,7 @@ def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> No
 
 
 def test_time_to_stop(cluster: Lab, folder: Path) -> None:
-    chosen = (*MINE, "--nodes", "1", "--iterations", "200", "--repeats", "3")
+    chosen = (*MINE, "--nodes", "1", "--iterations", "500", "--repeats", "3")
     status, text = run(cluster, "time", *chosen, "--stop-after", "15s")
     assert status == 1, text
     assert "stopping after the current run" in text
@@ -245,9 +244,10 @@ def test_time_to_stop(cluster: Lab, folder: Path) -> None:
 
 def test_telemetry_and_others_on_shared_nodes(cluster: Lab, folder: Path) -> None:
     cluster.said("node2", "id other 2>/dev/null || useradd --uid 2345 other")
-    burn = "setsid runuser -u other -- sh -c 'while :; do :; done' > /dev/null 2>&1 < /dev/null &"
-    cluster.said("node2", burn)
-    chosen = (*MINE, "--nodes", "2", "--iterations", "200")
+    # It gets its share of the CPU on a busy machine, too.
+    burn = "nice -n -19 setsid runuser -u other -- sh -c 'while :; do :; done'"
+    cluster.said("node2", f"{burn} > /dev/null 2>&1 < /dev/null &")
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500")
     try:
         status, text = run(cluster, "shared", *chosen)
         assert status == 0, text

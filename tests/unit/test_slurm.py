@@ -135,7 +135,7 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     runs = plan("nccl-allreduce", repeats=2)
     places = [Path("/home/me/c/runs", str(run["id"])) for run in runs]
     text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)), PLACES)
-    assert text.splitlines()[-3:] == [
+    assert text.splitlines()[-5:] == [
         f"run {number} {place} {run['nodes']}"
         for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
     ] + ["exit 0"]

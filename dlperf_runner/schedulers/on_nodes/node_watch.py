@@ -25,7 +25,7 @@ SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
 POLL_S = 0.5
 
 
-class Others(other_processes.OtherProcesses):  # type: ignore[misc,name-defined]
+class Others(other_processes.OtherProcesses):  # type: ignore[misc]
     """Processes on this node that are not of this job."""
 
     def look(self) -> None:
