@@ -174,7 +174,7 @@ node=("${nodes[@]}")
 # Number and directory of the run, its number of nodes.
 run() {
   [[ -e $job/ended.$1.json || -e $job/stop ]] && return # ended in an earlier start of the job
-  @PYTHON@ @PROGRAMS@/job_run.py "$job" "$1" "$2" "${nodes[@]:0:$3}"
+  @PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "$1" "$2" "${nodes[@]:0:$3}"
 }
 
 @EACH@ bash "$job/node.sh"
@@ -204,7 +204,7 @@ def python_of(environment: str, places: Places) -> str:
 def watch_script(scheduler: Scheduler, asked: Allocation, environment: str, places: Places) -> str:
     """The script that starts node_watch.py on each node of a run, in the run's directory. Its
     arguments are the names of the nodes."""
-    argv = [python_of(environment, places), f"{places.programs}/node_watch.py"]
+    argv = [python_of(environment, places), "-ES", f"{places.programs}/node_watch.py"]
     return f"""#!/bin/bash
 node=("$@")
 if [[ -z ${{DLPERF_ON_NODE-}} ]]; then

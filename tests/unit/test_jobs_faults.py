@@ -4,9 +4,12 @@ nodes that others use, a full queue; the real scripts, with stand-ins for Slurm'
 from __future__ import annotations
 
 import csv
+import json
 import os
+import re
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +187,22 @@ def test_a_job_does_not_repeat_a_run_for_ever(site: Path, monkeypatch: pytest.Mo
     assert refused["message"] == "job 1 was requeued 3 times"
 
 
+def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
+    """Slurm knows a job for MinJobAge only. The run began before midnight, in UTC."""
+    directory = submitted(site, nodes="1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    for name, key, time_of_day in (
+        ("started", "started", "2026-11-22T23:59:59.500000+00:00"),
+        ("ended", "ended", "2026-11-23T00:00:01.750000+00:00"),
+    ):
+        path = directory / f"jobs/1/{name}.1.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: time_of_day}))
+    assert execute(directory)[0] == []
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
+
+
 def test_a_requeued_job_waits_anew(site: Path) -> None:
     """Its time in the queue counts from the requeue, not from its submission."""
     state = jobs.JobState("1", "name", "waiting", "BeginTime")
@@ -203,7 +222,6 @@ def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.M
     polls: list[int] = []
     pause = jobs._pause
     monkeypatch.setattr(jobs, "_pause", lambda *args: (polls.append(1), pause(*args))[1])
-    begin = time.monotonic()
 
     def say(line: str) -> None:
         if "job 200 submitted" in line:
@@ -213,7 +231,6 @@ def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.M
     with pytest.raises(Stopped):
         scheduled.run(directory, say)
     child[0].wait()
-    assert time.monotonic() - begin < 120
     queries = calls(site, "calls")
     assert len(polls) >= 2
     assert len(queries) <= len(polls) + 3  # after the cancellation, too
@@ -238,34 +255,36 @@ def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
     assert verify(directory).differences == []
 
 
-def busy_process() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sh", "-c", "while :; do :; done"], user=1234)
+@pytest.fixture
+def others() -> Iterator[list[int]]:
+    """Processes of another user, each in a session of its own: on a busy machine, too, they get
+    more than a fifth of a core together."""
+    argv = ["setpriv", "--reuid=1234", "sh", "-c", "while :; do :; done"]
+    made = [subprocess.Popen(argv, start_new_session=True) for _ in range(4)]
+    yield [process.pid for process in made]
+    for process in made:
+        process.kill()
+        process.wait()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's process")
-def test_processes_of_others_are_named_on_shared_nodes_and_refused_on_exclusive_ones(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
+def test_processes_of_others_are_named_on_shared_nodes(site: Path, others: list[int]) -> None:
     program(site.parent / "bin", "sleep 2")
-    other = busy_process()
-    try:
-        directory = campaign(site, nodes="1")
-        execute(directory)
-        (outcome,) = outcomes(directory)
-        assert outcome["status"] == "done"
-        found: list[dict[str, Any]] = [p for p in outcome["beside"] if p["pid"] == other.pid]
-        assert found[0]["cores"] > 0.05
-        assert (found[0]["host"], found[0]["uid"]) == ("n1", 1234)
-        directory.rename(directory.with_name("shared"))
-        directory = campaign(site, nodes="1", options={"exclusive": "True"})
-        execute(directory)
-        (outcome,) = outcomes(directory)
-    finally:
-        other.kill()
-        other.wait()
+    directory = campaign(site, nodes="1")
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert outcome["status"] == "done"
+    found = [process for process in outcome["beside"] if process["pid"] in others]
+    assert {(process["host"], process["uid"]) for process in found} == {("n1", 1234)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
+def test_a_run_does_not_start_on_whole_nodes_that_others_use(site: Path, others: list[int]) -> None:
+    directory = campaign(site, nodes="1", options={"exclusive": "True"})
+    execute(directory)
+    (outcome,) = outcomes(directory)
     assert (outcome["status"], outcome["category"]) == ("failed", "node busy")
-    assert "others use" in outcome["message"]
-    assert f"({other.pid}) of user 1234" in outcome["message"]
+    assert re.search(r"n1: others use \d\.\d\d cores", outcome["message"])
     assert "Others use n1" in outcome["advice"]
     assert len(remaining_plan(directory)["runs"]) == 1
 

@@ -140,7 +140,7 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
         for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
     ] + ["exit 0"]
     python = "/shared/envs/nccl/bin/python"
-    assert f'{python} /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
+    assert f'{python} -ES /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
     assert f'{SRUN} bash "$job/node.sh"' in text
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
     text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
@@ -159,7 +159,7 @@ def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> Non
         "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
         f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
         "fi",
-        "exec /shared/envs/nccl/bin/python /home/me/c/.lib/node_watch.py"
+        "exec /shared/envs/nccl/bin/python -ES /home/me/c/.lib/node_watch.py"
         f' "$SLURMD_NODENAME" {kind}',
     ]
 
