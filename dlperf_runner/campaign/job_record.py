@@ -130,12 +130,12 @@ def _earlier(
     is_other = before["status"] in ("done", "failed") and before["started"] != started["started"]
     told = earlier_attempts(before) if is_other else list(before.get("earlier", ()))
     number = job.runs.index(run) + 1
-    for path in job.directory.glob(f"cut_off.{number}.*.json"):
-        cut = read_json(path)["started"]
-        if all(attempt["started"] != cut for attempt in told):
-            message = f"job {started['job']} was requeued"
-            told.append({"status": "failed", "started": cut, "ended": None, "message": message})
-            told[-1] |= {"reason": "stopped", "category": "requeued"}
+    cuts = [read_json(path)["started"] for path in job.directory.glob(f"cut_off.{number}.*.json")]
+    told = [attempt for attempt in told if attempt["started"] not in cuts]
+    for cut in cuts:
+        message = f"job {started['job']} was requeued"
+        told.append({"status": "failed", "started": cut, "ended": None, "message": message})
+        told[-1] |= {"reason": "stopped", "category": "requeued"}
     return sorted(told, key=lambda attempt: str(attempt["started"]))
 
 

@@ -192,7 +192,8 @@ def _advance(
     runs = [(number, plan[name]) for number, name in enumerate(job.runs, start=1)]
     known = [(run, *said(job, number)) for number, run in runs]
     have_ended = all(ended for _, _, ended in known)
-    is_over = state.phase == "ended" or have_ended
+    # A job that waits with all its runs ended was requeued, and a signal has ended the last one.
+    is_over = state.phase == "ended" or (have_ended and state.phase == "running")
     # Files may come later than the state; and if the last run failed, the state says why.
     if state.phase == "ended":
         lags = any(started and not ended for _, started, ended in known) and not state.category

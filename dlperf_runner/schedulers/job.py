@@ -171,6 +171,10 @@ job=@JOB@
 export DLPERF_JOB=$id # tells processes of this job from others on its nodes
 node=("${nodes[@]}")
 
+# If the job was requeued, a signal has ended its last run, which may have recorded that.
+last=$(ls "$job" | sed -n 's/^started[.]\([0-9]*\)[.]json$/\1/p' | sort -n | tail -n 1)
+grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$last.json"
+
 # Number and directory of the run, its number of nodes.
 run() {
   [[ -e $job/ended.$1.json || -e $job/stop ]] && return # ended in an earlier start of the job

@@ -162,7 +162,7 @@ def test_two_runners_of_one_campaign(cluster: Lab, folder: Path) -> None:
 
 
 def test_another_login_node_goes_on_after_the_first_one_died(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("died", *MINE, "--nodes", "1", "--iterations", "400"))
+    process = start(cluster, *options("died", *MINE, "--nodes", "1", "--iterations", "1500"))
     wait_for_run(cluster, "died")
     signal_runner(cluster, "KILL")
     process.communicate(timeout=60)

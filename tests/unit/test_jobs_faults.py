@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -155,12 +156,20 @@ def start_job(directory: Path) -> int:
     return subprocess.run(argv, env=os.environ | given, check=False, timeout=120).returncode
 
 
-def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path) -> None:
+@pytest.mark.parametrize("records_it", [False, True])
+def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_it: bool) -> None:
+    """Slurm may end the program of a run before the job, which then records exit status 143."""
     directory = submitted(site, nodes="1", repeats=2)
     state = site.parent / "bin/state"
     count = f"n=$(ls {state} | grep -c start); touch {state}/start$n; echo $n"
     program(site.parent / "bin", f"{count}; [[ $n != 1 ]] || {{ {KILL_JOB}; sleep 2; }}")
-    assert (start_job(directory), start_job(directory)) == (-9, 0)
+    assert start_job(directory) == -9
+    if records_it:
+        end = {"exit_status": 143, "ended": "2026-11-22T22:00:00+00:00"}
+        (directory / "jobs/1/ended.2.json").write_text(json.dumps(end))
+        call("status", directory)
+        assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "failed"]
+    assert start_job(directory) == 0
     assert execute(directory)[0] == []
     first, second = outcomes(directory)
     assert (first["status"], second["status"]) == ("done", "done")
@@ -216,24 +225,33 @@ def test_a_requeued_job_waits_anew(site: Path) -> None:
 
 
 def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(site, "PENDING|N/A|Priority")
-    monkeypatch.setattr(jobs, "POLL_S", 0.5)
-    directory = campaign(site, allocation="run", nodes="1,2", repeats=100, max_wait_s=600)
+    directory = campaign(site, allocation="run", nodes="1,2", repeats=100)
+    state, queue = site.parent / "bin/state", []
+    for number, run in enumerate(read_records(directory), start=1):
+        job = jobs.Job(directory / f"jobs/{number}", f"dlperf-{number}", [run["id"]], str(number))
+        job.write()
+        queue.append(f"{number}|PENDING|N/A|Priority|{1000 - number}|main|{job.name}\n")
+    (state / "queue").write_text("".join(queue))
+    commands = {
+        "squeue": 'echo call >> "$STATE/calls"; cat "$STATE/queue"',
+        "scancel": 'echo "$@" >> "$STATE/cancelled"; sed -i s/PENDING/CANCELLED/ "$STATE/queue"',
+    }
+    for name, text in commands.items():
+        (site.parent / "bin" / name).write_text(f"#!/bin/bash\nSTATE={state}\n{text}\n")
     polls: list[int] = []
-    pause = jobs._pause
-    monkeypatch.setattr(jobs, "_pause", lambda *args: (polls.append(1), pause(*args))[1])
 
-    def say(line: str) -> None:
-        if "job 200 submitted" in line:
-            child.append(subprocess.Popen(["sh", "-c", f"sleep 2; kill -TERM {os.getpid()}"]))
+    def pause(*_: object) -> float:
+        polls.append(len(calls(site, "calls")))
+        if len(polls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.0
 
-    child: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(jobs, "_pause", pause)
+    said: list[str] = []
     with pytest.raises(Stopped):
-        scheduled.run(directory, say)
-    child[0].wait()
-    queries = calls(site, "calls")
-    assert len(polls) >= 2
-    assert len(queries) <= len(polls) + 3  # after the cancellation, too
+        scheduled.run(directory, said.append)
+    assert polls == [1, 2, 3]
+    assert "job 200: waiting (Priority), position 200 in the queue" in said
     (cancelled,) = calls(site, "cancelled")
     assert len(cancelled.split()) == 200
 
