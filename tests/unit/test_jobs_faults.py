@@ -167,7 +167,7 @@ def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_i
     if records_it:
         end = {"exit_status": 143, "ended": "2026-11-22T22:00:00+00:00"}
         (directory / "jobs/1/ended.2.json").write_text(json.dumps(end))
-        call("status", directory)
+        call("status", directory, status=None)
         assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "failed"]
     assert start_job(directory) == 0
     assert execute(directory)[0] == []
