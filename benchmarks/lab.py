@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import subprocess
@@ -65,12 +64,11 @@ def _cpu() -> float:
 
 
 @contextmanager
-def lab(nodes: int, **variables: str) -> Iterator[Lab]:
-    """A lab of bare nodes, taken down at the end. `variables` are those of the role."""
+def lab(nodes: int) -> Iterator[Lab]:
+    """A lab of bare nodes, taken down at the end."""
     with tempfile.TemporaryDirectory(prefix="dlperf-benchmark-") as directory:
         made = Lab(Path(directory) / "lab")
-        given = {"lab_nodes": nodes, **variables}
-        made.play("playbooks/lab.yml", "-e", json.dumps(given))
+        made.play("playbooks/lab.yml", "-e", f"lab_nodes={nodes}")
         try:
             yield made
         finally:

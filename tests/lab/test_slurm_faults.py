@@ -98,7 +98,7 @@ def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Pa
     assert attempt["category"] == "requeued"
     again = next((folder / "requeued/runs").glob("*/r2/*.log")).read_text()
     assert again.count("it 1/500 ") == again.count("it 500/500 ") == 1
-    status, text = dlperf(cluster, "summarize", "--verify", "requeued")
+    status, text = dlperf(cluster, *MINE[:2], "summarize", "--verify", "requeued")
     assert status == 0, text
 
 
