@@ -252,12 +252,27 @@ def is_failed(record: Mapping[str, Any]) -> bool:
 
 def retry(directory: Path, record: Mapping[str, Any]) -> None:
     """Plan a failed run again. Its earlier outcomes stay in its record, as `earlier`."""
-    outcome = dict(record["outcome"])
-    names = ("status", "started", "ended", "message", "reason", "category")
-    before = {name: outcome[name] for name in names if name in outcome}
-    planned = {**PLANNED_OUTCOME, "earlier": [*outcome.get("earlier", ()), before]}
+    planned = {**PLANNED_OUTCOME, "earlier": earlier_attempts(record["outcome"])}
     path = run_directory(directory, record) / "run.json"
     seal(directory, f"runs/{record['id']}", [write_json(path, {**record, "outcome": planned})])
+
+
+def earlier_attempts(outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What remains of an outcome and of those before it when the run is started again."""
+    names = ("status", "started", "ended", "message", "reason", "category")
+    before = {name: outcome[name] for name in names if name in outcome}
+    return [*outcome.get("earlier", ()), before]
+
+
+def point_latest_at(campaign: Path) -> None:
+    """Make `results/latest` a link to a campaign with a finished run, as bench.yml does."""
+    link = campaign.parent / LATEST
+    if campaign.parent.name != RESULTS.name or (link.exists() and link.samefile(campaign)):
+        return
+    temporary = link.with_name(f".{LATEST}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(campaign.name)
+    temporary.replace(link)
 
 
 def is_cut_off(outcome: Mapping[str, Any]) -> bool:

@@ -25,7 +25,10 @@ def explain(campaign: Path, run: str) -> None:
 
     texts = [str(outcome.get("message") or ""), *_texts(path.parent, record)]
     cause = cause_of(str(outcome.get("reason") or ""), texts)
-    outcome |= {"category": cause.category, "advice": cause.advice_for(record)}
+    # A scheduler has chosen the nodes after the plan was made.
+    hosts = list(outcome.get("hosts") or record.get("hosts") or ())
+    advice = cause.advice_for({**record, "hosts": hosts})
+    outcome |= {"category": cause.category, "advice": advice}
     write_json(path, record)
 
 

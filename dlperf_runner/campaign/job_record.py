@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from ..core.files import read_json, write_json
-from .directory import PLANNED_OUTCOME, read_record, run_directory
+from .directory import (
+    PLANNED_OUTCOME,
+    earlier_attempts,
+    point_latest_at,
+    read_record,
+    run_directory,
+)
 from .failures import explain
 from .manifest import seal_run
 
 TAIL_BYTES = 4096
+OUT_OF_MEMORY = "out_of_memory"
 # Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
 CUT_OFF_BY = {
     **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
@@ -34,12 +41,20 @@ class Job:
     id: str = ""
     submitted: float = 0.0
     ended: str | None = None
+    # Whether its script is a process of the runner's machine, in an allocation of the user.
+    in_given_allocation: bool = False
     lag: int = field(default=0, compare=False)
     told: str = field(default="", compare=False)
     why: str = field(default="", compare=False)  # why this runner cancelled it
+    waits_since: float = field(default=0.0, compare=False)
+
+    @property
+    def stop(self) -> Path:
+        """If this file exists, no further run of the job starts."""
+        return self.directory / "stop"
 
     def write(self) -> None:
-        keys = ("name", "runs", "id", "submitted", "ended")
+        keys = ("name", "runs", "id", "submitted", "ended", "in_given_allocation")
         write_json(self.directory / "job.json", {key: getattr(self, key) for key in keys})
 
 
@@ -67,32 +82,69 @@ def record_outcome(
     """
     document = read_record(directory, run)
     before = document["outcome"]
-    is_known = before.get("job") == job.id and before["started"] == started["started"]
+    is_known = before.get("job") == started["job"] and before["started"] == started["started"]
     is_new = ended or lost if before["status"] == "running" else lost and before["message"] != lost
     if is_known and not is_new:
         return
-    hosts, versions = _facts(job, started["nodes"], str(run["environment"]))
-    outcome = {**PLANNED_OUTCOME, "status": "running", "job": job.id, "started": started["started"]}
-    outcome |= {"hosts": hosts, "versions": versions}
+    nodes = started["nodes"]
+    hosts, versions = _facts(job, nodes, str(run["environment"]))
+    outcome = {**PLANNED_OUTCOME, "status": "running", "job": started["job"]}
+    outcome |= {"started": started["started"], "hosts": hosts, "versions": versions}
+    if earlier := _earlier(job, str(run["id"]), before, started):
+        outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])
     if ended:
         elapsed = _seconds(started["started"], ended["ended"])
         status = int(ended["exit_status"])
-        message = _message(started["nodes"][0], status, elapsed, int(run["timeout_s"]), log)
+        message = _message(nodes[0], status, elapsed, int(run["timeout_s"]), log)
+        if busy := ended.get("busy"):
+            message = f"{nodes[0]}: not started because of others. {'; '.join(busy)}"
+            outcome["reason"] = "busy"
+        elif starts := ended.get("requeued"):
+            message = f"job {started['job']} was requeued {starts} times"
+            outcome["reason"] = "stopped"
         outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
         outcome |= {"status": "failed" if message else "done", "message": message}
+        outcome |= _watched(ended)
     if lost:
         outcome |= {"status": "failed", "message": lost, "category": category}
         outcome["reason"] = CUT_OFF_BY.get(category, "")
+        outcome |= {"lost": nodes} if category == "node_lost" else {}
     if outcome["status"] != "running" and log.is_file():
         with log.open("rb") as file:
             outcome["log_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     write_json(run_directory(directory, run) / "run.json", {**run, "outcome": outcome})
     if outcome["status"] == "running":
         return
-    if not lost:
+    if outcome["status"] == "done":
+        point_latest_at(directory)
+    if not lost or category == OUT_OF_MEMORY:
         explain(directory, str(run["id"]))
     seal_run(directory, str(run["id"]))
+
+
+def _earlier(
+    job: Job, run: str, before: Mapping[str, Any], started: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The attempts before this start: of earlier jobs, and of this one before it was requeued."""
+    is_other = before["status"] in ("done", "failed") and before["started"] != started["started"]
+    told = earlier_attempts(before) if is_other else list(before.get("earlier", ()))
+    number = job.runs.index(run) + 1
+    cuts = [read_json(path)["started"] for path in job.directory.glob(f"cut_off.{number}.*.json")]
+    told = [attempt for attempt in told if attempt["started"] not in cuts]
+    for cut in cuts:
+        message = f"job {started['job']} was requeued"
+        told.append({"status": "failed", "started": cut, "ended": None, "message": message})
+        told[-1] |= {"reason": "stopped", "category": "requeued"}
+    return sorted(told, key=lambda attempt: str(attempt["started"]))
+
+
+def _watched(ended: Mapping[str, Any]) -> dict[str, Any]:
+    """What was seen on the run's nodes, in the form of bench.yml."""
+    found = ended.get("nodes") or []
+    memory = {host: mib for node in found for host, mib in node.get("gpu_memory_mib", {}).items()}
+    beside = [process for node in found for process in node.get("beside", ())]
+    return ({"gpu_memory_mib": memory} if memory else {}) | ({"beside": beside} if beside else {})
 
 
 def _facts(

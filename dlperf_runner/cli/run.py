@@ -63,7 +63,7 @@ def run(
     if retry_failed and not resume:
         raise UserError("--retry-failed is for --resume DIR")
     if detach:
-        directory = scheduled.campaign(chosen, campaign, resume) or campaigns.prepare(
+        directory = scheduled.campaign(chosen, campaign, resume, policy) or campaigns.prepare(
             chosen.choice, *nodes, *where, print_note, chosen.file
         )
         options = [f"--inventory={path}" for path in chosen.inventories]
@@ -80,12 +80,12 @@ def run(
     if live:
         from ..commands.live import announced
     around = announced if live else nullcontext
-    if own := scheduled.campaign(chosen, campaign, resume):
+    if own := scheduled.campaign(chosen, campaign, resume, policy):
         directory = own
         with lock.held(directory), around(directory):
             if retry_failed:
                 campaigns.retry_failed_runs(directory)
-            problems = scheduled.run(directory)
+            problems = scheduled.run(directory, policy)
     else:
         directory, problems = campaigns.run(
             chosen.choice,

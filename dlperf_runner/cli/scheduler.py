@@ -13,7 +13,8 @@ from ..core.errors import UserError
 from .options import Chosen, option, print_note
 
 if TYPE_CHECKING:
-    from ..campaign.jobs import Settings
+    from ..campaign.job_files import Settings
+    from ..commands.rounds import Policy
     from ..core.node import Node
 
 
@@ -27,28 +28,32 @@ class Scheduled:
     max_wait: str
     site: Path | None
 
-    def campaign(self, chosen: Chosen, campaign: str, resume: str) -> Path | None:
+    def campaign(self, chosen: Chosen, campaign: str, resume: str, policy: Policy) -> Path | None:
         """The directory of the new or resumed campaign; None if bench.yml runs it."""
         from ..campaign.directory import new_directory
-        from ..campaign.jobs import recorded
+        from ..campaign.job_files import recorded
         from ..commands import scheduled
         from ..plan.campaign_file import located
 
         if resume:
             directory = Path(resume).resolve()
-            return directory if recorded(directory) else None
+            if not recorded(directory):
+                return None
+            scheduled.refuse_policy(policy)
+            return directory
         if not self.name:
             return None
+        scheduled.refuse_policy(policy)
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
             nodes, settings = self._nodes_and_settings(chosen)
             scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
         return directory
 
-    def run(self, directory: Path) -> list[str]:
+    def run(self, directory: Path, policy: Policy) -> list[str]:
         from ..commands import scheduled
 
-        return scheduled.run(directory, print_note)
+        return scheduled.run(directory, print_note, policy)
 
     def scripts(self, chosen: Chosen, campaign: str) -> str:
         """The scripts of the jobs that `run` would submit."""

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from ..campaign import directory as campaigns
-from ..campaign import jobs, lock
+from ..campaign import job_files, lock
 from ..core.errors import UserError
 
 LOG = ".controller.log"
@@ -66,8 +66,8 @@ def stop(directory: Path, *, now: bool) -> str:
 def status_of(directory: Path) -> dict[str, Any]:
     """The runs of a campaign with their status, how many of them are done, and its controller."""
     runs = []
-    if jobs.recorded(directory):
-        jobs.refresh(directory)
+    if job_files.recorded(directory):
+        job_files.refresh(directory)
     for record in campaigns.read_records(directory):
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):

@@ -110,17 +110,19 @@ def run_rounds(
     problems: list[str] = []
     retries = 0
     while True:
+        found: list[str] = []
         if remaining_plan(directory)["runs"]:
             try:
-                problems += execute()
+                found = execute()
             except UserError as error:
                 if not retries:
                     raise
-                problems.append(str(error))  # the node is still lost
+                found = [str(error)]  # the node is still lost
+        problems += found
         if stop_at is not None and time.monotonic() >= stop_at:
             return problems
         if left := remaining_plan(directory)["runs"]:
-            lost = lost_nodes(directory, left, problems)
+            lost = lost_nodes(directory, left, found)
             if lost and on_node_loss == RETRY and retries < RETRIES:
                 retries += 1
                 say(
@@ -148,13 +150,14 @@ def run_rounds(
 def lost_nodes(
     directory: Path, runs: Sequence[Mapping[str, Any]], problems: Sequence[str]
 ) -> list[str]:
-    """The nodes of these runs that the last attempt could not reach."""
+    """The nodes of these runs that the last attempt could not reach; or its jobs that lost one."""
     found = {line.partition(UNREACHABLE)[0] for line in problems if UNREACHABLE in line}
     for run in runs:
         found |= set(read_record(directory, run)["outcome"].get("lost") or ())
-    return [
-        host for host in dict.fromkeys(h for run in runs for h in run["hosts"]) if host in found
-    ]
+    planned = [host for run in runs for host in run["hosts"]]
+    if any(host.startswith("@") for host in planned):  # a scheduler chooses the nodes
+        return sorted(found)
+    return [host for host in dict.fromkeys(planned) if host in found]
 
 
 def _shrink(directory: Path, runs: Sequence[Mapping[str, Any]], lost: Sequence[str]) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import re
 import tarfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,25 +15,30 @@ from typing import Any
 import yaml
 
 from ..campaign import directory as campaigns
-from ..campaign import jobs
+from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
+from ..core.files import write_whole
 from ..core.node import Node
 from ..core.node_paths import ENVIRONMENTS
 from ..core.paths import project
 from ..plan import inventory
 from ..plan.campaign_file import CampaignFile
-from ..plan.choice import Choice
+from ..plan.choice import Choice, parse_wait
 from ..plan.sources import PreparedSource, prepare_source
-from ..schedulers import Allocation, scheduler
+from ..schedulers import Allocation, here, scheduler
 from ..schedulers.job import node_script, placeholder
 from .campaigns import planned
-from .rounds import run_rounds
+from .rounds import RETRY, SHRINK, STOP, Policy, run_rounds
 
 # Variables of an inventory that say nothing about a node that a scheduler chooses.
 _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
-_FACTS = Path(__file__).parents[1] / "schedulers" / "node_facts.py"
+_ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 _VERSIONS = Path("roles", "benchmark_source", "files", "versions.py")
+_MODULES = "ansible", "module_utils"
+# Modules of bench.yml that node_watch.py needs; they import others.
+_WATCHING = ("telemetry", "other_processes", "node_lock")
+_IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 
 def read_site(path: Path | None) -> dict[str, Any]:
@@ -62,8 +71,8 @@ def read_site(path: Path | None) -> dict[str, Any]:
 
 def nodes_of(name: str, options: Mapping[str, str], site: Mapping[str, Any]) -> tuple[Node, ...]:
     """A node for each node of the partition. The scheduler will choose which ones they are."""
-    own = scheduler(name)
-    offers = own.offers(jobs.output(own.offers_argv(options)), options)
+    own = here(name, os.environ)
+    offers = own.offers(job_files.output(own.offers_argv(options)), options)
     given = {key: value for key, value in site.items() if key in inventory.VARIABLES}
     hosts = {
         placeholder(number): ({"dlperf_devices_per_node": gpus} if gpus else {}) | given
@@ -88,37 +97,46 @@ def settings_of(
     nodes: Sequence[Node],
     allocation: str,
     max_wait_s: int,
-) -> jobs.Settings:
-    if allocation not in jobs.ALLOCATIONS:
+) -> job_files.Settings:
+    if allocation not in job_files.ALLOCATIONS:
         raise UserError(
             f"unknown allocation {allocation!r}",
             where="--allocation",
-            expected=f"one of {', '.join(jobs.ALLOCATIONS)}",
+            expected=f"one of {', '.join(job_files.ALLOCATIONS)}",
         )
-    own = scheduler(name)
-    offers = own.offers(jobs.output(own.offers_argv(options)), options)
-    return jobs.Settings(
+    own = here(name, os.environ)
+    if own.steps is None and own.given and (options or max_wait_s):
+        raise UserError(
+            "this option has no effect within an allocation",
+            where=f"--{next(iter(options), 'max-wait')}",
+            found=f"{own.given}={os.environ[own.given]}",
+        )
+    offers = own.offers(job_files.output(own.offers_argv(options)), options)
+    return job_files.Settings(
         scheduler=name,
         options=dict(options),
         environments=str(site.get("dlperf_environments") or ENVIRONMENTS),
         mirror=str(site.get("dlperf_source_mirror") or ""),
         mpirun=nodes[0].mpirun,
         has_gpus=nodes[0].accelerator != "cpu" and all(offer.gpus for offer in offers),
-        allocation=allocation,
+        # Where there is one, all runs use it, one after another.
+        allocation="campaign" if own.steps is None and own.given else allocation,
         max_wait_s=max_wait_s,
         prologue=site.get("dlperf_prologue", []),
     )
 
 
-def script_text(directory: Path, settings: jobs.Settings, runs: Sequence[Mapping[str, Any]]) -> str:
+def script_text(
+    directory: Path, settings: job_files.Settings, runs: Sequence[Mapping[str, Any]]
+) -> str:
     """All scripts of the jobs that would be submitted, each below its path."""
     parts = []
-    for number, own in enumerate(jobs.allocations(runs, settings.allocation), start=1):
+    for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
-        request = jobs.asked(settings, f"dlperf-{number}", place, own)
+        request = job_files.asked(settings, f"dlperf-{number}", place, own)
         parts += [
             f"==> {path} <==\n{text}"
-            for path, text in jobs.scripts(directory, settings, request, own).items()
+            for path, text in job_files.scripts(directory, settings, request, own).items()
         ]
     return "\n".join(parts)
 
@@ -132,50 +150,90 @@ def create(
     directory: Path,
     choice: Choice,
     nodes: Sequence[Node],
-    settings: jobs.Settings,
+    settings: job_files.Settings,
     say: Callable[[str], None],
     file: CampaignFile | None = None,
 ) -> None:
     """Write a new campaign for a scheduler. Its directory must be one that the nodes see, too."""
     campaigns.create_campaign(directory, *planned(choice, nodes, say), file=file)
-    jobs.record(directory, settings)
+    job_files.record(directory, settings)
 
 
-def run(directory: Path, say: Callable[[str], None]) -> list[str]:
+def run(directory: Path, say: Callable[[str], None], policy: Policy | None = None) -> list[str]:
     """Run the unfinished runs of a campaign as jobs. Returns what went wrong outside the runs."""
+    policy = policy or Policy()
+    limit = parse_wait(policy.stop_after, "--stop-after")
+    stop_at = time.monotonic() + limit if limit else None
+    prepare = functools.cache(functools.partial(_prepared, directory))
 
     def beside(request: Allocation, runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        return _node_files(directory, request, runs)
+        return _node_files(directory, request, runs, prepare)
 
     def execute() -> list[str]:
-        return jobs.execute(directory, beside, say)
+        return jobs.execute(directory, beside, say, stop_at)
 
-    problems = execute() if jobs.unfinished(directory) else []
-    return problems + run_rounds(directory, execute, say)
+    _write_programs(directory)
+    problems = execute() if job_files.unfinished(directory) else []
+    return problems + run_rounds(directory, execute, say, policy, stop_at)
+
+
+def refuse_policy(policy: Policy) -> None:
+    """Raise UserError if a campaign of jobs cannot follow the policy."""
+    if policy.on_node_loss == SHRINK:
+        raise UserError(
+            "a scheduler's jobs have no nodes of their own that could be removed from the plan",
+            where=f"--on-node-loss {SHRINK}",
+            expected=f"{RETRY}: the scheduler chooses other nodes; or {STOP}",
+        )
+
+
+def _write_programs(directory: Path) -> None:
+    """Write what runs on nodes, with the modules that it imports."""
+    place = Path(job_files.places_of(directory, _settings(directory)).programs)
+    for path in [*_ON_NODES.glob("*.py"), project() / _VERSIONS]:
+        write_whole(place / path.name, path.read_text(encoding="utf-8"))
+    for package in (place / _MODULES[0], place.joinpath(*_MODULES)):
+        write_whole(package / "__init__.py", "")
+    needed, written = set(_WATCHING), set[str]()
+    while names := needed - written:
+        for name in names:
+            text = (project() / "module_utils" / f"{name}.py").read_text(encoding="utf-8")
+            write_whole(place.joinpath(*_MODULES, f"{name}.py"), text)
+            for module, imported in _IMPORTED.findall(text):
+                needed |= {module} if module else set(imported.split(", "))
+        written |= names
+
+
+def _settings(directory: Path) -> job_files.Settings:
+    settings = job_files.recorded(directory)
+    assert settings is not None  # noqa: S101  the campaign is a scheduler's
+    return settings
+
+
+def _prepared(directory: Path, workload: str, source: str, environment: str) -> PreparedSource:
+    """A source, unpacked where the nodes see it."""
+    settings = _settings(directory)
+    made = prepare_source(
+        load_catalog(), workload, source, settings.mirror or None, environment=environment
+    )
+    _unpack(made, Path(job_files.places_of(directory, settings).sources))
+    return made
 
 
 def _node_files(
-    directory: Path, request: Allocation, runs: Sequence[Mapping[str, Any]]
+    directory: Path,
+    request: Allocation,
+    runs: Sequence[Mapping[str, Any]],
+    prepare: Callable[[str, str, str], PreparedSource],
 ) -> dict[str, str]:
     """Further files of a job, by name: what each of its nodes executes first."""
-    settings = jobs.recorded(directory)
-    assert settings is not None  # noqa: S101  its job is being written
-    places = jobs.places_of(directory, settings)
+    settings = _settings(directory)
     kinds = dict.fromkeys((r["workload"], r["source"], r["environment"]) for r in runs)
-    catalog, sources = load_catalog(), []
-    for workload, source, environment in kinds:
-        mirror = settings.mirror or None
-        made = prepare_source(catalog, workload, source, mirror, environment=environment)
-        _unpack(made, Path(places.sources))
-        sources.append(made)
-    prepare = [(each.argv, each.creates) for made in sources for each in made.prepare]
+    commands = [(each.argv, each.creates) for kind in kinds for each in prepare(*kind).prepare]
     environments = list(dict.fromkeys(environment for _, _, environment in kinds))
-    own = scheduler(settings.scheduler)
-    return {
-        "node.sh": node_script(own, request, environments, settings.mpirun, prepare, places),
-        "node_facts.py": _FACTS.read_text(encoding="utf-8"),
-        "versions.py": (project() / _VERSIONS).read_text(encoding="utf-8"),
-    }
+    own, places = scheduler(settings.scheduler), job_files.places_of(directory, settings)
+    text = node_script(own, request, environments, settings.mpirun, commands, places)
+    return {"node.sh": text}
 
 
 def _unpack(made: PreparedSource, sources: Path) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Mapping
 
 from ..core.errors import UserError
 from .job import Allocation, JobState, Offer, Scheduler
 
-__all__ = ["Allocation", "JobState", "Offer", "Scheduler", "scheduler", "schedulers"]
+__all__ = ["Allocation", "JobState", "Offer", "Scheduler", "here", "scheduler", "schedulers"]
 
 
 @functools.cache
@@ -35,3 +36,9 @@ def scheduler(name: str) -> Scheduler:
             expected=f"one of {', '.join(schedulers())}",
         )
     return schedulers()[name]
+
+
+def here(name: str, environment: Mapping[str, str]) -> Scheduler:
+    """The same, or that for steps if the runner is in an allocation."""
+    own = scheduler(name)
+    return own.steps if own.steps and environment.get(own.given) else own

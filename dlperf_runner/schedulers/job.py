@@ -20,8 +20,6 @@ Run = Mapping[str, Any]  # a run of the plan document
 _NODE = re.compile(r"@node(\d+)@")
 # As in a campaign by SSH.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Seconds between TERM and KILL for a run that has reached its time limit.
-GRACE_S = 30
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,18 @@ class Allocation:
     path: str = PATH
     prologue: Sequence[str] = ()
 
+    @property
+    def is_exclusive(self) -> bool:
+        return bool(self.options.get("exclusive"))
+
 
 @dataclass(frozen=True)
 class JobState:
     """The state of a job. `phase` is waiting, running or ended.
 
     `reason` says why it waits, or what the scheduler says of its end. `category` is empty if the
-    job ended by itself. `is_hopeless`: a job that waits for this reason never starts.
+    job ended by itself. `is_hopeless`: a job that waits for this reason never starts. `position`:
+    its place among the waiting jobs, from 1 on; 0 if unknown.
     """
 
     job: str
@@ -63,6 +66,7 @@ class JobState:
     category: str = ""
     expected_start: str = ""
     is_hopeless: bool = False
+    position: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,9 @@ class Scheduler:
     the names of its nodes. `each_node`: the shell words that start a command once on each of the
     nodes of the array `node`. `own_node`: the shell expression for the name of the node there.
     `offers`, `job_id` and `states` read what the commands print.
+
+    Where the variable `given` is set, the runner is in an allocation that it did not ask for:
+    `steps` is the scheduler that starts a job's script there.
     """
 
     name: str
@@ -89,6 +96,8 @@ class Scheduler:
     states_argv: Callable[[], tuple[str, ...]]
     states: Callable[[str], tuple[JobState, ...]]
     cancel_argv: Callable[[Sequence[str]], tuple[str, ...]]
+    given: str = ""
+    steps: Scheduler | None = None
 
 
 def placeholder(number: int) -> str:
@@ -107,10 +116,11 @@ def word(text: str) -> str:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the nodes have the sources and the environments."""
+    """Where nodes have the sources, the environments, and the programs of schedulers/on_nodes."""
 
     sources: str = SOURCES
     environments: str = ENVIRONMENTS
+    programs: str = ".lib"
 
     def of(self, text: str) -> str:
         """The text of a plan with the paths of this site."""
@@ -152,44 +162,42 @@ def _started(command: Mapping[str, Any], directory: Path, places: Places) -> lis
     return [f"cd {where} || exit", "exec " + " ".join(word(places.of(text)) for text in argv)]
 
 
-# Its state is in files: started.<n>.json and ended.<n>.json for run n of the job, each complete.
+# Its state is in files: see on_nodes/job_run.py. `stop`: no further run starts.
 _JOB = r"""
 export PATH=@PATH@ LANG=C.UTF-8
 HOME=~ USER=$(id -un) LOGNAME=$(id -un)
 export HOME USER LOGNAME
 job=@JOB@
 @SETUP@
+export DLPERF_JOB=$id # tells processes of this job from others on its nodes
 node=("${nodes[@]}")
-now() { date -u +%Y-%m-%dT%H:%M:%S.%6N+00:00; }
-write() { cat > "$job/.$1" && mv "$job/.$1" "$job/$1"; }
 
-# Number and directory of the run, its number of nodes, its time limit in seconds, its log.
+# If the job was requeued, a signal has ended its last run, which may have recorded that.
+last=$(ls "$job" | sed -n 's/^started[.]\([0-9]*\)[.]json$/\1/p' | sort -n | tail -n 1)
+grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$last.json"
+
+# Number and directory of the run, its number of nodes.
 run() {
-  [[ -e $job/ended.$1.json ]] && return # by an earlier start of a job that was requeued
-  cd "$2" || return
-  local own=("${nodes[@]:0:$3}") names
-  names=$(printf ', "%s"' "${own[@]}")
-  printf '{"job": "%s", "nodes": [%s], "started": "%s"}\n' "$id" "${names:2}" "$(now)" |
-    write "started.$1.json"
-  timeout --kill-after=@GRACE@ "$4" bash run.sh "${own[@]}" > "$5" 2>&1 < /dev/null
-  printf '{"exit_status": %d, "ended": "%s"}\n' $? "$(now)" | write "ended.$1.json"
+  [[ -e $job/ended.$1.json || -e $job/stop ]] && return # ended in an earlier start of the job
+  @PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "$1" "$2" "${nodes[@]:0:$3}"
 }
 
 @PROLOGUE@@EACH@ bash "$job/node.sh"
 """
 
 
-def job_script(scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run, Path]]) -> str:
+def job_script(
+    scheduler: Scheduler, asked: Allocation, runs: Sequence[tuple[Run, Path]], places: Places
+) -> str:
     """The script of a job: its runs one after another, with the directory of each."""
     text = _JOB.replace("@JOB@", shlex.quote(str(asked.directory)))
     text = text.replace("@PATH@", shlex.quote(asked.path))
     text = text.replace("@SETUP@", scheduler.setup).replace("@EACH@", scheduler.each_node)
-    text = text.replace("@GRACE@", str(GRACE_S)).replace("@PROLOGUE@", prologue(asked))
+    text = text.replace("@PROLOGUE@", prologue(asked))
+    text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0]["environment"], places)))
+    text = text.replace("@PROGRAMS@", shlex.quote(places.programs))
     lines = [
-        shlex.join(
-            ["run", str(number), str(place)]
-            + [str(run[key]) for key in ("nodes", "timeout_s", "log_name")]
-        )
+        shlex.join(["run", str(number), str(place), str(run["nodes"])])
         for number, (run, place) in enumerate(runs, start=1)
     ]
     return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "exit 0", ""])
@@ -214,6 +222,23 @@ def prologue(asked: Allocation) -> str:
     return "".join([_MODULES, *lines, "\n"]) if lines else ""
 
 
+def python_of(environment: str, places: Places) -> str:
+    return f"{places.environments}/{environment}/bin/python"
+
+
+def watch_script(scheduler: Scheduler, asked: Allocation, environment: str, places: Places) -> str:
+    """The script that starts node_watch.py on each node of a run, in the run's directory. Its
+    arguments are the names of the nodes."""
+    argv = [python_of(environment, places), "-ES", f"{places.programs}/node_watch.py"]
+    return f"""#!/bin/bash
+node=("$@")
+if [[ -z ${{DLPERF_ON_NODE-}} ]]; then
+  exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"
+fi
+exec {shlex.join(argv)} "{scheduler.own_node}" {"exclusive" if asked.is_exclusive else "shared"}
+"""
+
+
 def node_script(
     scheduler: Scheduler,
     asked: Allocation,
@@ -228,7 +253,7 @@ def node_script(
     for argv, creates in prepare:
         command = " ".join(word(places.of(text)) for text in argv)
         lines.append(f"[[ -e {word(places.of(creates))} ]] || {command}")
-    pythons = [f"{places.environments}/{name}/bin/python" for name in environments]
-    facts = shlex.join([pythons[0], f"{asked.directory}/node_facts.py", str(asked.directory)])
+    pythons = [python_of(name, places) for name in environments]
+    facts = shlex.join([pythons[0], f"{places.programs}/node_facts.py", str(asked.directory)])
     lines.append(f'exec {facts} "{scheduler.own_node}" {shlex.join([mpirun, *pythons])}')
     return "\n".join([*lines, ""])

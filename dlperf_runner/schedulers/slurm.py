@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..core.errors import UserError
@@ -72,7 +74,10 @@ def header(asked: Allocation) -> tuple[str, ...]:
 # Without the first line, srun would start programs without the variables that the job's script
 # sets. The second is for the srun of mpirun, which would give all processes of a node one CPU.
 _SETUP = """unset SLURM_EXPORT_ENV
-export SRUN_CPUS_PER_TASK=$SLURM_CPUS_ON_NODE SLURM_CPU_BIND=none
+# In an allocation by salloc, the number of CPUs is only in `2(x4)`.
+: "${SLURM_CPUS_ON_NODE:=${SLURM_JOB_CPUS_PER_NODE%%[(,]*}}"
+export SLURM_CPUS_ON_NODE SRUN_CPUS_PER_TASK=$SLURM_CPUS_ON_NODE SLURM_CPU_BIND=none
+export SLURM_OVERLAP=1 # a run and what watches its nodes share the job's CPUs
 id=$SLURM_JOB_ID
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")"""
 # srun waits for the other tasks if one fails, unless told otherwise, and does not take over the
@@ -119,23 +124,38 @@ def job_id(output: str) -> str:
 
 
 def states(output: str) -> tuple[JobState, ...]:
-    """The states of the user's jobs, from `squeue`; `8_[2-3%2]` is a job of somebody's array.
+    """The states of all jobs, from `squeue`; `8_[2-3%2]` is a job of somebody's array.
 
-    12|PENDING|2026-11-22T21:03:20|Resources|dlperf-3f2a9c
+    12|PENDING|2026-11-22T21:03:20|Resources|4294901756|gpu|dlperf-3f2a9c
     """
-    rows = (line.split("|", 4) for line in output.splitlines() if line.count("|") >= 4)
-    return tuple(_state(*row) for row in rows)
+    rows = [line.split("|", 6) for line in output.splitlines() if line.count("|") >= 6]
+    queues: dict[str, list[int]] = {}
+    for _, state, _, _, priority, partition, _ in rows:
+        if state == "PENDING" and priority.isdigit():
+            queues.setdefault(partition, []).append(int(priority))
+    for queue in queues.values():
+        queue.sort()
+    return tuple(_state(row, queues.get(row[5], [])) for row in rows)
 
 
-def _state(job: str, state: str, start: str, reason: str, name: str) -> JobState:
+def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
+    """`queue`: the priorities of the jobs that wait in its partition, sorted."""
+    job, state, start, reason, priority, _, name = row
     reason = "" if reason == "None" else reason
     if state in _ENDED:
         category, meaning = _ENDED[state]
         return JobState(job, name, "ended", f"{meaning} ({state})", category)
     if state in _WAITING:
-        expected = "" if start == "N/A" else start
-        hopeless = bool(_HOPELESS.match(reason))
-        return JobState(job, name, "waiting", reason, "", expected, hopeless)
+        before = len(queue) - bisect_right(queue, int(priority)) if priority.isdigit() else -1
+        return JobState(
+            job=job,
+            name=name,
+            phase="waiting",
+            reason=reason,
+            expected_start="" if start == "N/A" else start,
+            is_hopeless=bool(_HOPELESS.match(reason)),
+            position=before + 1,
+        )
     return JobState(job, name, "running", reason)
 
 
@@ -148,12 +168,29 @@ def submit_argv(script: Path) -> tuple[str, ...]:
 
 
 def states_argv() -> tuple[str, ...]:
-    """One call for all jobs of the user, those that have just ended included."""
-    return ("squeue", "--me", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%j")
+    """One call for all jobs: those that have just ended, those before the user's in the queue, and
+    those of hidden partitions included."""
+    return ("squeue", "--all", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%Q|%P|%j")
 
 
 def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
     return ("scancel", *jobs)
+
+
+# ---- within an allocation that the user has got by salloc
+
+# A job's script is a process of the runner's machine, with Slurm's variables only; it starts steps.
+_START = """for name in $(compgen -e); do [[ $name == SLURM_* ]] || unset "$name"; done
+/usr/bin/setsid /bin/bash "$0" >> "${0%/*}/job.log" 2>&1 < /dev/null & echo $!"""
+_GIVEN_NODES = (
+    'echo "given*|$SLURM_JOB_NUM_NODES|gpu:${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE##*:}}"'
+)
+
+
+def processes(output: str) -> tuple[JobState, ...]:
+    """4711 /bin/bash /home/me/campaign/jobs/1/job.sh"""
+    rows = (line.split(maxsplit=1) for line in output.splitlines())
+    return tuple(JobState(job, "", "running") for job, argv in rows if argv.endswith("/job.sh"))
 
 
 SCHEDULER = Scheduler(
@@ -170,4 +207,18 @@ SCHEDULER = Scheduler(
     states_argv=states_argv,
     states=states,
     cancel_argv=cancel_argv,
+    given="SLURM_JOB_ID",
+)
+SCHEDULER = replace(
+    SCHEDULER,
+    steps=replace(
+        SCHEDULER,
+        options=(),
+        offers_argv=lambda _: ("bash", "-c", _GIVEN_NODES),
+        submit_argv=lambda script: ("bash", "-c", _START, str(script)),
+        job_id=lambda output: output.strip(),
+        states_argv=lambda: ("ps", "-ww", "-eo", "pid=,args="),
+        states=processes,
+        cancel_argv=lambda jobs: ("kill", "-TERM", "--", *(f"-{job}" for job in jobs)),
+    ),
 )

@@ -10,62 +10,47 @@ import csv
 import json
 import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab
+from lab_under_test import Lab
 from node_state import differences, node_state
+from slurm_lab import (
+    MINE,
+    NODES,
+    add_own_workload,
+    dlperf,
+    given,
+    lab_with,
+    options,
+    outcome,
+    records,
+    run,
+    shared_folder,
+    signal_runner,
+    start,
+    wait_for,
+    wait_for_run,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
 
-NODES = ("node1", "node2")
-# A lost node is noticed after 10 s instead of 5 minutes, and a job is killed after 2 s.
-SETTINGS = {"SlurmdTimeout": 10, "KillWait": 2, "MinJobAge": 30}
-GIVEN = {"lab_slurm": True, "dlperf_frameworks": ["mxnet", "nccl"], "slurm_settings": SETTINGS}
-SITE = """\
-dlperf_stack: cpu
-dlperf_accelerator: cpu
-dlperf_devices_per_node: 2
-dlperf_interface: eth0
-dlperf_matrix: smoke
-dlperf_frameworks: [mxnet, nccl]
-dlperf_mpirun_args: [--oversubscribe]
-"""
-# The program below, which mostly sleeps, as a workload of the user's own.
-MINE = (
-    *("--catalog", "/shared/catalog", "--workload", "mine", "--matrix", "published"),
-    *("--repeats", "1"),
-)
+FRAMEWORKS = ("mxnet", "nccl")
+GIVEN = given(*FRAMEWORKS)
 LONG = (*MINE, "--iterations", "100000")
-PACKAGE = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python /usr/bin/python3 -m"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all nodes see as /shared: this package with what it needs, and without Ansible."""
-    made = tmp_path_factory.mktemp("shared")
-    uv = Path(sys.executable).with_name("uv")
-    install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
-    subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
-    assert not (made / "python" / "ansible").exists()
-    (made / "site.yml").write_text(SITE)
-    made.chmod(0o777)
-    return made
+    return shared_folder(tmp_path_factory.mktemp("shared"), *FRAMEWORKS)
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
     assert mirror.is_dir()
-    made = Lab(tmp_path_factory.mktemp("slurm") / "lab")
-    made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
-    try:
+    with lab_with(folder, tmp_path_factory.mktemp("slurm") / "lab") as made:
         yield made
-    finally:
-        made.down()
 
 
 @pytest.fixture(scope="module")
@@ -83,48 +68,6 @@ def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
     assert key not in output
     assert key == lab.said("node2", "cat /etc/munge/munge.key")
     return lab
-
-
-def start(lab: Lab, *arguments: str) -> subprocess.Popen[str]:
-    """dlperf as the ordinary user on the login node."""
-    # Without a shell between, which would not pass signals on.
-    command = f"{PACKAGE} dlperf_runner {' '.join(arguments)}"
-    return subprocess.Popen(
-        lab.ssh_argv("node1", command), text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-
-
-def dlperf(lab: Lab, *arguments: str) -> tuple[int, str]:
-    process = start(lab, *arguments)
-    output, _ = process.communicate(timeout=900)
-    return process.returncode, output
-
-
-def run(lab: Lab, campaign: str, *arguments: str) -> tuple[int, str]:
-    options = ("--scheduler", "slurm", "--site", "site.yml", "--campaign", campaign)
-    return dlperf(lab, "run", *options, *arguments)
-
-
-def records(campaign: Path) -> list[dict[str, object]]:
-    return [json.loads(p.read_text()) for p in sorted(campaign.glob("runs/*/r*/run.json"))]
-
-
-def outcome(campaign: Path) -> dict[str, object]:
-    (record,) = records(campaign)
-    assert isinstance(record["outcome"], dict)
-    return record["outcome"]
-
-
-def wait_for(what: str, lab: Lab, command: str, expected: str, seconds: float = 60) -> str:
-    """The output of a command as soon as it is as expected."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = lab.ssh("node1", command).stdout.strip()
-        if re.search(expected, found):
-            return found
-        assert time.monotonic() < deadline, f"{what}: {found}"
-        time.sleep(1)
 
 
 def test_srun_reaches_both_nodes_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
@@ -163,55 +106,8 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
     assert len(rows) == 5
 
 
-# Its processes, one on each node, meet as JAX's launcher says. With 13 steps, the second one fails.
-OWN = """\
-import os, socket, sys, time
-steps, batch = map(int, sys.argv[1:])
-host, port = os.environ["JAX_COORDINATOR_ADDRESS"].split(":")
-rank, count = int(os.environ["JAX_PROCESS_ID"]), int(os.environ["JAX_NUM_PROCESSES"])
-print(f"process {rank} of {count} on {socket.gethostname()}", flush=True)
-if rank == 1 and steps == 13:
-    time.sleep(1)
-    sys.exit(3)
-if rank == 0:
-    server = socket.create_server((host, int(port)))
-    peers = [server.accept()[0] for _ in range(count - 1)]
-while rank:
-    try:
-        peers = [socket.create_connection((host, int(port)))]
-        break
-    except OSError:
-        time.sleep(0.1)
-for step in range(1, steps + 1):
-    began = time.perf_counter()
-    for peer in peers:
-        peer.sendall(b".")
-    assert all(peer.recv(1) == b"." for peer in peers)
-    time.sleep(0.05)
-    rate = batch / (time.perf_counter() - began)
-    if rank == 0:
-        print(f"it {step}/{steps} | {rate:.2f} img/s | loss {9 - step / steps:.4f}", flush=True)
-"""
-
-
 def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> None:
-    (folder / "train.py").write_text(OWN)
-    answers = {
-        "--name": "mine",
-        "--command": "'{python} train.py {total_steps} {batch_size_per_device}'",
-        "--framework": "nccl",
-        "--launcher": "jax",
-        "--regex": r"'it (?P<step>\d+)/\d+ \| (?P<rate>\S+) img/s \| loss (?P<loss>\S+)'",
-        "--unit": "samples",
-        "--rates-are-per": "world",
-        "--topologies": "1n1g,2n1g",
-        "--total-steps": "12",
-        "--warmup-steps": "2",
-        "--file": "train.py",
-    }
-    own = ("--catalog", "/shared/catalog")
-    made = dlperf(cluster, *own, "init-workload", *(w for pair in answers.items() for w in pair))
-    assert made[0] == 0, made[1]
+    add_own_workload(cluster, folder)
     status, text = run(cluster, "own", *MINE)
     assert status == 0, text
     two = folder / "own/runs/mine-builtin_fp32_b1_2n1g/r1"
@@ -243,12 +139,9 @@ def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -
 
 
 def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Path) -> None:
-    process = start(
-        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "killed",
-        *MINE, "--nodes", "1", "--iterations", "400",
-    )  # fmt: skip
+    process = start(cluster, *options("killed", *MINE, "--nodes", "1", "--iterations", "400"))
     wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
-    cluster.said("node1", "pkill -KILL -u dlperf -f 'dlperf_runner run'")
+    signal_runner(cluster, "KILL")
     process.communicate(timeout=60)
     status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "killed")
     assert status == 0, text
@@ -258,13 +151,12 @@ def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Pat
 
 
 def test_control_c_cancels_the_job(cluster: Lab, folder: Path) -> None:
-    process = start(
-        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "stopped",
-        *LONG, "--nodes", "2",
-    )  # fmt: skip
-    wait_for("the job", cluster, "squeue -h -o %T", "RUNNING")
-    wait_for("its run", cluster, "ls /shared/stopped/jobs/1", "started.1.json")
-    cluster.said("node1", "pkill -INT -u dlperf -f 'dlperf_runner run'")
+    process = start(cluster, *options("stopped", *LONG, "--nodes", "2"))
+    wait_for_run(cluster, "stopped")
+    signal_runner(cluster, "INT")  # ends the job after the current run
+    wait_for("the order", cluster, "ls /shared/stopped/jobs/1", "stop")
+    assert outcome(folder / "stopped")["status"] == "running"
+    signal_runner(cluster, "INT")
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGINT, output
     assert "resume with: python -m dlperf_runner run --resume /shared/stopped" in output
@@ -322,11 +214,8 @@ def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> N
 
 
 def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
-    process = start(
-        cluster, "run", "--scheduler", "slurm", "--site", "site.yml", "--campaign", "lost",
-        *LONG, "--nodes", "2",
-    )  # fmt: skip
-    wait_for("its run", cluster, "ls /shared/lost/jobs/1", "started.1.json")
+    process = start(cluster, *options("lost", *LONG, "--nodes", "2", "--on-node-loss", "stop"))
+    wait_for_run(cluster, "lost")
     cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
     cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
     output, _ = process.communicate(timeout=180)

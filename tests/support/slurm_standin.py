@@ -9,13 +9,14 @@ COMMANDS = {
     # A job stays as $STATE/hold says, if there is such a file, and runs without one.
     "sbatch": r"""
 script=${*: -1}
-id=$(($(ls "$STATE" | grep -c '^job') + 1))
+id=$(($(ls "$STATE" | grep -c '^job[0-9]') + 1))
 name=$(sed -n 's/^#SBATCH --job-name=//p' "$script")
 export SLURM_JOB_ID=$id SLURM_JOB_NODELIST=n1,n2 SLURM_CPUS_ON_NODE=2 SLURMD_NODENAME=n1
-echo "$(cat "$STATE/hold" 2> /dev/null || echo 'RUNNING|N/A|None')|$name" > "$STATE/job$id"
+echo "$(cat "$STATE/hold" 2> /dev/null || echo 'RUNNING|N/A|None')|1|main|$name" > "$STATE/job$id"
 if [[ ! -e $STATE/hold ]]; then
   setsid bash -c 'bash "$1"; sed -i s/^RUNNING/COMPLETED/ "$STATE/job$2"' - "$script" "$id" \
     > /dev/null 2>&1 < /dev/null &
+  echo $! > "$STATE/pid$id"
 fi
 echo "$id"
 """,
@@ -25,7 +26,11 @@ for job in "$STATE"/job*; do [[ -e $job ]] && echo "${job##*job}|$(cat "$job")";
 true
 """,
     "scancel": r"""
-for id; do sed -i 's/^[A-Z]*|N.A|[^|]*/CANCELLED|N\/A|None/' "$STATE/job$id"; done
+echo "$@" >> "$STATE/cancelled"
+for id; do
+  sed -i 's/^[A-Z]*|N.A|[^|]*/CANCELLED|N\/A|None/' "$STATE/job$id"
+  [[ ! -e $STATE/pid$id ]] || kill -- "-$(cat "$STATE/pid$id")" || true
+done
 """,
     "scontrol": r"""IFS=,; for node in $3; do echo "$node"; done""",
     "srun": r"""
@@ -33,7 +38,11 @@ for word; do
   case $word in --nodelist=*) nodes=${word#*=} ;; --*) ;; *) break ;; esac
   shift
 done
-for node in ${nodes//,/ }; do SLURMD_NODENAME=$node "$@" || status=$?; done
+for node in ${nodes//,/ }; do # all get the standard input
+  SLURMD_NODENAME=$node "$@" <&0 &
+  tasks+=($!)
+done
+for task in "${tasks[@]}"; do wait "$task" || status=$?; done
 exit ${status-0}
 """,
 }

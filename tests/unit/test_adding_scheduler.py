@@ -29,6 +29,7 @@ def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
     facts = "roles/benchmark_source/files/versions.py"
     (tmp_path / facts).parent.mkdir(parents=True)
     shutil.copy(ROOT / facts, tmp_path / facts)
+    shutil.copytree(ROOT / "module_utils", tmp_path / "module_utils", ignore=ignored)
     assert not (tmp_path / name).exists()
     (tmp_path / name).write_text(content)
     mpirun = executable(tmp_path / "mpirun", "#!/bin/sh\necho $# words\n")

@@ -12,17 +12,18 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node import Node
 from dlperf_runner.plan.make import make_plan
-from dlperf_runner.schedulers import Allocation, Offer, scheduler, slurm
+from dlperf_runner.schedulers import Allocation, Offer, here, scheduler, slurm
 from dlperf_runner.schedulers.job import (
     Places,
     job_script,
     node_script,
     placeholder,
     run_script,
+    watch_script,
     word,
 )
 
-PLACES = Places("/home/me/c/.sources", "/shared/envs")
+PLACES = Places("/home/me/c/.sources", "/shared/envs", "/home/me/c/.lib")
 
 
 def nodes(count: int = 2) -> tuple[Node, ...]:
@@ -133,45 +134,63 @@ def test_jax_and_a_single_process_have_their_form_too() -> None:
 def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     runs = plan("nccl-allreduce", repeats=2)
     places = [Path("/home/me/c/runs", str(run["id"])) for run in runs]
-    text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)))
+    text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)), PLACES)
     assert text.splitlines()[-5:] == [
-        f"run {number} {place} {run['nodes']} 600 {run['log_name']}"
+        f"run {number} {place} {run['nodes']}"
         for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
     ] + ["exit 0"]
+    python = "/shared/envs/nccl/bin/python"
+    assert f'{python} -ES /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
     assert f'{SRUN} bash "$job/node.sh"' in text
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
     text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
     assert text.splitlines()[1:] == [
         "[[ -e /opt/dlperf/data/made ]] || make -C /home/me/c/.sources/w-upstream",
-        "exec /shared/envs/nccl/bin/python /home/me/c/jobs/1/node_facts.py /home/me/c/jobs/1"
-        ' "$SLURMD_NODENAME" /usr/bin/mpirun /shared/envs/nccl/bin/python',
+        f"exec {python} /home/me/c/.lib/node_facts.py /home/me/c/jobs/1"
+        f' "$SLURMD_NODENAME" /usr/bin/mpirun {python}',
+    ]
+
+
+@pytest.mark.parametrize(("option", "kind"), [({}, "shared"), ({"exclusive": "1"}, "exclusive")])
+def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> None:
+    text = watch_script(scheduler("slurm"), asked(**option), "nccl", PLACES)
+    assert text.splitlines()[1:] == [
+        'node=("$@")',
+        "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
+        f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
+        "fi",
+        "exec /shared/envs/nccl/bin/python -ES /home/me/c/.lib/node_watch.py"
+        f' "$SLURMD_NODENAME" {kind}',
     ]
 
 
 SINFO = "main*|2|(null)\n"
-# `squeue --me --states=all --noheader --format=%i|%T|%S|%r|%j` of Slurm 22.05.8.
+# `squeue --all --states=all --noheader --format=%i|%T|%S|%r|%Q|%P|%j` of Slurm 22.05.8; priorities
+# were changed, and a partition.
 SQUEUE = """\
-10|CANCELLED|2026-11-22T19:35:21|Priority|cancelme
-4|COMPLETED|2026-11-22T19:33:51|None|dlperf-5a826d13
-11|FAILED|2026-11-22T19:35:21|BadConstraints|wrap
-6|PENDING|N/A|PartitionNodeLimit|three
-7_[1-4%2]|PENDING|2027-11-22T19:35:09|Resources|arr
-9|PENDING|N/A|JobHeldUser|a|b held
-5|RUNNING|2026-11-22T19:35:09|None|dlperf-f8476a16
+10|CANCELLED|2026-11-22T19:35:21|Priority|4294901750|main|cancelme
+4|COMPLETED|2026-11-22T19:33:51|None|4294901756|main|dlperf-5a826d13
+11|FAILED|2026-11-22T19:35:21|BadConstraints|4294901749|main|wrap
+6|PENDING|N/A|PartitionNodeLimit|4294901754|main|three
+7_[1-4%2]|PENDING|2027-11-22T19:35:09|Resources|4294901758|main|arr
+9|PENDING|N/A|JobHeldUser|0|main|a|b held
+12|PENDING|N/A|Priority|4294901754|gpu|other
+5|RUNNING|2026-11-22T19:35:09|None|4294901755|main|dlperf-f8476a16
 """
 
 
-def test_the_states_of_all_jobs_of_the_user() -> None:
+def test_the_states_of_all_jobs() -> None:
     found = {state.job: state for state in slurm.states(SQUEUE)}
-    told = {job: (state.name, state.phase, state.reason) for job, state in found.items()}
+    told = {job: (s.name, s.phase, s.reason, s.position) for job, s in found.items()}
     assert told == {
-        "10": ("cancelme", "ended", "the job was cancelled (CANCELLED)"),
-        "4": ("dlperf-5a826d13", "ended", "completed (COMPLETED)"),
-        "11": ("wrap", "ended", "the job's script failed (FAILED)"),
-        "6": ("three", "waiting", "PartitionNodeLimit"),
-        "7_[1-4%2]": ("arr", "waiting", "Resources"),
-        "9": ("a|b held", "waiting", "JobHeldUser"),
-        "5": ("dlperf-f8476a16", "running", ""),
+        "10": ("cancelme", "ended", "the job was cancelled (CANCELLED)", 0),
+        "4": ("dlperf-5a826d13", "ended", "completed (COMPLETED)", 0),
+        "11": ("wrap", "ended", "the job's script failed (FAILED)", 0),
+        "6": ("three", "waiting", "PartitionNodeLimit", 2),
+        "7_[1-4%2]": ("arr", "waiting", "Resources", 1),
+        "9": ("a|b held", "waiting", "JobHeldUser", 3),
+        "12": ("other", "waiting", "Priority", 1),
+        "5": ("dlperf-f8476a16", "running", "", 0),
     }
     assert {job for job, state in found.items() if state.is_hopeless} == {"6"}
     assert found["7_[1-4%2]"].expected_start == "2027-11-22T19:35:09"
@@ -181,6 +200,17 @@ def test_the_states_of_all_jobs_of_the_user() -> None:
         "11": "failed",
     }
     assert slurm.states("") == ()
+
+
+def test_steps_of_a_given_allocation_are_processes_of_the_runners_machine() -> None:
+    steps = here("slurm", {"SLURM_JOB_ID": "12"})
+    assert here("slurm", {}) is scheduler("slurm")
+    assert steps is not scheduler("slurm")
+    assert steps.offers("given*|2|gpu:8\n", {}) == (Offer(2, 8),)
+    assert steps.offers("given*|2|gpu:\n", {}) == (Offer(2, 0),)
+    rows = "  1 /sbin/init\n4711 /bin/bash /c/jobs/1/job.sh\n  9 vi /c/jobs/1/job.sh.txt\n"
+    assert [(s.job, s.phase) for s in steps.states(rows)] == [("4711", "running")]
+    assert steps.cancel_argv(["4711"]) == ("kill", "-TERM", "--", "-4711")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +231,7 @@ def test_the_states_of_all_jobs_of_the_user() -> None:
     ],
 )
 def test_every_state_has_a_phase(state: str, phase: str, category: str) -> None:
-    (found,) = slurm.states(f"12|{state}|N/A|None|dlperf-1\n")
+    (found,) = slurm.states(f"12|{state}|N/A|None|1|main|dlperf-1\n")
     assert (found.phase, found.category) == (phase, category)
 
 

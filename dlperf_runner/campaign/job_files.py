@@ -1,0 +1,184 @@
+"""The files of a campaign's jobs: what is submitted, how, and what has been submitted.
+
+<campaign>/scheduler.json          the scheduler, its options, and the site's paths
+<campaign>/jobs/<n>/job.json       ID and name of job n, its runs, and how it ended
+<campaign>/jobs/<n>/job.sh         its script; node.sh is what each node executes first, watch.sh
+                                   what watches the nodes of a run
+<campaign>/jobs/<n>/started.<i>.json, ended.<i>.json      what it says of its run i
+<campaign>/jobs/<n>/cut_off.<i>.<k>.json   the same of a start of run i that a requeue cut off
+<campaign>/jobs/<n>/stop           no further run of the job starts
+<campaign>/runs/<case>/r<k>/run.sh the script of a run
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import UserError
+from ..core.files import read_json, write_json, write_whole
+from ..core.lists import grouped
+from ..schedulers import Allocation, Scheduler, here, scheduler
+from ..schedulers.job import PATH, Places, job_script, run_script, watch_script
+from .directory import read_plan, run_directory
+from .job_record import Job, record_outcome, said
+from .manifest import seal
+
+FILE = "scheduler.json"
+ALLOCATIONS = ("campaign", "case", "run")
+# Further files of a job, by name.
+Beside = Callable[[Allocation, Sequence[Mapping[str, Any]]], Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What scheduler.json says. `options`: those of the scheduler. `environments`: where the nodes
+    have them. `mirror`: of repositories. `has_gpus`: whether the scheduler counts the nodes' GPUs.
+    `max_wait_s`: how long a job may wait; 0 for no limit. `prologue`: shell lines of its jobs."""
+
+    scheduler: str
+    options: dict[str, str]
+    environments: str
+    mirror: str
+    mpirun: str
+    has_gpus: bool
+    allocation: str
+    max_wait_s: int
+    prologue: Sequence[str] = ()
+
+
+def record(directory: Path, settings: Settings) -> None:
+    """Record once, for resuming, how the campaign is run."""
+    path = write_json(directory / FILE, asdict(settings))
+    seal(directory, FILE, [path])
+
+
+def recorded(directory: Path) -> Settings | None:
+    """How a campaign is run; None if by bench.yml."""
+    path = directory / FILE
+    return Settings(**read_json(path)) if path.is_file() else None
+
+
+def output(argv: Sequence[str]) -> str:
+    """What a command of the scheduler prints. Raises UserError if it is missing or fails."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UserError(
+            f"{argv[0]} not found", expected="a login node of the scheduler", where="--scheduler"
+        ) from None
+    if done.returncode != 0:
+        raise UserError(f"{shlex.join(argv)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+# ---- writing jobs
+
+
+def allocations(runs: Sequence[Mapping[str, Any]], kind: str) -> list[list[Mapping[str, Any]]]:
+    """The runs of each job, in the order of the plan."""
+    key = {"campaign": lambda _: "", "case": lambda r: r["case"], "run": lambda r: r["id"]}[kind]
+    return list(grouped(runs, key).values())
+
+
+def asked(
+    settings: Settings, name: str, directory: Path, runs: Sequence[Mapping[str, Any]]
+) -> Allocation:
+    """What a job for these runs asks for."""
+    submit = shutil.which(scheduler(settings.scheduler).submit_argv(directory)[0])
+    own = str(Path(submit).parent) if submit else ""
+    return Allocation(
+        name=name,
+        directory=directory,
+        nodes=max(run["nodes"] for run in runs),
+        processes_per_node=max(run["gpus_per_node"] for run in runs),
+        gpus_per_node=max(run["gpus_per_node"] for run in runs) if settings.has_gpus else 0,
+        options=settings.options,
+        prologue=settings.prologue,
+        path=PATH if own in ("", *PATH.split(":")) else f"{PATH}:{own}",
+    )
+
+
+def places_of(directory: Path, settings: Settings) -> Places:
+    """Where the nodes have what jobs need; what is hidden is no file of the results."""
+    return Places(str(directory / ".sources"), settings.environments, str(directory / ".lib"))
+
+
+def scripts(
+    directory: Path, settings: Settings, request: Allocation, runs: Sequence[Mapping[str, Any]]
+) -> dict[Path, str]:
+    """The scripts of a job and of its runs, by path."""
+    own, places = scheduler(settings.scheduler), places_of(directory, settings)
+    with_places = [(run, run_directory(directory, run)) for run in runs]
+    watch = watch_script(own, request, runs[0]["environment"], places)
+    found = {
+        request.directory / "job.sh": job_script(own, request, with_places, places),
+        request.directory / "watch.sh": watch,
+    }
+    for run in runs:
+        place = run_directory(directory, run)
+        found[place / "run.sh"] = run_script(own, run, place, places)
+    return found
+
+
+def submit(
+    directory: Path, settings: Settings, runs: Sequence[Mapping[str, Any]], beside: Beside
+) -> Job:
+    """Write the files of a job and submit it. Its name is written first: if the runner dies before
+    it knows the ID, the next one finds the job by its name."""
+    own = here(settings.scheduler, os.environ)
+    number = 1 + max((int(path.name) for path in (directory / "jobs").glob("[0-9]*")), default=0)
+    job = Job(
+        directory / "jobs" / str(number),
+        f"dlperf-{secrets.token_hex(4)}",
+        [run["id"] for run in runs],
+        in_given_allocation=own is not scheduler(settings.scheduler),
+    )
+    request = asked(settings, job.name, job.directory, runs)
+    for path, text in scripts(directory, settings, request, runs).items():
+        write_whole(path, text)
+    for name, text in beside(request, runs).items():
+        write_whole(job.directory / name, text)
+    job.submitted = time.time()
+    job.write()
+    try:
+        job.id = own.job_id(output(own.submit_argv(job.directory / "job.sh")))
+    except UserError as error:
+        job.ended = str(error)
+        job.write()
+        raise
+    job.write()
+    return job
+
+
+def scheduler_of(settings: Settings, job: Job) -> Scheduler:
+    own = scheduler(settings.scheduler)
+    return own.steps if job.in_given_allocation and own.steps else own
+
+
+def unfinished(directory: Path) -> list[Job]:
+    """The jobs of earlier runners whose end is not recorded."""
+    found = []
+    for path in sorted(directory.glob("jobs/[0-9]*/job.json"), key=lambda p: int(p.parent.name)):
+        job = Job(path.parent, **read_json(path))
+        if job.ended is None:
+            found.append(job)
+    return found
+
+
+def refresh(directory: Path) -> None:
+    """Record what the jobs of a runner that has died have written since. Asks no scheduler."""
+    plan = {run["id"]: run for run in read_plan(directory)["runs"]}
+    for job in unfinished(directory):
+        for number, name in enumerate(job.runs, start=1):
+            started, ended = said(job, number)
+            if started:
+                record_outcome(directory, plan[name], job, started, ended)

@@ -1,0 +1,109 @@
+"""Watches a node while a run of a job uses it, as the supervisor of a run by SSH does. Runs on each
+node in the run's directory, with any Python from 3.7 on, until its standard input ends.
+
+    python node_watch.py NAME exclusive|shared
+
+It prints two lines of JSON. The first says by whom the node is used before the run: `busy` has
+sentences. The second has other processes that used the CPU during the run (`beside`), and the
+devices' peak memory. Samples are in files beside the log. The modules are those of bench.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils import node_lock, other_processes, telemetry
+
+# As the defaults of the role benchmark_run.
+SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
+POLL_S = 0.5
+
+
+class Others(other_processes.OtherProcesses):  # type: ignore[misc]
+    """Processes on this node that are not of this job."""
+
+    def look(self) -> None:
+        self.looked = time.time()
+        own = f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode()
+
+        def is_other(key: tuple[int, int], row: tuple[str, int, int, int]) -> bool:
+            return row[1] != os.getuid() or own not in environment(key[0])
+
+        table = other_processes.processes(other_processes.local())
+        self.take(self.here, table, is_other, node_lock.uptime())
+
+
+def environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def parameters(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    """The options of benchmark_job that its modules read."""
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return {
+        "directory": ".",
+        "host": name,
+        "hosts": {},
+        "idle": {},
+        "lock": {},
+        "cleanup": [],
+        "env": {} if devices is None else {"CUDA_VISIBLE_DEVICES": devices},
+        "sample_s": SAMPLE_S,
+        "sample_hosts": {name: ""},
+        "sample_gpus": run["accelerator"] != "cpu",
+        "sample_devices": run["gpus_per_node"],
+    }
+
+
+def held(name: str) -> list[str]:
+    """A sentence about a campaign by SSH that holds this node."""
+    lock = node_lock.holder(node_lock.DIRECTORY)
+    return [f"{name}: held by {lock['campaign']} of {lock['owner']}"] if lock else []
+
+
+def when_idle(
+    params: dict[str, Any], samples: Any, *, is_exclusive: bool
+) -> tuple[Others, list[str]]:
+    """Wait for a short time until nobody else uses the node: the observer of the run, and who does.
+
+    Where the scheduler gives parts of nodes, others may use the rest: they are only recorded.
+    """
+    deadline = time.monotonic() + GRACE_S
+    samples.start()
+    while True:
+        others = Others(params, dict(os.environ))
+        busy = held(params["host"]) + samples.busy()
+        busy += others.busy(MOST_CORES_BESIDE) if is_exclusive else []
+        if not busy or time.monotonic() >= deadline:
+            return others, busy
+        time.sleep(1)
+        samples.again()
+
+
+def say(document: dict[str, Any]) -> None:
+    print(json.dumps(document), flush=True)
+
+
+def main(name: str, kind: str) -> None:
+    run = json.loads(Path("run.json").read_text(encoding="utf-8"))
+    params = parameters(name, run)
+    samples = telemetry.Telemetry(params, dict(os.environ), run["timeout_s"] + 10 * GRACE_S)
+    others, busy = when_idle(params, samples, is_exclusive=kind == "exclusive")
+    say({"busy": busy})
+    while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
+        samples.poll()
+        others.poll()
+    say({"host": name, **samples.result(), **others.result()})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

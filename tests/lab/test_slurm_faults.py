@@ -1,0 +1,270 @@
+"""Campaigns on a real Slurm of Debian 12, on two nodes of the lab, when something happens: jobs are
+requeued or preempted, nodes are lost, the controller restarts, a login node dies, others use nodes.
+
+The tests use one lab, in any order.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import Lab
+from slurm_lab import (
+    MINE,
+    NODES,
+    add_own_workload,
+    dlperf,
+    given,
+    lab_with,
+    options,
+    outcome,
+    records,
+    run,
+    shared_folder,
+    signal_runner,
+    start,
+    wait_for,
+    wait_for_run,
+)
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
+
+GIVEN = given(
+    "nccl",
+    # Jobs of the second partition preempt those of the first, the default one.
+    PreemptType="preempt/partition_prio",
+    PreemptMode="REQUEUE",
+    PartitionName="urgent Nodes=ALL PriorityTier=10 MaxTime=INFINITE State=UP",
+    # The lab has no cgroups to limit memory: Slurm itself looks at it, every second.
+    JobAcctGatherType="jobacct_gather/linux",
+    JobAcctGatherFrequency=1,
+    JobAcctGatherParams="OverMemoryKill",
+    SelectTypeParameters="CR_CPU_Memory",
+    DefMemPerNode=600,
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shared_folder(tmp_path_factory.mktemp("shared"), "nccl")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
+    assert mirror.is_dir()
+    with lab_with(folder, tmp_path_factory.mktemp("slurm") / "lab") as made:
+        made.play("provision.yml", "-e", json.dumps(GIVEN))
+        add_own_workload(made, folder)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def idle(cluster: Lab) -> Iterator[None]:
+    """Nothing of one test is in the queue of the next one."""
+    yield
+    cluster.said("node1", "scancel --user=dlperf; pkill -KILL -u dlperf -f '[d]lperf_runner'; true")
+    wait_for("an idle cluster", cluster, "squeue -h; sinfo -h -p main -o '%D %t'", "^2 idle$", 120)
+
+
+def job_of(folder: Path, campaign: str) -> str:
+    return str(json.loads((folder / campaign / "jobs/1/job.json").read_text())["id"])
+
+
+def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("requeued", *MINE, "--nodes", "1", "--iterations", "500"),
+                    "--repeats", "2")  # fmt: skip
+    wait_for_run(cluster, "requeued", 2)
+    log = next((folder / "requeued/runs").glob("*/r1/*.log"))
+    before = log.read_bytes()
+    job = job_of(folder, "requeued")
+    cluster.said("node1", f"scontrol update jobid={job} requeue=1 && scontrol requeue {job}")
+    wait_for("the queue", cluster, f"squeue -h -j {job} -o %T", "PENDING")
+    # Slurm would wait for two minutes.
+    cluster.said("node1", f"scontrol update jobid={job} starttime=now")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert re.search(rf"job {job}: waiting \(BeginTime\)", output)
+    first, second = (record["outcome"] for record in records(folder / "requeued"))
+    assert (first["status"], second["status"]) == ("done", "done")
+    assert log.read_bytes() == before
+    assert "earlier" not in first
+    (attempt,) = second["earlier"]
+    assert attempt["category"] == "requeued"
+    again = next((folder / "requeued/runs").glob("*/r2/*.log")).read_text()
+    assert again.count("it 1/500 ") == again.count("it 500/500 ") == 1
+    status, text = dlperf(cluster, *MINE[:2], "summarize", "--verify", "requeued")
+    assert status == 0, text
+
+
+def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("preempted", *MINE, "--nodes", "2", "--iterations", "500"))
+    wait_for_run(cluster, "preempted")
+    urgent = "cd /shared && runuser -u dlperf -- sbatch -o /dev/null -p urgent -N2 --exclusive"
+    cluster.said("node1", f"{urgent} --wrap 'sleep 2'")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 1, output
+    told = outcome(folder / "preempted")
+    assert (told["status"], told["category"]) == ("failed", "preempted"), told
+    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "preempted")
+    assert status == 0, text
+    told = outcome(folder / "preempted")
+    assert told["status"] == "done"
+    assert [attempt["category"] for attempt in told["earlier"]] == ["preempted"]
+
+
+def test_a_run_that_needs_too_much_memory(cluster: Lab, folder: Path) -> None:
+    status, text = run(cluster, "memory", *MINE, "--nodes", "1", "--iterations", "17")
+    assert status == 1, text
+    told = outcome(folder / "memory")
+    assert (told["status"], told["category"]) == ("failed", "out of memory"), told
+    assert "at batch size 1 " in told["advice"]
+
+
+def test_a_controller_that_restarts(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("restarted", *MINE, "--nodes", "2", "--iterations", "400"))
+    wait_for_run(cluster, "restarted")
+    cluster.said("node1", "pkill -x slurmctld; sleep 8; service slurmctld start")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert outcome(folder / "restarted")["status"] == "done"
+    assert "earlier" not in outcome(folder / "restarted")
+
+
+def test_two_campaigns_in_one_queue(cluster: Lab, folder: Path) -> None:
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500", "--exclusive")
+    first = start(cluster, *options("one", *chosen))
+    wait_for_run(cluster, "one")
+    second = start(cluster, *options("two", *chosen))
+    outputs = [process.communicate(timeout=300)[0] for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), outputs
+    assert re.search(r"job \d+: waiting \((Resources|Priority)\), position 1 in the queue",
+                     outputs[1]), outputs[1]  # fmt: skip
+    one, two = outcome(folder / "one"), outcome(folder / "two")
+    assert one["ended"] < two["started"]
+
+
+def test_two_runners_of_one_campaign(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("locked", *MINE, "--nodes", "1", "--iterations", "400"))
+    wait_for_run(cluster, "locked")
+    status, text = dlperf(cluster, "run", "--resume", "locked")
+    assert status == 2, text
+    assert "another controller works on this campaign" in text
+    assert "dlperf on node1 since" in text
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert outcome(folder / "locked")["status"] == "done"
+
+
+def test_another_login_node_goes_on_after_the_first_one_died(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("died", *MINE, "--nodes", "1", "--iterations", "1500"))
+    wait_for_run(cluster, "died")
+    signal_runner(cluster, "KILL")
+    process.communicate(timeout=60)
+    # The second login node cannot know whether the first one lives.
+    status, text = dlperf(cluster, "run", "--resume", "died", node="node2")
+    assert status == 2, text
+    assert "remove /shared/died/.controller.json" in text
+    told = dlperf(cluster, "status", "died", node="node2")[1]
+    assert "running" in told, told
+    (folder / "died/.controller.json").unlink()
+    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "died", node="node2")
+    assert status == 0, text
+    assert "of an earlier start: 1 run" in text
+    assert outcome(folder / "died")["status"] == "done"
+    assert [path.name for path in (folder / "died/jobs").iterdir()] == ["1"]
+
+
+def test_status_knows_what_a_job_did_without_a_runner(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("alone", *MINE, "--nodes", "1", "--iterations", "150"))
+    wait_for_run(cluster, "alone")
+    signal_runner(cluster, "KILL")
+    process.communicate(timeout=60)
+    wait_for("its end", cluster, "ls /shared/alone/jobs/1", r"ended\.1\.json")
+    status, text = dlperf(cluster, "status", "alone")
+    assert "1 of 1 runs done" in text, (status, text)
+
+
+@pytest.mark.parametrize(("kind", "jobs"), [("case", 2), ("run", 4)])
+def test_a_job_for_each_case_or_run(cluster: Lab, folder: Path, kind: str, jobs: int) -> None:
+    chosen = (*MINE, "--repeats", "2", "--allocation", kind)
+    status, text = run(cluster, kind, *chosen)
+    assert status == 0, text
+    found = [record["outcome"] for record in records(folder / kind)]
+    assert [told["status"] for told in found] == ["done"] * 4
+    assert len({told["job"] for told in found}) == jobs
+
+
+def test_within_an_allocation_by_salloc(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("given", *MINE), within="salloc -N2 --chdir=/shared")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    allocation = re.search(r"Granted job allocation (\d+)", output)
+    assert allocation
+    for record in records(folder / "given"):
+        told = record["outcome"]
+        assert (told["status"], told["job"]) == ("done", allocation[1])
+        assert len(told["hosts"]) == record["nodes"]
+
+
+def test_nccl_by_mpirun_within_an_allocation(cluster: Lab, folder: Path) -> None:
+    chosen = ("--workload", "nccl-allreduce", "--nodes", "2")
+    within = "salloc -N2 --chdir=/shared"
+    status, text = run(cluster, "steps", *chosen, within=within)
+    assert status == 0, text
+    assert {record["outcome"]["status"] for record in records(folder / "steps")} == {"done"}
+
+
+def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:
+    process = start(cluster, *options("repeated", *MINE, "--nodes", "2", "--iterations", "500"))
+    wait_for_run(cluster, "repeated")
+    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
+    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
+    output, _ = process.communicate(timeout=400)
+    assert process.returncode == 0, output
+    assert "retry 1 of 2" in output
+    told = outcome(folder / "repeated")
+    assert told["status"] == "done"
+    assert [attempt["category"] for attempt in told["earlier"]] == ["node_lost"]
+
+
+def test_time_to_stop(cluster: Lab, folder: Path) -> None:
+    chosen = (*MINE, "--nodes", "1", "--iterations", "500", "--repeats", "3")
+    status, text = run(cluster, "time", *chosen, "--stop-after", "15s")
+    assert status == 1, text
+    assert "stopping after the current run" in text
+    states = [record["outcome"]["status"] for record in records(folder / "time")]
+    assert states[0] == "done"
+    assert states[2] == "planned"
+
+
+def test_telemetry_and_others_on_shared_nodes(cluster: Lab, folder: Path) -> None:
+    cluster.said("node2", "id other 2>/dev/null || useradd --uid 2345 other")
+    # Each session gets its share of the CPU on a busy machine, too.
+    burn = "setsid runuser -u other -- sh -c 'while :; do :; done' > /dev/null 2>&1 < /dev/null &"
+    cluster.said("node2", f"for n in 1 2 3 4; do {burn} done")
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500")
+    try:
+        _, text = run(cluster, "shared", *chosen)  # may be excluded: others used too much
+        refused, said = run(cluster, "whole", *chosen, "--exclusive")
+    finally:
+        cluster.said("node2", "pkill -KILL -u other")
+    assert refused == 1, said
+    told = outcome(folder / "whole")
+    assert (told["status"], told["category"]) == ("failed", "node busy"), told
+    assert "node2: others use" in told["message"]
+    assert "of user 2345" in told["message"]
+    (record,) = records(folder / "shared")
+    assert record["outcome"]["status"] == "done", text
+    assert {(p["host"], p["uid"]) for p in record["outcome"]["beside"]} == {("node2", 2345)}
+    place = next((folder / "shared/runs").glob("*/r1"))
+    for node in NODES:
+        rows = list(csv.DictReader((place / f"telemetry-{node}.csv").open()))
+        assert len(rows) >= 5
+        assert float(rows[-1]["cpu_busy_s"]) > float(rows[0]["cpu_busy_s"])
+    assert time.time() > float(rows[-1]["unix_time"])

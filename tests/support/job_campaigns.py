@@ -1,0 +1,78 @@
+"""Campaigns as jobs of a stand-in for Slurm, on a site whose mpirun is a script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plan_examples import choose
+from slurm_standin import slurm
+
+from dlperf_runner.campaign import jobs
+from dlperf_runner.campaign.directory import read_records
+from dlperf_runner.commands import scheduled
+from dlperf_runner.commands.rounds import Policy
+
+# Of a run: mpirun, timeout, job_run.py, and the script of the job.
+KILL_JOB = "own=$(ps -o ppid= -p $PPID); kill -KILL $(ps -o ppid= -p $own) $own"
+
+
+def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-ins on PATH, and a site whose mpirun runs `mpi` there."""
+    folder = slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(jobs, "POLL_S", 0.05)
+    monkeypatch.setattr(jobs, "LAG_POLLS", 400)
+    python = tmp_path / "envs/nccl/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    program(folder, "echo '# out'")
+    path = tmp_path / "site.yml"
+    path.write_text(
+        "dlperf_stack: cpu\ndlperf_accelerator: cpu\ndlperf_devices_per_node: 2\n"
+        f"dlperf_matrix: smoke\ndlperf_mpirun: {folder}/mpirun\n"
+        f"dlperf_environments: {tmp_path}/envs\n"
+    )
+    return path
+
+
+def program(folder: Path, script: str) -> None:
+    version = "if [[ $1 == --version ]]; then echo 'mpirun (Open MPI) 4.1.4'; exit; fi"
+    (folder / "mpirun").write_text(f"#!/bin/bash\n{version}\n{script}\n")
+    (folder / "mpirun").chmod(0o755)
+
+
+def campaign(
+    site: Path,
+    max_wait_s: int = 0,
+    allocation: str = "campaign",
+    options: dict[str, str] | None = None,
+    **chosen: Any,
+) -> Path:
+    given, options = scheduled.read_site(site), options or {}
+    nodes = scheduled.nodes_of("slurm", options, given)
+    settings = scheduled.settings_of("slurm", options, given, nodes, allocation, max_wait_s)
+    directory = site.parent / "results" / "campaign"
+    choice = choose(workload="nccl-allreduce", **chosen)
+    scheduled.create(directory, choice, nodes, settings, print)
+    return directory
+
+
+def execute(directory: Path, policy: Policy | None = None) -> tuple[list[str], list[str]]:
+    """Problems, and what was said."""
+    said: list[str] = []
+    return scheduled.run(directory, said.append, policy), said
+
+
+def outcomes(directory: Path) -> list[dict[str, Any]]:
+    return [record["outcome"] for record in read_records(directory)]
+
+
+def hold(site: Path, state: str) -> None:
+    """Let later jobs have this state, and not start."""
+    (site.parent / "bin/state/hold").write_text(state)

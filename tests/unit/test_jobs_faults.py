@@ -1,0 +1,341 @@
+"""What can happen to campaigns as jobs: two runners, requests to stop, lost nodes, requeued jobs,
+nodes that others use, a full queue; the real scripts, with stand-ins for Slurm's commands."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
+
+from dlperf_runner.campaign import directory as campaigns
+from dlperf_runner.campaign import jobs, lock
+from dlperf_runner.campaign.directory import read_records, remaining_plan
+from dlperf_runner.commands import rounds, scheduled
+from dlperf_runner.commands.rounds import Policy
+from dlperf_runner.commands.verify import verify
+from dlperf_runner.core.errors import Stopped, UserError
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(rounds, "RETRY_AFTER_S", 0.1)
+    return make_site(tmp_path, monkeypatch)
+
+
+def calls(site: Path, name: str) -> list[str]:
+    path = site.parent / "bin/state" / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_only_one_runner_works_on_a_campaign(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    other = subprocess.Popen(["sleep", "60"])
+    lock.acquire(directory, other.pid)
+    refused = call("run", "--resume", directory, status=2)
+    assert "another controller works on this campaign" in refused.err
+    assert f"process {other.pid}" in refused.err
+    assert calls(site, "calls") == []
+    other.kill()
+    other.wait()
+    call("run", "--resume", directory, status=None)
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
+    assert lock.read_owner(directory) is None
+
+
+def test_the_first_finished_run_makes_the_campaign_the_latest_one(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    link = directory.with_name("latest")
+    link.symlink_to("an-earlier-one")
+    program(site.parent / "bin", "exit 3")
+    execute(directory)
+    assert link.readlink() == Path("an-earlier-one")
+    program(site.parent / "bin", "echo '# out'")
+    call("run", "--resume", directory, "--retry-failed", status=None)
+    assert link.readlink() == Path("campaign")
+
+
+def test_no_run_starts_after_the_time_to_stop(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = campaign(site, nodes="1", repeats=3)
+    program(site.parent / "bin", "sleep 3")
+    clock, begun = time.monotonic, directory / "jobs/1/started.1.json"
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: clock() + 3600 * begun.exists())
+    problems, said = execute(directory, Policy(stop_after="30m"))
+    monkeypatch.undo()
+    assert problems == []
+    assert "stopping after the current run" in said
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "planned", "planned"]
+    assert calls(site, "cancelled") == []
+
+
+def test_an_interruption_lets_the_run_end_and_cancels_waiting_jobs(site: Path) -> None:
+    directory = campaign(site, nodes="1", repeats=2)
+    program(site.parent / "bin", f"kill -INT {os.getpid()}; sleep 3")
+    with pytest.raises(Stopped):
+        execute(directory)
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "planned"]
+    assert calls(site, "cancelled") == []
+    hold(site, "PENDING|N/A|Resources")
+    child = subprocess.Popen(["sh", "-c", f"sleep 2; kill -INT {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    assert calls(site, "cancelled") == ["2"]
+
+
+def test_a_policy_that_jobs_cannot_follow_is_refused(site: Path) -> None:
+    place = site.parent / "other"
+    options = ("--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce")
+    wrong = call("run", *options, "--campaign", place, "--on-node-loss", "shrink", status=2)
+    assert "--on-node-loss shrink" in wrong.err
+    assert "the scheduler chooses other nodes" in wrong.err
+    assert not place.exists()
+    directory = campaign(site, nodes="1")
+    wrong = call("run", "--resume", directory, "--on-node-loss", "shrink", status=2)
+    assert "the scheduler chooses other nodes" in wrong.err
+
+
+def fails(site: Path, state: str, times: int) -> None:
+    """Let the scheduler end the first jobs in this state, while their run is active."""
+    folder = site.parent / "bin"
+    ends = f"sed -i s/^RUNNING/{state}/ {folder}/state/job$SLURM_JOB_ID; {KILL_JOB}; sleep 9"
+    program(folder, f"(( SLURM_JOB_ID > {times} )) || {{ {ends}; }}")
+
+
+def test_a_run_whose_job_lost_a_node_is_repeated(site: Path) -> None:
+    directory = campaign(site, nodes="1", repeats=2)
+    fails(site, "NODE_FAIL", 1)
+    _, said = execute(directory)
+    assert any("retry 1 of 2" in line for line in said)
+    first, second = outcomes(directory)
+    assert (first["status"], first["job"]) == ("done", "2")
+    assert (second["status"], second["job"]) == ("done", "2")
+    (attempt,) = first["earlier"]
+    assert (attempt["status"], attempt["category"]) == ("failed", "node_lost")
+    assert "NODE_FAIL" in attempt["message"]
+    assert "lost" not in first
+    assert verify(directory).differences == []
+
+
+def test_it_is_repeated_twice_at_most(site: Path) -> None:
+    directory = campaign(site, nodes="1")
+    fails(site, "NODE_FAIL", 9)
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["job"], outcome["category"]) == ("3", "node_lost")
+    assert [attempt["category"] for attempt in outcome["earlier"]] == ["node_lost"] * 2
+    assert len(remaining_plan(directory)["runs"]) == 1
+
+
+def submitted(site: Path, **chosen: Any) -> Path:
+    """A campaign whose job has been submitted, and which nobody follows."""
+    hold(site, "RUNNING|N/A|None")
+    directory = campaign(site, **chosen)
+    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -HUP {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    (site.parent / "bin/state/hold").unlink()
+    return directory
+
+
+def start_job(directory: Path) -> int:
+    """Execute the job's script, as Slurm does when the job starts, first or again."""
+    given = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "2"}
+    argv = ["bash", directory / "jobs/1/job.sh"]
+    return subprocess.run(argv, env=os.environ | given, check=False, timeout=120).returncode
+
+
+@pytest.mark.parametrize("records_it", [False, True])
+def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_it: bool) -> None:
+    """Slurm may end the program of a run before the job, which then records exit status 143."""
+    directory = submitted(site, nodes="1", repeats=2)
+    state = site.parent / "bin/state"
+    count = f"n=$(ls {state} | grep -c start); touch {state}/start$n; echo $n"
+    program(site.parent / "bin", f"{count}; [[ $n != 1 ]] || {{ {KILL_JOB}; sleep 2; }}")
+    assert start_job(directory) == -9
+    if records_it:
+        end = {"exit_status": 143, "ended": "2026-11-22T22:00:00+00:00"}
+        (directory / "jobs/1/ended.2.json").write_text(json.dumps(end))
+        call("status", directory, status=None)
+        assert [outcome["status"] for outcome in outcomes(directory)] == ["done", "failed"]
+    assert start_job(directory) == 0
+    assert execute(directory)[0] == []
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("done", "done")
+    assert "earlier" not in first
+    (attempt,) = second["earlier"]
+    assert (attempt["category"], attempt["message"]) == ("requeued", "job 1 was requeued")
+    assert attempt["started"] < second["started"]
+    logs = [path.read_text() for path in sorted(directory.glob("runs/*/r*/*.log"))]
+    assert logs == ["0\n", "2\n"]
+    assert verify(directory).differences == []
+
+
+def test_a_job_does_not_repeat_a_run_for_ever(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "LAG_POLLS", 2)
+    directory = submitted(site, nodes="1")
+    program(site.parent / "bin", f"{KILL_JOB}; sleep 2")
+    assert [start_job(directory) for _ in range(4)] == [-9, -9, -9, 0]
+    program(site.parent / "bin", "echo '# out'")
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome["job"]) == ("done", "2")
+    *cut, refused = outcome["earlier"]
+    assert [attempt["category"] for attempt in cut] == ["requeued"] * 3
+    assert refused["message"] == "job 1 was requeued 3 times"
+
+
+def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
+    """Slurm knows a job for MinJobAge only. The run began before midnight, in UTC."""
+    directory = submitted(site, nodes="1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    for name, key, time_of_day in (
+        ("started", "started", "2026-11-22T23:59:59.500000+00:00"),
+        ("ended", "ended", "2026-11-23T00:00:01.750000+00:00"),
+    ):
+        path = directory / f"jobs/1/{name}.1.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: time_of_day}))
+    assert execute(directory)[0] == []
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
+
+
+def test_a_requeued_job_waits_anew(site: Path) -> None:
+    """Its time in the queue counts from the requeue, not from its submission."""
+    state = jobs.JobState("1", "name", "waiting", "BeginTime")
+    settings = jobs.Settings("slurm", {}, "", "", "", False, "campaign", 60)
+    job = jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600)
+    assert jobs._why_cancel(job, state, settings, has_begun=True) == ""
+    assert "--max-wait" in jobs._why_cancel(
+        jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600),
+        state, settings, has_begun=False,
+    )  # fmt: skip
+
+
+def test_two_hundred_jobs_cost_one_call_a_poll(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = campaign(site, allocation="run", nodes="1,2", repeats=100)
+    state, queue = site.parent / "bin/state", []
+    for number, run in enumerate(read_records(directory), start=1):
+        job = jobs.Job(directory / f"jobs/{number}", f"dlperf-{number}", [run["id"]], str(number))
+        job.write()
+        queue.append(f"{number}|PENDING|N/A|Priority|{1000 - number}|main|{job.name}\n")
+    (state / "queue").write_text("".join(queue))
+    commands = {
+        "squeue": 'echo call >> "$STATE/calls"; cat "$STATE/queue"',
+        "scancel": 'echo "$@" >> "$STATE/cancelled"; sed -i s/PENDING/CANCELLED/ "$STATE/queue"',
+    }
+    for name, text in commands.items():
+        (site.parent / "bin" / name).write_text(f"#!/bin/bash\nSTATE={state}\n{text}\n")
+    polls: list[int] = []
+
+    def pause(*_: object) -> float:
+        polls.append(len(calls(site, "calls")))
+        if len(polls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.0
+
+    monkeypatch.setattr(jobs, "_pause", pause)
+    said: list[str] = []
+    with pytest.raises(Stopped):
+        scheduled.run(directory, said.append)
+    assert polls == [1, 2, 3]
+    assert "job 200: waiting (Priority), position 200 in the queue" in said
+    (cancelled,) = calls(site, "cancelled")
+    assert len(cancelled.split()) == 200
+
+
+def test_telemetry_is_beside_the_log_and_in_the_record(site: Path) -> None:
+    program(site.parent / "bin", "sleep 2.5; echo '# out'")
+    directory = campaign(site, nodes="2")
+    execute(directory)
+    (record,) = read_records(directory)
+    place = campaigns.run_directory(directory, record)
+    for node in ("n1", "n2"):
+        rows = list(csv.DictReader((place / f"telemetry-{node}.csv").open()))
+        assert len(rows) >= 3
+        times = [float(row["unix_time"]) for row in rows]
+        assert times == sorted(times)
+        assert all(float(row["memory_used_mib"]) > 0 for row in rows)
+        began = record["outcome"]["started"]
+        assert times[0] < time.time() and began
+    assert verify(directory).differences == []
+
+
+@pytest.fixture
+def others() -> Iterator[list[int]]:
+    """Processes of another user, each in a session of its own: on a busy machine, too, they get
+    more than a fifth of a core together."""
+    argv = ["setpriv", "--reuid=1234", "sh", "-c", "while :; do :; done"]
+    made = [subprocess.Popen(argv, start_new_session=True) for _ in range(4)]
+    yield [process.pid for process in made]
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
+def test_processes_of_others_are_named_on_shared_nodes(site: Path, others: list[int]) -> None:
+    program(site.parent / "bin", "sleep 2")
+    directory = campaign(site, nodes="1")
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert outcome["status"] == "done"
+    found = [process for process in outcome["beside"] if process["pid"] in others]
+    assert {(process["host"], process["uid"]) for process in found} == {("n1", 1234)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs another user's processes")
+def test_a_run_does_not_start_on_whole_nodes_that_others_use(site: Path, others: list[int]) -> None:
+    directory = campaign(site, nodes="1", options={"exclusive": "True"})
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome["category"]) == ("failed", "node busy")
+    assert re.search(r"n1: others use \d\.\d\d cores", outcome["message"])
+    assert "Others use n1" in outcome["advice"]
+    assert len(remaining_plan(directory)["runs"]) == 1
+
+
+def test_within_an_allocation_runs_are_its_steps(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1,n2", "SLURM_JOB_NUM_NODES": "2"}
+    for name, value in {**given, "SLURM_JOB_CPUS_PER_NODE": "2(x2)", "SECRET": "1"}.items():
+        monkeypatch.setenv(name, value)
+    program(site.parent / "bin", 'echo "# $SRUN_CPUS_PER_TASK ${SECRET-unset}"')
+    directory = campaign(site, nodes="1,2", allocation="run")
+    problems, _ = execute(directory)
+    assert problems == []
+    assert calls(site, "calls") == []  # of squeue: nothing was submitted
+    for outcome in outcomes(directory):
+        assert (outcome["status"], outcome["job"]) == ("done", "77")
+    assert {p.read_text() for p in directory.glob("runs/*/r*/*.log")} == {"# 2 unset\n"}
+    with pytest.raises(UserError, match="no effect within an allocation"):
+        directory.rename(directory.with_name("other"))
+        campaign(site, nodes="1", options={"account": "a"})
+
+
+def test_within_an_allocation_a_cancelled_run_ends(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "n1", "SLURM_JOB_NUM_NODES": "1"}
+    for name, value in {**given, "SLURM_JOB_CPUS_PER_NODE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    program(site.parent / "bin", f"kill -TERM {os.getpid()}; sleep 600")
+    directory = campaign(site, nodes="1", repeats=2)
+    with pytest.raises(Stopped):
+        execute(directory)
+    first, second = outcomes(directory)
+    assert (first["status"], second["status"]) == ("failed", "planned")
+    assert len(remaining_plan(directory)["runs"]) == 2
