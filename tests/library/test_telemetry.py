@@ -244,13 +244,15 @@ def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) 
 
 
 def test_samples_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    """A node's sampler is replaced by a program that prints what it likes."""
+    """A node's agent is replaced by a program that prints what it likes."""
     forged = "sample,1,0,GPU-1," + ",".join(["=1+1"] * len(COLUMNS))
     good = forged.replace("=1+1", "7")
     ssh = program(
         tmp_path / "ssh",
         "ssh",
-        f"printf '%s\\n' looked '{forged}' '{good},8' '{good}'; cat >/dev/null",
+        "sed -u '/sample,[0-9]*,[0-9]/q' >/dev/null\n"
+        f"printf '%s\\n' looked '{forged}' '{good},8' '{good}'\n"
+        "sed -u '/^rest$/q' >/dev/null; echo rested; cat",
     )
     hosts = {"node2": "node2"}
     sampled(tmp_path / "r1", ssh, sample_hosts=hosts, names=("node2",), samples=1)
