@@ -88,11 +88,12 @@ def _cpu() -> float:
 
 
 @contextmanager
-def lab(nodes: int, *options: str) -> Iterator[Lab]:
-    """A lab of bare nodes, taken down at the end."""
+def lab(nodes: int, **variables: str) -> Iterator[Lab]:
+    """A lab of bare nodes, taken down at the end. `variables` are those of the role."""
     with tempfile.TemporaryDirectory(prefix="dlperf-benchmark-") as directory:
         made = Lab(Path(directory) / "lab")
-        made.play("playbooks/lab.yml", "-e", f"lab_nodes={nodes}", *options)
+        given = {"lab_nodes": nodes, **variables}
+        made.play("playbooks/lab.yml", "-e", json.dumps(given))
         try:
             yield made
         finally:
@@ -103,15 +104,14 @@ def lab(nodes: int, *options: str) -> Iterator[Lab]:
 def provisioned(nodes: int, framework: str) -> Iterator[Lab]:
     """A lab of nodes that share the root filesystem of one provisioned node: 64 that each
     install their own do not fit into memory."""
-    chosen = f"lab_frameworks={framework}"
     with tempfile.TemporaryDirectory(prefix="dlperf-base-") as base:
-        with lab(1, "-e", chosen) as first:
+        with lab(1, lab_frameworks=framework) as first:
             first.play("provision.yml")
             without = " ".join(f"--exclude='./{pattern}'" for pattern in OF_ONE_NODE)
             pack = f"tar --create --one-file-system {without} --directory / ."
             config = str(first.directory / "ssh_config")
             with (Path(base) / "bookworm.tar").open("wb") as archive:
                 subprocess.run(["ssh", "-F", config, "node1", pack], stdout=archive, check=True)
-        with lab(nodes, "-e", chosen, "-e", f"lab_cache_dir={base}") as made:
+        with lab(nodes, lab_frameworks=framework, lab_cache_dir=base) as made:
             made.play("provision.yml")
             yield made
