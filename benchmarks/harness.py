@@ -1,62 +1,104 @@
-"""What the harness adds to a run, beside the floor: a bare mpirun over SSH, and scp of its log.
+"""What the harness adds to a run: from the end of one command to the start of the next. Beside it
+the floor, a bare mpirun over SSH and scp of its log.
 
-python benchmarks/harness.py --repeats 5
+python benchmarks/harness.py --nodes 4,64 --repeats 5
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from pathlib import Path
+import os
+from itertools import pairwise
 from statistics import median
 
-from lab import Lab, lab
+from lab import Lab, provisioned
 
-MPIRUN = "/usr/bin/mpirun --host node1:1 -np 1 --mca btl_tcp_if_include eth0"
-TRAINING = ("-e", "model=resnet50v1b", "-e", "nodes=1", "-e", "gpus_per_node=1")
-SHORT = ("-e", "iterations=2", "-e", "warmup=1")
+# A program that ends at once.
+PROGRAM = "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3"
+WORKLOAD = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
+WORKLOAD += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--command", PROGRAM)
+WORKLOAD += ("--total-steps", "3", "--warmup-steps", "0")
 
 
-def overheads(made: Lab, repeats: int, directory: Path) -> list[float]:
+def campaign(made: Lab, name: str, nodes: int, runs: int) -> list[float]:
     """From the record of one run to the record of the next, less what its command took."""
-    campaign = directory / "campaign"
-    made.play(
-        "bench.yml", *TRAINING, *SHORT, "-e", f"repeats={repeats + 1}", "-e", f"campaign={campaign}"
-    )
-    records = sorted(campaign.glob("runs/*/r*/run.json"), key=lambda path: path.stat().st_mtime)
+    directory = made.directory.with_name(name)
+    chosen = ("-e", "workload=nothing", "-e", f"nodes={nodes}", "-e", f"repeats={runs}")
+    made.play("bench.yml", *chosen, "-e", f"campaign={directory}")
+    records = sorted(directory.glob("runs/*/r*/run.json"), key=lambda path: path.stat().st_mtime)
     ended = [path.stat().st_mtime for path in records]
     took = [json.loads(path.read_text())["outcome"]["elapsed_s"] for path in records]
-    return [
-        after - before - s for before, after, s in zip(ended, ended[1:], took[1:], strict=False)
-    ]
+    pairs = zip(ended, ended[1:], took[1:], strict=False)
+    return [after - before - s for before, after, s in pairs]
 
 
-def floor(made: Lab, directory: Path) -> float:
+def mpirun(nodes: int) -> str:
+    hosts = ",".join(f"node{n}:1" for n in range(1, nodes + 1))
+    options = "--mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"
+    return f"/usr/bin/mpirun --host {hosts} -np {nodes} {options} {PROGRAM}"
+
+
+def floor(made: Lab, nodes: int) -> float:
     """ssh and scp, less what mpirun took on the node."""
-    config = str(made.directory / "ssh_config")
-    script = f"date +%s.%N; sudo -u dlperf {MPIRUN} hostname > /tmp/floor.log 2>&1; date +%s.%N"
+    config, directory = str(made.directory / "ssh_config"), made.directory.parent
+    script = f"cd /; date +%s.%N; runuser -u dlperf -- {mpirun(nodes)} > /tmp/floor.log 2>&1"
+    command = directory / "command"
+    command.write_text(f"{script}; date +%s.%N")
     times = directory / "times"
-    total = made.seconds("sh", "-c", f"ssh -F {config} node1 '{script}' > {times}")
+    total = made.seconds("sh", "-c", f"ssh -F {config} node1 sh < {command} > {times}")
     total += made.seconds("scp", "-q", "-F", config, "node1:/tmp/floor.log", str(directory))
     began, ended = map(float, times.read_text().split())
     return total - (ended - began)
 
 
+def row(nodes: int, repeats: int) -> str:
+    with provisioned(nodes, "nccl") as made:
+        made.seconds(
+            "python",
+            "-m",
+            "dlperf_runner",
+            "init-workload",
+            *WORKLOAD,
+            "--topologies",
+            f"{nodes}n1g",
+        )
+        floors = [floor(made, nodes) for _ in range(repeats)]
+        used = [made.cpu_of_nodes()]
+        logins = [made.logins()]
+        for name, runs in (("one", 1), ("several", repeats + 1)):
+            added = campaign(made, name, nodes, runs)
+            used.append(made.cpu_of_nodes())
+            logins.append(made.logins())
+        one, several = (after - before for before, after in pairwise(used))
+        before = made.cpu_of_nodes()
+        floors += [floor(made, nodes) for _ in range(repeats)]
+        bare = (made.cpu_of_nodes() - before) / repeats
+    last = f"node{nodes}"
+    counts = [after[last] - before[last] for before, after in pairwise(logins)]
+    # mpirun logs in once for each run.
+    return (
+        f"| {nodes} | {median(added):.2f} s ({min(added):.2f} to {max(added):.2f})"
+        f" | {(several - one) / repeats - bare:.1f} s"
+        f" | {counts[0] - 1}, {counts[1] - repeats - 1}"
+        f" | {median(floors):.2f} s ({min(floors):.2f} to {max(floors):.2f}) |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", default="4", help="sizes of the lab, such as 4,64")
     parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
-    with lab(4) as made, tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        made.play("provision.yml")
-        floors = [floor(made, directory) for _ in range(repeats)]
-        added = overheads(made, repeats, directory)
-        floors += [floor(made, directory) for _ in range(repeats)]
-    print("| per run | median | min to max |")
-    print("| ------- | ------ | ---------- |")
-    for title, values in (("harness", added), ("floor: ssh, mpirun, scp", floors)):
-        print(f"| {title} | {median(values):.2f} s | {min(values):.2f} to {max(values):.2f} s |")
+    given = parser.parse_args()
+    print(f"load before: {os.getloadavg()[0]:.1f}")
+    print(
+        "| nodes | harness, per run | CPU of the nodes | logins to the last node in campaigns of",
+        end="",
+    )
+    print(f" 1 and {given.repeats + 1} runs | floor: ssh, mpirun, scp |")
+    print("| --- | --- | --- | --- | --- |")
+    for nodes in map(int, given.nodes.split(",")):
+        print(row(nodes, given.repeats), flush=True)
 
 
 if __name__ == "__main__":

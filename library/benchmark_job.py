@@ -130,21 +130,12 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.benchmark_supervisor import (
-    GRACE_S,
-    POLL_S,
-    detach,
-    is_alive,
-    is_gone,
-    read_state,
-    renew,
-    supervise,
-    write_crash,
-    write_whole,
-)
+from ansible.module_utils.benchmark_supervisor import GRACE_S, POLL_S, detach, is_gone, read_state, renew, supervise_all
 from ansible.module_utils.common.text.converters import to_text
+from ansible.module_utils.next_launch import hand_over
 from ansible.module_utils.node_lock import renew as renew_lock
-from ansible.module_utils.owned_file import described, discard, size_and_end
+from ansible.module_utils.owned_file import described, discard, size_and_end, write_whole
+from ansible.module_utils.process_table import is_alive
 from ansible.module_utils.run_folders import prune
 from ansible.module_utils.run_processes import state_name
 from ansible.module_utils.telemetry import file_names
@@ -263,7 +254,8 @@ def follow(module, directory, state_file, lease_file, log_file):
         renew(lease_file)
         for name in optional_files(params):
             discard(os.path.join(directory, name))  # from an earlier launch
-        detach(lambda: supervise(params, state_file, lease_file, log_file), lambda text: write_crash(state_file, text))
+        if not hand_over(params):
+            detach(lambda: supervise_all(params))
     elif state is None or state["launch"] != params["launch"]:
         lost(module, state_file, lease_file)
     else:

@@ -13,11 +13,14 @@ import subprocess
 import time
 import traceback
 
+from ansible.module_utils.node_agents import Agents, signal_group
+from ansible.module_utils.next_launch import next_launch
 from ansible.module_utils.node_lock import age, uptime
-from ansible.module_utils.other_processes import adopt_orphans, descendants, local, processes, when_idle
-from ansible.module_utils.owned_file import OwnedFile, Refused, create
+from ansible.module_utils.other_processes import adopt_orphans, descendants, when_idle
+from ansible.module_utils.owned_file import OwnedFile, Refused, create, write_whole
+from ansible.module_utils.process_table import is_alive, local, processes
 from ansible.module_utils.run_processes import Silence, end_others, keep_states
-from ansible.module_utils.telemetry import Telemetry, signal_group
+from ansible.module_utils.telemetry import Telemetry
 
 POLL_S = 0.05
 GRACE_S = 10
@@ -27,14 +30,6 @@ STATE_BYTES = 1 << 20
 CRASH_CHARACTERS = 2000
 # Times of last change of the lease that are orders to the supervisor: 1970-01-01 00:00:00 and :01.
 ORDERS = {0: "stopped", 1: "peer"}
-
-
-def write_whole(path, data):
-    """Write a JSON file atomically: a reader sees the old one or the new one, never a part."""
-    temporary = path + ".tmp"
-    with os.fdopen(create(temporary), "w") as handle:
-        json.dump(data, handle)
-    os.rename(temporary, path)
 
 
 def read_state(path):
@@ -58,15 +53,6 @@ def is_state(state):
         return False
     times = [state["started"], state.get("ended", 0.0)]
     return 0 < state.get("supervisor", 1) < 1 << 31 and all(0 <= time_s < 1e11 for time_s in times)
-
-
-def is_alive(pid):
-    """Whether this user has a process with this id."""
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
 
 
 def renew(lease_file):
@@ -141,16 +127,17 @@ def owned():
         pass
 
 
-def own_processes():
+def own_processes(agents):
     """Ids of all processes that the command started and that still exist."""
-    return descendants(processes(local()), os.getpid()) - set([os.getpid()])
+    table = processes(local())
+    return descendants(table, [os.getpid()]) - descendants(table, agents.pids()) - set([os.getpid()])
 
 
-def end_descendants():
+def end_descendants(agents):
     """Kill processes that the command started in their own groups and left behind. Returns those that do not end."""
     deadline = time.time() + GRACE_S
     while time.time() < deadline:
-        left = own_processes()
+        left = own_processes(agents)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -194,20 +181,38 @@ class Limits(object):
         return "hung" if self.silence.is_too_long() else ""
 
 
-def supervise(params, state_file, lease_file, log_file):
-    """Run the command until it ends, or stop it at its time limit or the end of the lease. Never returns."""
+def supervise_all(params):
+    """Run this launch's command, and then, if there are other nodes, those of the campaign's next launches. Never returns."""
+    adopt_orphans()
+    agents = Agents()
+    while params:
+        state_file = os.path.join(params["directory"], "job.json")
+        try:
+            supervise(params, agents, state_file)
+        except Exception:
+            write_crash(state_file, traceback.format_exc())
+            break
+        params = next_launch(params, agents)
+    agents.close()
+    os._exit(0)
+
+
+def supervise(params, agents, state_file):
+    """Run the command until it ends, or stop it at its time limit or the end of the lease."""
+    lease_file, log_file = os.path.join(params["directory"], "lease"), os.path.join(params["directory"], params["log"])
     state = {"launch": params["launch"], "supervisor": os.getpid(), "started": time.time()}
     write_whole(state_file, state)
-    adopt_orphans()
     clean_up(params)  # after an earlier launch whose supervisor was killed
     limits = Limits(params, lease_file, log_file)
-    telemetry = Telemetry(params, environment(params["env"]), params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
+    sampled = params["sample_hosts"] if params["sample_s"] > 0 else {}
+    agents.want(dict(params["idle"], **dict(params["hosts"], **sampled)), environment(params["env"]))
+    telemetry = Telemetry(params, agents, params["timeout_s"] + params["idle_wait_s"] + 2 * GRACE_S)
 
     def why_not(others):
         limits.began = uptime()  # waiting for others is no part of the run
         return limits.exceeded(others)
 
-    others, reason, busy = when_idle(params, environment(params["env"]), telemetry, why_not)
+    others, reason, busy = when_idle(params, agents, telemetry, why_not)
     state["started"] = time.time()
     process = log = None
     try:
@@ -227,12 +232,12 @@ def supervise(params, state_file, lease_file, log_file):
             state["pid"] = process.pid
             write_whole(state_file, state)
             while process.poll() is None:
-                telemetry.poll()
+                agents.poll()
                 others.poll()
                 reason = limits.exceeded(others)
                 if reason:
                     if reason in ("hung", "peer"):
-                        keep_states(params, own_processes(), limits.began, environment(params["env"]))
+                        keep_states(params, own_processes(agents), limits.began, environment(params["env"]))
                     end_group(process)
                     break
                 time.sleep(POLL_S)
@@ -250,19 +255,20 @@ def supervise(params, state_file, lease_file, log_file):
         if log:
             log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
         state.update(exit_status=127)
+    if log:
+        log.close()
     state.setdefault("ended", time.time())
     clean_up(params)
-    left = ["%s: process %d" % (params["host"] or "this node", pid) for pid in end_descendants()]
+    left = ["%s: process %d" % (params["host"] or "this node", pid) for pid in end_descendants(agents)]
     # mpirun may not have ended its processes on other nodes. After the lock is lost, those there may be of the campaign that has it.
     if process and (reason or process.returncode) and reason != "lock":
         left += end_others(params["hosts"], limits.began, environment(params["env"]))
     state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)
-    os._exit(0)
 
 
-def detach(work, crashed):
-    """Run `work` in a process detached from the connection. If it raises, `crashed` gets the traceback."""
+def detach(work):
+    """Run `work` in a process detached from the connection."""
     if os.fork():
         os.wait()
         return
@@ -275,8 +281,6 @@ def detach(work, crashed):
     os.closerange(3, 1024)
     try:
         work()
-    except Exception:
-        crashed(traceback.format_exc())
     finally:
         os._exit(1)
 

@@ -6,61 +6,52 @@ from __future__ import absolute_import, division, print_function
 __metaclass__ = type
 
 import os
-import re
-import signal
-import subprocess
-import tempfile
 import time
 
+from ansible.module_utils.node_agent import ORDINARY_USERS
 from ansible.module_utils.node_lock import lease_path, uptime
-from ansible.module_utils.telemetry import alone, signal_group
+from ansible.module_utils.process_table import local, processes
 
 EVERY_S = 10
-SSH_S = 20
-LOST = 3
-ORDINARY_USERS = (1000, 65533)
+ANSWER_S = 20
 LEAST_CORES = 0.01
 TICKS = float(os.sysconf("SC_CLK_TCK"))  # of a second; in all of /proc
 # Before a run, the CPU time of others is measured for so long. What others do on a node may end by itself within the grace.
 MEASURED_S = 0.3
 GRACE_S = 10
-# Commands for another node: renew its lease, then print this user's id, the uptime and all processes with their owners. GNU touch sets the
-# uptime.
-ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
-LIST = 'echo "$(id -u) $(cut -d " " -f 1 /proc/uptime)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
 
 
 class OtherProcesses(object):
-    """Other processes that use the CPU while a command runs.
+    """Other processes that use the CPU while a command runs, and leases of nodes without a launch of their own.
 
     On this node these are all processes that this supervisor did not start. On other nodes, where
     sshd starts the run's own processes, these are older processes and those of other ordinary
     users. Processes that a container engine starts for the run belong to this user and are younger
     than the run. `lock` is the module's option. `hosts` are the run's nodes and `idle` the nodes
-    that the campaign only holds: ssh addresses by name.
+    that the campaign only holds; their agents answer. Nobody waits for idle nodes.
     """
 
-    def __init__(self, params, environment):
+    def __init__(self, params, agents):
         self.lock, self.here = params["lock"], params["host"]
-        self.hosts = dict(params["hosts"])
-        self.others = dict(params["idle"], **self.hosts)
-        self.environment = environment
+        self.hosts = sorted(params["hosts"])
+        self.idle = sorted(params["idle"])
+        self.agents = agents
         self.by_engine = bool(params["cleanup"])
         self.began = self.looked = time.time()
         self.renewed = dict((host, self.began) for host in self.hosts)
         self.lost = ""
         self.asked = {}
+        self.listed = {}
         self.first = {}
         self.times = {}
         self.seen = {}
-        self.wait()
 
     def wait(self):
         """Look at all nodes, and wait for their answers."""
         self.look()
-        while self.asked and time.time() < self.looked + SSH_S:
+        while self.asked and time.time() < self.looked + ANSWER_S:
+            self.agents.poll(0.02)
             self.collect()
-            time.sleep(0.02)
 
     def busy(self, most):
         """Sentences about nodes on which others now use more than so many cores. Takes time only if a process of others has used the CPU."""
@@ -79,7 +70,7 @@ class OtherProcesses(object):
         return found
 
     def is_active(self, host, start, ticks):
-        """Whether a process has used 0.2 s, and 0.02 cores since its start: unlike the sshd through which nodes are asked."""
+        """Whether a process has used 0.2 s, and 0.02 cores since its start: unlike the sshd through which Ansible comes."""
         return ticks >= 0.2 * TICKS and ticks >= 0.02 * (self.times[host][1] * TICKS - start)
 
     def poll(self):
@@ -91,56 +82,53 @@ class OtherProcesses(object):
         self.looked = time.time()
         uid = os.getuid()
         table = processes(local())
-        own = descendants(table, os.getpid())
+        own = descendants(table, [os.getpid()])
         if self.by_engine and self.here in self.first:
             own |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
         self.take(self.here, table, lambda key, row: key[0] not in own, uptime())
-        for host, address in self.others.items():
+        for host in self.hosts + self.idle:
             if host not in self.asked:
-                self.ask(host, address)
+                self.ask(host)
 
-    def ask(self, host, address):
-        command = ASK.format(lease_path(self.lock["directory"], self.lock["token"])) if self.lock else ""
-        command += LIST if host in self.hosts else ""
-        argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, command or "true"]
-        # A file, because a full pipe would block the child.
-        output = tempfile.TemporaryFile()
-        try:
-            with open(os.devnull, "r+b") as nothing:
-                child = subprocess.Popen(
-                    argv, stdin=nothing, stdout=output, stderr=nothing, env=self.environment,
-                    preexec_fn=alone, close_fds=True,
-                )  # fmt: skip
-        except (IOError, OSError):
-            return
-        self.asked[host] = (child, output, time.time())
+    def ask(self, host):
+        if self.lock:
+            self.agents.ask(host, "lease," + lease_path(self.lock["directory"], self.lock["token"]))
+        if host in self.hosts:
+            self.listed[host] = []
+            self.agents.ask(host, "list")
+            self.asked[host] = time.time()
+
+    def receive(self, host, lines):
+        for line in lines:
+            fields = line.split(",", 6)
+            if line == "lost" and host in self.hosts:
+                self.lost = host
+            elif fields[0] == "running" and host in self.asked:
+                self.listed[host].append(fields[1:])
+            elif fields[0] == "listed" and host in self.asked:
+                del self.asked[host]
+                self.renewed[host] = time.time()
+                self.take_remote(host, fields[1:])
 
     def collect(self):
         now = time.time()
-        for host, (child, output, since) in list(self.asked.items()):
-            if child.poll() is None and now < since + SSH_S:
-                continue
-            if child.poll() is None:
-                signal_group(child.pid, signal.SIGKILL)
-                child.wait()
-            del self.asked[host]
-            if child.returncode == LOST and host in self.hosts:
-                self.lost = host
-            elif child.returncode == 0:
-                self.renewed[host] = now
-                output.seek(0)
-                lines = output.read().decode("utf-8", "replace").splitlines()
-                head = re.match(r"(\d+) (\d+\.\d+)$", lines[0]) if host in self.hosts and lines else None
-                if head:
-                    self.take_remote(host, int(head.group(1)), processes(lines[1:]), float(head.group(2)))
-            output.close()
+        for host, since in list(self.asked.items()):
+            if not self.agents.has(host) or now > since + ANSWER_S:
+                self.agents.drop(host)
+                del self.asked[host]
         if self.lock and not self.lost:
             late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
             self.lost = late[0] if late else ""
 
-    def take_remote(self, host, uid, table, now):
+    def take_remote(self, host, told):
+        try:
+            now, own = float(told[0]), int(told[1])
+            rows = [[int(cell) for cell in row[:5]] + [row[5]] for row in self.listed.pop(host)]
+        except (IndexError, ValueError):
+            return
+        table = dict(((pid, start), (name, uid, parent, ticks)) for pid, start, uid, parent, ticks, name in rows)
         first = self.first.get(host, table)
-        self.take(host, table, lambda key, row: key in first or row[1] != uid, now)
+        self.take(host, table, lambda key, row: key in first or row[1] != own, now)
 
     def take(self, host, table, is_other, now):
         """Record the CPU time of ordinary users' processes between the first and the last look at each. `now` is the node's uptime."""
@@ -163,15 +151,15 @@ class OtherProcesses(object):
         return {"beside": others}
 
 
-def when_idle(params, environment, telemetry, why_ended):
+def when_idle(params, agents, telemetry, why_ended):
     """Wait until nobody else uses the run's nodes: the observer of the run, why it must not start, and by whom the nodes are used.
 
     `why_ended` is asked, with the observer, whether the launch must end meanwhile.
     """
     began = time.time()
     deadline = began + max(params["idle_wait_s"], GRACE_S)
-    others = OtherProcesses(params, environment)
-    telemetry.start()  # after the first look at the other nodes, whose old processes are not the run's
+    others = observe(params, agents, telemetry)
+    telemetry.start()
     while True:
         busy = others.busy(params["most_cores_beside"]) + telemetry.busy()
         reason = why_ended(others)
@@ -179,47 +167,29 @@ def when_idle(params, environment, telemetry, why_ended):
             return others, reason or ("busy" if busy else ""), busy
         until = time.time() + (1 if time.time() < began + GRACE_S else EVERY_S)
         while time.time() < until and not reason:
-            time.sleep(0.1)
+            agents.poll(0.1)
             reason = why_ended(others)
         telemetry.again()
-        others = OtherProcesses(params, environment)
+        others = observe(params, agents, telemetry)
 
 
-def local():
-    """This node's processes, as lines in the format of `LIST`."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                yield "/proc/%s %d" % (name, os.stat("/proc/" + name).st_uid)
-                with open("/proc/%s/stat" % name, "rb") as handle:
-                    yield handle.read().decode("utf-8", "replace")
-            except (IOError, OSError):
-                continue  # the process has ended
+def observe(params, agents, telemetry):
+    """A new observer, after its first look at all nodes."""
+    others = OtherProcesses(params, agents)
+
+    def receive(host, lines):
+        others.receive(host, lines)
+        telemetry.receive(host, lines)
+
+    agents.receive = receive
+    others.wait()
+    return others
 
 
-def processes(lines):
-    """{(pid, start): (name, uid, parent, ticks)} from lines `/proc/4711 1000` and `4711 (python) S 1 ...` (proc_pid_stat(5))."""
-    owners, table = {}, {}
-    for line in lines:
-        if line.startswith("/proc/"):
-            name, _, uid = line.partition(" ")
-            owners[name[len("/proc/"):]] = uid.strip()  # fmt: skip
-            continue
-        head, _, rest = line.rpartition(")")
-        pid, _, name = head.partition(" (")
-        fields = rest.split()
-        try:
-            ticks = int(fields[11]) + int(fields[12])
-            table[int(pid), int(fields[19])] = (name, int(owners[pid]), int(fields[1]), ticks)
-        except (IndexError, KeyError, ValueError):
-            continue  # the process ended between the two lines, or its name contains a line feed
-    return table
-
-
-def descendants(table, root):
-    """Ids of a process and all its descendants."""
+def descendants(table, roots):
+    """Ids of these processes and all their descendants."""
     parents = dict((pid, row[2]) for (pid, _), row in table.items())
-    family = {root}
+    family = set(roots)
     grown = True
     while grown:
         more = set(pid for pid, parent in parents.items() if parent in family and pid not in family)

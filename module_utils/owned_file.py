@@ -7,6 +7,7 @@ __metaclass__ = type
 
 import base64
 import hashlib
+import json
 import os
 import stat
 import zlib
@@ -46,6 +47,14 @@ def append(path, data):
         os.write(descriptor, data)
     finally:
         os.close(descriptor)
+
+
+def write_whole(path, data):
+    """Write a JSON file atomically: a reader sees the old one or the new one, never a part."""
+    temporary = path + ".tmp"
+    with os.fdopen(create(temporary), "w") as handle:
+        json.dump(data, handle)
+    os.rename(temporary, path)
 
 
 class OwnedFile(object):

@@ -13,9 +13,9 @@ import subprocess
 import tempfile
 import time
 
+from ansible.module_utils.node_agents import alone, signal_group
 from ansible.module_utils.node_lock import uptime
 from ansible.module_utils.owned_file import create, size_and_end
-from ansible.module_utils.telemetry import alone, signal_group
 
 BEAT_S = 1.0
 LEAST_BEATS = 5
@@ -41,15 +41,15 @@ for p in "$@"; do
 done
 """
 # Prints the ids of this user's processes that came by ssh, without a terminal, from the node that asks, since the run began. mpirun's daemon
-# and its ranks are such; nobody's login shell is. This session is none of them: its connection has another port.
+# and its ranks are such; nobody's login shell is. This session is none of them: its connection has another port. Nor is the node's agent.
 FIND = r"""
 found() {
   read -r up rest < /proc/uptime
   for p in /proc/[0-9]*; do
     [ -r $p/environ ] || continue
-    from=$(tr "\0" "\n" < $p/environ 2>/dev/null | grep -e "^SSH_CONNECTION=" -e "^SSH_TTY=")
+    from=$(tr "\0" "\n" < $p/environ 2>/dev/null | grep -e "^SSH_CONNECTION=" -e "^SSH_TTY=" -e "^DLPERF_AGENT=")
     case $from in
-      *SSH_TTY=*|"SSH_CONNECTION=$SSH_CONNECTION") continue;;
+      *SSH_TTY=*|*DLPERF_AGENT=*|"SSH_CONNECTION=$SSH_CONNECTION") continue;;
       "SSH_CONNECTION=${SSH_CONNECTION%% *} "*) ;;
       *) continue;;
     esac

@@ -1,36 +1,19 @@
 # -*- coding: utf-8 -*-
-"""For benchmark_job: the telemetry of a run's nodes, kept by its supervisor: one node_sampler on each node, and one file of samples for each."""
+"""For benchmark_job: the telemetry of a run's nodes, kept by its supervisor: a file of samples for each node."""
 
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
-import errno
-import fcntl
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 
-from ansible.module_utils import gpu_sampler, node_sampler
+from ansible.module_utils import node_sampler
 from ansible.module_utils.owned_file import append, create, discard
 
-# How a sampler gets its source: from standard input, whose end later says that the run is over.
-START = """
-import os
-s = b""
-while len(s) < %d:
-    p = os.read(0, %d - len(s))
-    if not p: os._exit(1)
-    s += p
-for p in s.split(b"\\0"): exec(compile(p, "node_sampler", "exec"))
-"""
-# The first of these Pythons that a node has. -S and -E: nothing but the standard library is needed.
-PYTHONS = "for p in %s python3 python /usr/libexec/platform-python python2; do command -v $p >/dev/null 2>&1 && exec $p -ESs -c '%s'; done"
 READY_S = 10  # how long the first look at the devices may take
-LAST_S = 2  # how long the last samples may take to come
+LAST_S = 5  # how long the last samples may take to come
 XIDS = 1000
 CELL = re.compile(r"(0x[0-9A-Fa-f]{1,16}|[0-9]{1,18}(\.[0-9]{1,3})?)?$")
 HEADERS = {
@@ -40,39 +23,32 @@ HEADERS = {
 }
 
 
-def source(module):
-    """The source of a module, which Ansible may have packed into an archive that is removed while the run goes on."""
-    loader = getattr(module, "__loader__", None)
-    if loader is not None:
-        return loader.get_source(module.__name__)
-    with open(re.sub("[.]pyc$", ".py", module.__file__)) as handle:
-        return handle.read()
-
-
-SOURCES = [source(gpu_sampler), source(node_sampler)]
-
-
 class Telemetry(object):
     """Samples each node's CPU, memory, disks, network and GPUs, and its kernel's log, while a command runs.
 
-    Starts one child per node, on another node through ssh, as mpirun does. Missing and unreadable
-    samples are skipped; errors of sampling never leave this class. `params` are the module's options,
-    `environment` has the PATH of ssh and nvidia-smi, and after `longest` seconds other nodes stop
-    their children by themselves.
+    The agents of the nodes start the samplers. Missing and unreadable samples are skipped; errors of sampling never leave this class.
+    `params` are the module's options, and after `longest` seconds nodes stop their samplers by themselves.
     """
 
-    def __init__(self, params, environment, longest):
+    def __init__(self, params, agents, longest):
         self.directory, self.seconds = params["directory"], params["sample_s"]
         self.hosts = params["sample_hosts"] if self.seconds > 0 else {}
         visible = params["env"].get("CUDA_VISIBLE_DEVICES")
         self.names = None if visible is None else [n.strip() for n in str(visible).split(",") if n.strip()]
         self.count, self.has_gpus = params["sample_devices"], params["sample_gpus"]
-        self.environment, self.longest = environment, longest
-        self.streams = {}
+        self.agents, self.longest = agents, longest
         self.devices = {}
         self.found = {}
         self.present = {}
+        self.sampled = {}
         self.forget()
+
+    def start(self):
+        for host in self.hosts:
+            stream = self.agents.streams.get(host)
+            if stream:
+                self.sampled[host] = stream
+                self.agents.ask(host, "sample,%d,%d,%d" % (self.seconds, self.longest, self.has_gpus))
 
     def forget(self):
         """Begin anew with what is kept."""
@@ -80,62 +56,19 @@ class Telemetry(object):
         for name in file_names(self.hosts):
             discard(os.path.join(self.directory, name))
 
-    def start(self):
-        call = "main(%d, %d, %s)" % (self.seconds, self.longest, "gpus" if self.has_gpus else None)
-        text = "\0".join(SOURCES + [call]).encode("utf-8")
-        start = START % (len(text), len(text))
-        for host, address in self.hosts.items():
-            argv = [sys.executable, "-ESs", "-c", start]
-            if address:
-                remote = PYTHONS % (sys.executable, start)
-                argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", address, remote]
-            try:
-                with open(os.devnull, "r+b") as nothing:
-                    child = subprocess.Popen(
-                        argv,
-                        bufsize=0,
-                        stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE,
-                        stderr=nothing,
-                        env=self.environment,
-                        preexec_fn=alone,
-                        close_fds=True,
-                    )
-                for pipe in (child.stdin, child.stdout):
-                    fcntl.fcntl(pipe.fileno(), fcntl.F_SETFL, fcntl.fcntl(pipe.fileno(), fcntl.F_GETFL) | os.O_NONBLOCK)
-                self.streams[host] = [child, b"", text]
-            except (IOError, OSError):
-                continue
-        self.poll()
+    def samples(self):
+        """The hosts that are sampled now. An agent that was lost and is there again samples no more."""
+        return set(host for host, stream in self.sampled.items() if self.agents.streams.get(host) is stream)
 
-    def write(self, stream):
-        """Write as much as the pipe takes; whether the sampler has ended is found when its output is read."""
-        try:
-            while stream[2]:
-                stream[2] = stream[2][os.write(stream[0].stdin.fileno(), stream[2]) :]
-        except (IOError, OSError):
-            pass
-
-    def poll(self):
-        for host, stream in list(self.streams.items()):
-            self.write(stream)
+    def receive(self, host, lines):
+        if host in self.sampled:
             try:
-                piece = os.read(stream[0].stdout.fileno(), 65536)
-            except (IOError, OSError) as error:
-                if error.errno in (errno.EAGAIN, errno.EINTR):
-                    continue
-                piece = b""
-            lines = (stream[1] + piece).split(b"\n")
-            stream[1] = lines.pop()[-1024:]
-            try:
-                self.take(host, [line.decode("utf-8", "replace") for line in lines])
+                self.take(host, lines)
             except (IOError, OSError):
-                piece = b""  # a full disk, for example, which the command will report itself
-            if not piece:
-                self.end(host)
+                self.agents.drop(host)  # a full disk, for example, which the command will report itself
 
     def take(self, host, lines):
-        samples = []
+        samples, rested = [], False
         for line in lines:
             kind, _, rest = line.partition(",")
             fields = rest.split(",")
@@ -145,12 +78,16 @@ class Telemetry(object):
                 self.found.setdefault(host, []).append(fields)
             elif kind == "looked":
                 self.look(host)
+            elif kind == "rested":
+                rested = True
             elif kind == "kernel" and ("xid", host) not in self.files:
                 self.open("xid", host)
             elif kind == "xid" and len(fields) == 3:
                 self.error(host, fields)
         if samples:
             self.keep("telemetry", host, samples)
+        if rested:
+            self.sampled.pop(host)
 
     def sample(self, host, fields):
         """The row of a sample, if all of its cells are numbers."""
@@ -202,9 +139,8 @@ class Telemetry(object):
     def busy(self):
         """Sentences about the processes that are on the run's devices now, before its command is. Waits for the first look at them."""
         deadline = time.time() + READY_S
-        while self.has_gpus and set(self.streams) - set(self.present) and time.time() < deadline:
-            self.poll()
-            time.sleep(0.01)
+        while self.has_gpus and self.samples() - set(self.present) and time.time() < deadline:
+            self.agents.poll(0.01)
         found = []
         for host, processes in sorted(self.present.items()):
             for fields in processes:
@@ -217,28 +153,18 @@ class Telemetry(object):
         """Look at the devices again; `busy` waits for that."""
         self.forget()
         self.present = {}
-        for stream in self.streams.values():
-            stream[2] += b"\n"
-
-    def end(self, host):
-        child = self.streams.pop(host)[0]
-        signal_group(child.pid, signal.SIGKILL)
-        for pipe in (child.stdin, child.stdout):
-            pipe.close()
-        child.wait()
+        for host in self.samples():
+            self.agents.ask(host, "look")
 
     def result(self):
         """End all samplers, which take a last sample; return what to add to the state."""
-        for stream in self.streams.values():
-            self.write(stream)
-            stream[0].stdin.close()
-            stream[2] = b""
+        for host in self.samples():
+            self.agents.ask(host, "rest")
         deadline = time.time() + LAST_S
-        while self.streams and time.time() < deadline:
-            self.poll()
-            time.sleep(0.005)
-        for host in list(self.streams):
-            self.end(host)
+        while self.samples() and time.time() < deadline:
+            self.agents.poll(0.02)
+        for host in self.samples():
+            self.agents.drop(host)
         peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
         return {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
 
@@ -250,17 +176,3 @@ def file_name(kind, host):
 def file_names(hosts):
     """The names of all files of samples of these hosts."""
     return sorted(file_name(kind, host) for kind in HEADERS for host in hosts)
-
-
-def alone():
-    """In a child: start a new session, and end when nobody reads (Python 2 leaves SIGPIPE ignored)."""
-    os.setsid()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-
-
-def signal_group(pid, number):
-    try:
-        os.killpg(pid, number)
-    except OSError as error:
-        if error.errno != errno.ESRCH:
-            raise

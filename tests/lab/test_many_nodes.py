@@ -1,4 +1,4 @@
-"""64 nodes: what a second provisioning costs; and an environment that goes from node to node.
+"""64 nodes: what a second provisioning and a run cost; and an environment passed from node to node.
 
 The 64 nodes start from a root filesystem that already has the packages and the environment. If each
 of them installed its own, they would not fit into memory.
@@ -6,8 +6,10 @@ of them installed its own, they would not fit into memory.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,3 +113,41 @@ def test_what_changed_on_one_of_them_is_noticed(many: Lab) -> None:
     many.said("node63", "chmod 0700 /opt/dlperf")
     assert re.search(r"^node63 .*changed=1 ", many.play("provision.yml"), re.M)
     assert many.said("node63", "stat -c %a /opt/dlperf") == "755"
+
+
+# A program that ends at once.
+NOTHING = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
+NOTHING += ("--command", "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3", "--total-steps", "3")
+NOTHING += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--warmup-steps", "0")
+RUNS = 3
+
+
+def logins(lab: Lab) -> dict[str, int]:
+    """How often the benchmarks' user has logged in to each node."""
+    line = "Accepted publickey for dlperf from"
+    return {log.stem: log.read_text().count(line) for log in (lab.directory / "log").glob("node*")}
+
+
+def test_one_login_per_node_serves_all_runs_of_a_campaign(
+    many: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mpirun's own is one more for each run. The first node watches the others through it: who else
+    uses them, their load and their lock."""
+    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
+    argv = (sys.executable, "-m", "dlperf_runner", "init-workload", *NOTHING)
+    done = many.command(*argv, "--topologies", f"{NODES}n1g")
+    assert done.returncode == 0, done.stdout
+    before = logins(many)
+    chosen = {"workload": "nothing", "nodes": NODES, "repeats": RUNS}
+    chosen["campaign"] = str(tmp_path / "campaign")
+    many.play("bench.yml", *(f"-e{key}={value}" for key, value in chosen.items()))
+    runs = sorted((tmp_path / "campaign/runs").glob("*/r*"))
+    assert len(runs) == RUNS
+    for run in runs:
+        assert json.loads((run / "run.json").read_text())["outcome"]["status"] == "done"
+        assert len(list(run.glob("telemetry-node*.csv"))) == NODES
+    after = logins(many)
+    others = {after[node] - before[node] for node in after if node != "node1"}
+    assert others == {RUNS + 1}
+    for node in ("node1", "node2", "node64"):  # nothing is left
+        assert many.said(node, "find /proc -maxdepth 1 -user dlperf -name '[0-9]*'") == ""

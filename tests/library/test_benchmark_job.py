@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from benchmark_jobs import call, processes_of, until_gone
+from benchmark_jobs import BURN, SLEEP, call, lock_in, processes_of, until_gone
 
 
 def test_success(tmp_path: Path) -> None:
@@ -165,9 +164,6 @@ def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
     assert (result["exit_status"], result["tail"]) == (0, "")
 
 
-SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
-
-
 def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
     argv = (*SLEEP, f"dlperf-stopped-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0)
@@ -176,15 +172,6 @@ def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
     assert (ended["finished"], ended["reason"]) == (True, "stopped")
     assert time.monotonic() - began < 10
     assert not processes_of(argv[-1])
-
-
-def lock_in(directory: Path) -> dict[str, Any]:
-    """A lock as node_lock leaves it, for this user."""
-    directory.mkdir()
-    lease = directory / "lease.a"
-    lease.touch()
-    os.utime(lease, (0, 0))
-    return {"directory": str(directory), "token": "a", "lease_s": 60}
 
 
 def test_every_call_renews_the_lease_of_the_lock(tmp_path: Path) -> None:
@@ -207,31 +194,6 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
     never = call(tmp_path / "r2", "/bin/rm", str(tmp_path / "marker"), lock=lock)
     assert (never["finished"], never["reason"]) == (True, "lock")
     assert (tmp_path / "marker").exists()
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason", "lease_s"), [(0, "", 60), (3, "lock", 60), (0, "", "60")]
-)
-def test_another_node_of_the_run_is_asked_before_the_launch(
-    tmp_path: Path, answer: int, reason: str, lease_s: int | str
-) -> None:
-    """By ssh, whose stand-in runs here what it is given; 3 says that the lease is not there.
-    ansible-core 2.16 gives the lease as text."""
-    ssh = tmp_path / "bin" / "ssh"
-    ssh.parent.mkdir()
-    ssh.write_text(
-        f'#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\necho "$2" >> {tmp_path}/asked\n'
-        f'[ {answer} = 0 ] || exit {answer}\nexec sh -c "$3"\n'
-    )
-    ssh.chmod(0o755)
-    lock = lock_in(tmp_path / "lock") | {"lease_s": lease_s}
-    path = {"PATH": f"{ssh.parent}:/usr/bin:/bin"}
-    result = call(tmp_path / "r1", "/bin/true", env=path, lock=lock, hosts={"n2": "n2.site"})
-    assert (result["finished"], result["reason"]) == (True, reason)
-    assert set((tmp_path / "asked").read_text().split()) == {"n2.site"}
-
-
-BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")

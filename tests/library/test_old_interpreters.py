@@ -67,6 +67,7 @@ def test_the_modules_do_there_what_they_do_here(oldest_ansible: Path, version: s
         "node_copy",
         "build_archive",
         "benchmark_job",
+        "other_nodes",
         "telemetry",
         "benchmark_fetch",
         "dataset_modules",

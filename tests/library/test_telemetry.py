@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_jobs import call, processes_of, until_gone
+from benchmark_jobs import agents_of, call, has_ended, processes_of, until_gone
 from node_sampler import COLUMNS
 from standins import TWO, prints, program
 
@@ -244,13 +244,15 @@ def test_nvidia_smi_that_fails_after_a_while_keeps_what_it_said(tmp_path: Path) 
 
 
 def test_samples_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    """A node's sampler is replaced by a program that prints what it likes."""
+    """A node's agent is replaced by a program that prints what it likes."""
     forged = "sample,1,0,GPU-1," + ",".join(["=1+1"] * len(COLUMNS))
     good = forged.replace("=1+1", "7")
     ssh = program(
         tmp_path / "ssh",
         "ssh",
-        f"printf '%s\\n' looked '{forged}' '{good},8' '{good}'; cat >/dev/null",
+        "sed -u '/sample,[0-9]*,[0-9]/q' >/dev/null\n"
+        f"printf '%s\\n' looked '{forged}' '{good},8' '{good}'\n"
+        "sed -u '/^rest$/q' >/dev/null; echo rested; cat",
     )
     hosts = {"node2": "node2"}
     sampled(tmp_path / "r1", ssh, sample_hosts=hosts, names=("node2",), samples=1)
@@ -283,7 +285,7 @@ def test_several_nodes(tmp_path: Path) -> None:
     assert result["gpu_memory_mib"] == {"node1": {"0": 10, "1": 20}, "node2": {"0": 30, "1": 40}}
     assert kept(result) == {"train.log", "telemetry-node1.csv", "telemetry-node2.csv"}
     assert set((tmp_path / "asked").read_text().split()) == {"node2", "node3"}
-    assert until_gone("node_sampler")
+    assert all(has_ended(pid) for pid in agents_of(tmp_path))
 
 
 def test_nothing_is_left_when_the_run_is_ended(tmp_path: Path) -> None:
@@ -318,10 +320,10 @@ def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:
         sample_hosts={"node1": "", "node2": "node2"},
     )
     state = json.loads((tmp_path / "r1" / "job.json").read_text())
-    assert len(processes_of("node_sampler")) >= 2
+    assert len(agents_of(tmp_path)) >= 2
     os.kill(state["supervisor"], signal.SIGKILL)
     os.killpg(state["pid"], signal.SIGKILL)
-    assert until_gone("node_sampler")
+    assert all(has_ended(pid) for pid in agents_of(tmp_path))
 
 
 def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:

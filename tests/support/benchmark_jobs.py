@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import executed_modules
+
+SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
+BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
 def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
@@ -34,6 +40,23 @@ def processes_of(marker: str) -> list[int]:
     return found
 
 
+def agents_of(directory: Path) -> list[int]:
+    """The agents, and their samplers, of runs whose PATH has a folder of this directory."""
+    found = []
+    for pid in processes_of("node_agent"):
+        with suppress(OSError):
+            if f"{directory}/" in Path(f"/proc/{pid}/environ").read_text():
+                found.append(pid)
+    return found
+
+
+def has_ended(pid: int, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not Path(f"/proc/{pid}").exists()
+
+
 def until_gone(marker: str, seconds: float = 15) -> bool:
     deadline = time.monotonic() + seconds
     while processes_of(marker):
@@ -41,3 +64,12 @@ def until_gone(marker: str, seconds: float = 15) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def lock_in(directory: Path) -> dict[str, Any]:
+    """A lock as node_lock leaves it, for this user."""
+    directory.mkdir()
+    lease = directory / "lease.a"
+    lease.touch()
+    os.utime(lease, (0, 0))
+    return {"directory": str(directory), "token": "a", "lease_s": 60}

@@ -1,0 +1,162 @@
+# -*- coding: utf-8 -*-
+"""For benchmark_job: the program that each node of a run executes for its supervisor, over one connection for all its runs.
+
+Like node_sampler.py, it is executed from its source (see node_agents.py) and needs no package. Each line of its standard input asks:
+
+    lease,PATH                      renew a lease of node_lock; prints `lost` and ends if it is missing
+    list                            prints `running,PID,START,UID,PARENT,TICKS,NAME` for each process of an ordinary user but this program
+                                    and its login, then `listed,UPTIME,UID`, with its own user
+    sample,SECONDS,LONGEST,GPUS     start node_sampler, whose lines follow; GPUS is 0 or 1
+    look                            a sample at once
+    rest                            a last sample, then prints `rested`
+
+It ends with its standard input, or if nothing was asked for IDLE_S seconds.
+"""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+import os
+import re
+import select
+import time
+
+IDLE_S = 120
+END_S = 3  # how long the last sample may take after the end of standard input
+ORDINARY_USERS = (1000, 65533)
+
+
+class Lost(Exception):
+    """The node belongs to another campaign."""
+
+
+class Agent(object):
+    """The program. `sample`, `gpus`, `local` and `processes` are those of node_sampler, gpu_sampler and process_table."""
+
+    def __init__(self, sample, gpus, local, processes):
+        self.sample, self.gpus, self.local, self.processes = sample, gpus, local, processes
+        self.input = self.output = self.child = None
+
+    def run(self):
+        self.tell("hello")
+        asked, heard = b"", os.times()[4]
+        while os.times()[4] < heard + IDLE_S:
+            ready = select.select([0] + ([] if self.output is None else [self.output]), [], [], 10)[0]
+            if self.output in ready:
+                self.forward()
+            if 0 not in ready:
+                continue
+            piece = os.read(0, 65536)
+            if not piece:
+                return
+            heard = os.times()[4]
+            lines = (asked + piece).split(b"\n")
+            asked = lines.pop()
+            for line in lines:
+                self.answer(line.decode("utf-8", "replace"))
+
+    def answer(self, line):
+        kind, _, rest = line.partition(",")
+        if kind == "lease":
+            self.renew(rest)
+        elif kind == "list":
+            self.list()
+        elif kind == "sample":
+            self.begin(*[int(part) for part in rest.split(",")])
+        elif kind == "look" and self.input is not None:
+            self.wake()
+        elif kind == "rest":
+            if self.input is None:
+                self.tell("rested")
+            else:
+                self.close()
+
+    def tell(self, text):
+        self.write((text + "\n").encode("utf-8"))
+
+    def write(self, data):
+        while data:
+            data = data[os.write(1, data) :]
+
+    def renew(self, path):
+        with open("/proc/uptime") as handle:
+            now = float(handle.read().split()[0])
+        try:
+            os.utime(path, (now, now))  # never created: only root gives leases
+        except OSError:
+            self.tell("lost")
+            raise Lost
+
+    def list(self):
+        table = self.processes(self.local())
+        with open("/proc/uptime") as handle:
+            now = handle.read().split()[0]
+        parents = dict((pid, row[2]) for (pid, _), row in table.items())
+        own = set([self.child])
+        pid = os.getpid()
+        while pid in parents and pid not in own:
+            own.add(pid)
+            pid = parents[pid]
+        found = []
+        for (pid, start), (name, uid, parent, ticks) in table.items():
+            if ORDINARY_USERS[0] <= uid <= ORDINARY_USERS[1] and pid not in own:
+                found.append("running,%d,%d,%d,%d,%d,%s\n" % (pid, start, uid, parent, ticks, re.sub(r"[\x00-\x1f]", " ", name)))
+        self.tell("".join(found) + "listed,%s,%d" % (now, os.getuid()))
+
+    def begin(self, seconds, longest, has_gpus):
+        self.end()
+        down, up = os.pipe(), os.pipe()
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                os.dup2(down[0], 0)
+                os.dup2(up[1], 1)
+                for descriptor in down + up:
+                    os.close(descriptor)
+                self.sample(seconds, longest, self.gpus if has_gpus else None)
+            finally:
+                os._exit(0)
+        os.close(down[0])
+        os.close(up[1])
+        self.input, self.output = down[1], up[0]
+
+    def wake(self):
+        try:
+            os.write(self.input, b"\n")
+        except OSError:
+            pass  # it has ended, which its output tells
+
+    def forward(self):
+        piece = os.read(self.output, 65536)
+        if piece:
+            self.write(piece)
+            return
+        self.close()
+        os.close(self.output)
+        os.waitpid(self.child, 0)
+        self.output = self.child = None
+        self.tell("rested")
+
+    def close(self):
+        if self.input is not None:
+            os.close(self.input)
+        self.input = None
+
+    def end(self):
+        """End the sampler, if it ends."""
+        self.close()
+        deadline = time.time() + END_S
+        while self.output is not None and select.select([self.output], [], [], max(deadline - time.time(), 0))[0]:
+            self.forward()
+
+
+def serve(sample, gpus, local, processes):
+    agent = Agent(sample, gpus, local, processes)
+    try:
+        agent.run()
+        agent.end()
+    except (Lost, OSError):
+        pass  # OSError: nobody reads any more
+    finally:
+        os._exit(0)

@@ -1,0 +1,169 @@
+"""How a supervisor asks the other nodes of a run: by ssh, whose stand-in stays on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_jobs import BURN, SLEEP, agents_of, call, has_ended, lock_in, until_gone
+from standins import program
+
+# What ssh does, less the network: notes the login, and executes the command. $2 is the address.
+LOGIN = 'while [ "$1" != -- ]; do shift; done\necho "$2" >> {0}/logins\n'
+OTHERS = {"n2": "n2.site", "n3": "n3.site"}
+
+
+def ssh_in(directory: Path, then: str = 'exec sh -c "$3"') -> dict[str, str]:
+    """The environment of a run with a stand-in for ssh."""
+    path = program(directory / "bin", "ssh", LOGIN.format(directory) + then)
+    return {"PATH": f"{path}:/usr/bin:/bin"}
+
+
+def logins(directory: Path) -> list[str]:
+    return sorted((directory / "logins").read_text().split())
+
+
+@pytest.mark.parametrize(("lost", "lease_s"), [(False, 60), (True, 60), (False, "60")])
+def test_another_node_of_the_run_is_asked_before_the_launch(
+    tmp_path: Path, lost: bool, lease_s: int | str
+) -> None:
+    """ansible-core 2.16 gives the lease as text. Where it is missing, another campaign has the
+    node."""
+    (tmp_path / "ran").touch()
+    lock = lock_in(tmp_path / "lock") | {"lease_s": lease_s}
+    there = f'cd {tmp_path}; mv lock gone; exec sh -c "$3"' if lost else 'exec sh -c "$3"'
+    argv = ("/bin/rm", str(tmp_path / "ran"))
+    environment = ssh_in(tmp_path, there)
+    result = call(tmp_path / "r1", *argv, env=environment, lock=lock, hosts={"n2": "n2.site"})
+    assert (result["finished"], result["reason"]) == (True, "lock" if lost else "")
+    assert (tmp_path / "ran").exists() == lost
+    assert lost or logins(tmp_path) == ["n2.site"]
+
+
+def campaign(directory: Path, **options: Any) -> dict[str, Any]:
+    """The options of the runs of a campaign that samples two other nodes, and holds a third."""
+    return {
+        "env": ssh_in(directory),
+        "lock": lock_in(directory / "lock"),
+        "runs": str(directory / "runs"),
+        "hosts": OTHERS,
+        "idle": {"n4": "n4.site"},
+        "sample_s": 1,
+        "sample_gpus": False,
+        "sample_hosts": {"n1": "", **OTHERS},
+        **options,
+    }
+
+
+def run(directory: Path, number: int, *argv: str, **options: Any) -> dict[str, Any]:
+    folder = directory / f"runs/campaign/case/r{number}"
+    return call(folder, *(argv or ("/bin/sleep", "1")), launch=f"t{number}", **options)
+
+
+def supervisor(directory: Path, number: int) -> int:
+    state = json.loads((directory / f"runs/campaign/case/r{number}/job.json").read_text())
+    return int(state["supervisor"])
+
+
+def test_one_login_per_node_serves_all_runs_of_a_campaign(tmp_path: Path) -> None:
+    """It took three for each run: who uses the node before and after it, and its samples."""
+    options = campaign(tmp_path)
+    for number in (1, 2, 3):
+        result = run(tmp_path, number, **options)
+        assert (result["exit_status"], result["reason"], result["left"]) == (0, "", [])
+        assert {f"telemetry-{host}.csv" for host in ("n1", "n2", "n3")} < set(result["files"])
+        for host in OTHERS:  # of this run alone
+            path = tmp_path / f"runs/campaign/case/r{number}/telemetry-{host}.csv"
+            times = [float(line.split(",")[0]) for line in path.read_text().splitlines()[1:]]
+            assert len(times) >= 2
+            assert result["started"] - 1 < times[0] < result["ended"] < times[-1] + 1
+    assert logins(tmp_path) == ["n2.site", "n3.site", "n4.site"]
+    assert len({supervisor(tmp_path, number) for number in (1, 2, 3)}) == 1
+    # Released, as at the campaign's end: nothing is left, neither a process nor a file.
+    agents = agents_of(tmp_path)
+    assert len(agents) == 4
+    (tmp_path / "lock/lease.a").unlink()
+    assert has_ended(supervisor(tmp_path, 3))
+    assert all(has_ended(pid) for pid in agents)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["campaign"]
+
+
+def test_lease_of_every_node_is_renewed(tmp_path: Path) -> None:
+    """All four have one file here; it is renewed by the module, and for the other nodes."""
+    options = campaign(tmp_path)
+    assert run(tmp_path, 1, "/bin/true", **options)["reason"] == ""
+    lease = tmp_path / "lock/lease.a"
+    os.utime(lease, (1, 1))
+    began = float(Path("/proc/uptime").read_text().split()[0])
+    # The supervisor, not the module, asks the others.
+    options["hosts"], options["idle"] = {"n2": "n2.site"}, {"n3": "n3.site", "n4": "n4.site"}
+    assert run(tmp_path, 2, "/bin/true", **options)["reason"] == ""
+    assert lease.stat().st_mtime >= began - 0.02
+    lease.unlink()
+    assert has_ended(supervisor(tmp_path, 2))
+
+
+@pytest.mark.parametrize("ends", ["killed", "stopped"])
+def test_campaign_goes_on_without_the_supervisor_that_waited(tmp_path: Path, ends: str) -> None:
+    options = campaign(tmp_path)
+    assert run(tmp_path, 1, "/bin/true", **options)["exit_status"] == 0
+    first = supervisor(tmp_path, 1)
+    os.kill(first, signal.SIGKILL if ends == "killed" else signal.SIGSTOP)
+    try:
+        assert run(tmp_path, 2, "/bin/true", **options)["exit_status"] == 0
+        assert supervisor(tmp_path, 2) != first
+    finally:
+        (tmp_path / "lock/lease.a").unlink()
+        if ends == "stopped":
+            os.kill(first, signal.SIGCONT)
+    assert has_ended(first)
+    assert has_ended(supervisor(tmp_path, 2))
+
+
+def test_node_whose_connection_ended_is_asked_again(tmp_path: Path) -> None:
+    options = campaign(tmp_path)
+    assert run(tmp_path, 1, "/bin/true", **options)["exit_status"] == 0
+    for pid in agents_of(tmp_path):
+        os.kill(pid, signal.SIGKILL)
+    result = run(tmp_path, 2, **options)
+    assert (result["exit_status"], result["reason"]) == (0, "")
+    assert "telemetry-n2.csv" in result["files"]
+    assert logins(tmp_path) == sorted(["n2.site", "n3.site", "n4.site"] * 2)
+    (tmp_path / "lock/lease.a").unlink()
+    assert has_ended(supervisor(tmp_path, 2))
+
+
+def test_what_a_run_leaves_ends_and_the_connections_stay(tmp_path: Path) -> None:
+    marker = f"dlperf-left-{os.getpid()}"
+    options = campaign(tmp_path)
+    leaves = ("setsid", "-f", *SLEEP, marker)
+    assert run(tmp_path, 1, *leaves, **options)["exit_status"] == 0
+    assert until_gone(marker, 2)
+    assert run(tmp_path, 2, "/bin/false", wait_s=60, **options)["left"] == []
+    assert run(tmp_path, 3, "/bin/true", **options)["exit_status"] == 0
+    # The run that failed asked for what it had left, by a login of its own.
+    assert logins(tmp_path) == sorted(["n2.site", "n3.site"] * 2 + ["n4.site"])
+    (tmp_path / "lock/lease.a").unlink()
+    assert has_ended(supervisor(tmp_path, 3))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
+def test_process_of_somebody_else_on_another_node_is_seen(tmp_path: Path) -> None:
+    other = subprocess.Popen(["/usr/bin/python3", "-c", BURN], user=4711, cwd="/")
+    try:
+        options = {"env": ssh_in(tmp_path), "host": "n1", "hosts": {"n2": "n2.site"}}
+        result = call(tmp_path / "r1", "/bin/sleep", "2", wait_s=30, **options)
+    finally:
+        other.kill()
+        other.wait()
+    seen = {process["host"]: process for process in result["beside"] if process["uid"] == 4711}
+    assert {host: process["pid"] for host, process in seen.items()} == dict.fromkeys(
+        ("n1", "n2"), other.pid
+    )
+    assert 0.02 < seen["n2"]["cores"] <= 1.05
+    assert len(logins(tmp_path)) == 1
