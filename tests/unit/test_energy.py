@@ -15,8 +15,6 @@ from command_line import call
 from make_logs import campaign_run, gluoncv
 from node_sampler import COLUMNS
 
-from dlperf_runner.core.identity import CASE
-from dlperf_runner.export.record import exported_cases
 from dlperf_runner.measure.energy import energy
 from dlperf_runner.measure.validity import Sample
 
@@ -183,13 +181,6 @@ def test_energy_in_every_export(tmp_path: Path) -> None:
         assert {b"power_mean_watts", b"energy_per_sample_joules"} <= set(
             re.findall(rb"[a-z_]+_(?:watts|joules)", written.read_bytes())
         )
-
-
-def test_energy_of_tokens_is_exported_as_such() -> None:
-    known = {"workload": "pytorch-llama", "energy_per_sample_j": 3.0, "power_mean_w": 700.0}
-    (exported,) = exported_cases([dict.fromkeys(CASE) | known], [])
-    numbers = {key: number.value for key, number in exported.numbers.items()}
-    assert numbers == {"energy_per_token_joules": 3.0, "power_mean_watts": 700.0}
 
 
 def test_node_without_telemetry_gives_no_number(tmp_path: Path) -> None:
