@@ -166,7 +166,7 @@ class Program(object):
     def __init__(self, seconds, longest, gpus, root):
         self.seconds, self.longest, self.root = seconds, longest, root
         self.began = clock()
-        self.is_over = False
+        self.is_over, self.asked = False, 0
         self.node = Node(root)
         self.gpus = gpus and gpus(self.output)
         self.log = None
@@ -197,10 +197,15 @@ class Program(object):
             due = min(due, clock())
 
     def is_asked(self, seconds):
-        """Wait; whether a byte or the end came on standard input meanwhile."""
-        ready = select.select([0], [], [], max(seconds, 0))[0]
-        self.is_over = bool(ready) and not os.read(0, 1)
-        return bool(ready)
+        """Wait; whether a byte or the end has come on standard input since the last call."""
+        if select.select([0], [], [], 0 if self.asked else max(seconds, 0))[0]:
+            self.hear()
+        asked, self.asked = self.asked, 0
+        return self.is_over or asked > 0
+
+    def hear(self):
+        self.is_over = not os.read(0, 1)
+        self.asked += 1
 
     def sample(self, count):
         seldom = count % LOOKS == 0
@@ -271,7 +276,8 @@ class Program(object):
                 if self.is_over:
                     raise Ended
                 return None
-            self.is_over = self.is_over or (0 in ready and not os.read(0, 1))
+            if 0 in ready:
+                self.hear()
             if child.stdout in ready:
                 pieces.append(os.read(child.stdout.fileno(), 65536))
                 if not pieces[-1]:

@@ -415,7 +415,7 @@ def test_what_dcgm_reports_is_kept(tmp_path: Path) -> None:
     errors = {"Thermal system": {"overflow": ["hot, very"], "value": "Warning"}}
     gpus = {"children": {"0": {"children": {"Errors": {"children": errors}}}}}
     body = json.dumps({"body": {"GPU": gpus, "Overall Health": {"value": "Warning"}}})
-    script = f"case $* in *check*) echo '{body}';; *create*) echo 'group ID of 2';; *set*)"
+    script = f"case $* in *list*|*check*) echo '{body}';; *create*) echo 'group ID of 2';; *set*)"
     program(tmp_path / "bin", "dcgmi", f"{script} echo successfully;; esac")
     result = sampled(tmp_path / "r1", smi, samples=12)
     assert "health-node1.csv" in result["files"]
