@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -194,6 +195,8 @@ def sampled(devices: object) -> list[dict[str, Any]]:
     try:
         for device in list(devices or ())[:DEVICES]:  # type: ignore[call-overload]
             values = {n: None if device[n] is None else float(device[n]) for n in names}
+            if not all(value is None or math.isfinite(value) for value in values.values()):
+                return []
             node = printable(device["host"], 200)
             found.append({"node": node, "device": int(device["device"]), **values})
     except DAMAGED:
