@@ -27,7 +27,7 @@ import time
 
 SHARE = 0.005  # of one core: the most that this program and its children may use, after their start
 LOOKS = 5  # processes, links and the kernel's log are read with every so many samples
-LAST_S = 1  # how long nvidia-smi and dcgmi may take at the end
+LAST_S = 2  # how long nvidia-smi and dcgmi may take at the end
 MIB = float(1 << 20)
 # Counters grow since the node's or the driver's start. Those of devices, then those of the node; both have the first, and `energy_j`.
 COLUMNS = (

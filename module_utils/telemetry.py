@@ -30,7 +30,7 @@ for p in s.split(b"\\0"): exec(compile(p, "node_sampler", "exec"))
 # The first of these Pythons that a node has. -S and -E: nothing but the standard library is needed.
 PYTHONS = "for p in %s python3 python /usr/libexec/platform-python python2; do command -v $p >/dev/null 2>&1 && exec $p -ESs -c '%s'; done"
 READY_S = 10  # how long the first look at the devices may take
-LAST_S = 2  # how long the last samples may take to come
+LAST_S = 5  # how long the last samples may take to come
 FREE_S = 5  # how long the driver may take to free a run's memory
 FREE_MIB = 100  # less than a process with a context of CUDA has
 EVENTS = 1000
