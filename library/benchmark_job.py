@@ -117,6 +117,11 @@ gpu_memory_mib:
   description: Peak memory of each used device in MiB, by host and device index.
   type: dict
   returned: when finished and a GPU was seen
+devices:
+  description: The last sample of each GPU, with C(host), C(device), C(memory_used_mib), C(utilization_percent), C(temperature_c) and C(power_w).
+  returned: while the command runs
+  type: list
+  elements: dict
 files:
   description:
     - The log, the samples, CSV files per host (telemetry, processes, xid), and the state of a run that hung, by file name.
@@ -138,7 +143,7 @@ from ansible.module_utils.owned_file import described, discard, size_and_end, wr
 from ansible.module_utils.process_table import is_alive
 from ansible.module_utils.run_folders import prune
 from ansible.module_utils.run_processes import state_name
-from ansible.module_utils.telemetry import file_names
+from ansible.module_utils.telemetry import file_names, latest
 
 
 def optional_files(params):
@@ -287,6 +292,8 @@ def follow(module, directory, state_file, lease_file, log_file):
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)
+    else:
+        result["devices"] = latest(params)
     result.update(changed=start, finished=bool(state.get("finished")), log=log_file, log_bytes=size, tail=to_text(end, errors="replace"))
     module.exit_json(**result)
 

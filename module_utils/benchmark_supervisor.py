@@ -263,6 +263,7 @@ def supervise(params, agents, state_file):
     # mpirun may not have ended its processes on other nodes. After the lock is lost, those there may be of the campaign that has it.
     if process and (reason or process.returncode) and reason != "lock":
         left += end_others(params["hosts"], limits.began, environment(params["env"]))
+    left += telemetry.not_freed() if process and reason != "lock" else []
     state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)
 

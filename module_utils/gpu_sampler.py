@@ -1,13 +1,16 @@
 # -*- coding: utf-8 -*-
 """For node_sampler: the GPUs of a node, by the driver's library NVML, whose functions nvidia-ml-py calls, too; without it by nvidia-smi.
 
-`sample` yields the index, the UUID and the known columns of each device, `processes` the UUID, process ID and MiB of each process on one.
+`sample` yields the index, the UUID and the known columns of each device, `processes` the UUID, process ID and MiB of each process on one,
+and `errors` the bus ID and the number of new Xid errors; it is None if the driver does not tell them.
+`Health` is what DCGM says of them, where it is.
 """
 
 from __future__ import absolute_import, division, print_function
 
 __metaclass__ = type
 
+import json
 import re
 
 # What nvidia-smi is asked, by column. If the driver does not know one of the fields, only the memory is.
@@ -23,14 +26,20 @@ FIELDS = MEMORY + (
 )
 CELL = re.compile(r"(0x[0-9A-Fa-f]+|[0-9]+(\.[0-9]+)?)$")
 LINKS = 18  # NVML_NVLINK_MAX_LINKS
+GROUP = "dlperf"
+XID_EVENT = 8  # nvmlEventTypeXidCriticalError
+EVERY_S = 60  # DCGM judges most counters by their last minute
+DCGMI_S = 10
 
 
 def gpus(output):
-    """`output` executes nvidia-smi with an option and returns its lines, or None if it fails."""
+    """`output` executes a program and returns its lines, or None if it fails."""
     try:
-        return Nvml()
+        found = Nvml()
     except (ImportError, OSError, AttributeError):
-        return Smi(output)
+        found = Smi(output)
+    found.health = Health(output)
+    return found
 
 
 class Nvml(object):
@@ -50,7 +59,11 @@ class Nvml(object):
         self.utilization = structure(("gpu", self.uint), ("memory", self.uint))
         process = [("pid", self.uint), ("used", self.ulong)]
         self.process = structure(*process)
-        self.process2 = structure(*(process + [("instance", self.uint), ("compute_instance", self.uint)]))
+        names = ("domain", "bus", "device", "device_id", "subsystem_id")
+        self.pci = structure(("legacy", ctypes.c_char * 16), *([(name, self.uint) for name in names] + [("id", ctypes.c_char * 32)]))
+        ids = [("instance", self.uint), ("compute_instance", self.uint)]
+        self.process2 = structure(*(process + ids))
+        self.event = structure(*([("device", ctypes.c_void_p), ("kind", self.ulong), ("xid", self.ulong)] + ids))
         self.library = ctypes.CDLL("libnvidia-ml.so.1")
         if self.library.nvmlInit_v2():
             raise OSError("no driver")
@@ -63,6 +76,26 @@ class Nvml(object):
                 most = self.read("nvmlDeviceGetMaxClockInfo", self.uint, handle, 1)
                 links = [n for n in range(LINKS) if self.read("nvmlDeviceGetNvLinkState", self.uint, handle, n) == 1]
                 self.devices.append((index, uuid.value.decode("ascii", "replace"), handle, most, links))
+        self.next_event = getattr(self.library, "nvmlEventSetWait_v2", None)
+        self.events = self.next_event and self.types.c_void_p(self.read("nvmlEventSetCreate", ctypes.c_void_p))
+        self.buses = dict((handle.value, self.bus(handle)) for _, _, handle, _, _ in self.devices if self.registers(handle))
+        if not self.buses:
+            self.errors = None
+
+    def bus(self, handle):
+        """The bus ID as the kernel's log has it: 0000:3b:00."""
+        pci = self.read("nvmlDeviceGetPciInfo_v3", self.pci, handle)
+        return "" if pci is None else "%04x:%02x:%02x" % (pci.domain, pci.bus, pci.device)
+
+    def registers(self, handle):
+        return bool(self.events) and self.library.nvmlDeviceRegisterEvents(handle, self.ulong(XID_EVENT), self.events) == 0
+
+    def errors(self):
+        event = self.event()
+        for _ in range(100):
+            if self.next_event(self.events, self.types.byref(event), 0):
+                return  # there are no more
+            yield self.buses.get(event.device, ""), event.xid
 
     def read(self, name, kind, *arguments):
         """What a function stores at its last argument; None if it fails, or if the driver does not have it."""
@@ -119,14 +152,19 @@ class Nvml(object):
 
 
 class Smi(object):
-    """The devices by nvidia-smi. `output` executes a program and returns its lines, or None if it fails."""
+    """The devices by nvidia-smi."""
+
+    errors = None
 
     def __init__(self, output):
         self.output = output
         self.fields = FIELDS  # none if there is no nvidia-smi, or it fails
 
     def query(self):
-        return self.output("--query-gpu=" + ",".join(field for field, _ in self.fields)) if self.fields else None
+        return self.ask("--query-gpu=" + ",".join(field for field, _ in self.fields))
+
+    def ask(self, query):
+        return self.output(["nvidia-smi", query, "--format=csv,noheader,nounits"]) if self.fields else None
 
     def sample(self, seldom):
         lines = self.query()
@@ -143,10 +181,69 @@ class Smi(object):
                 yield int(values[0]), values[1], cells
 
     def processes(self):
-        for line in (self.output("--query-compute-apps=gpu_uuid,pid,used_memory") if self.fields else None) or ():
+        for line in self.ask("--query-compute-apps=gpu_uuid,pid,used_memory") or ():
             values = [value.strip() for value in line.split(",")]
             if len(values) == 3 and values[1].isdigit():
                 yield values[0], int(values[1]), values[2] if values[2].isdigit() else ""
+
+
+class Health(object):
+    """What DCGM's health watches say of all GPUs of the node.
+
+    The watches belong to a group of their own, so that those of others stay as they are. A group that an earlier run could not remove is used.
+    Source: NVIDIA/DCGM 72fa3fe, dcgmi/Health.cpp, Group.cpp and DcgmiOutput.cpp.
+    """
+
+    def __init__(self, output):
+        self.output = output
+        self.group = None  # not asked for yet; empty without DCGM
+        self.due, self.told = 0, set()
+
+    def set(self):
+        self.group = ""
+        groups = self.dcgmi("group", "--list", "--json")
+        named = children(document(groups).get("Groups")).items()
+        found = [number for number, group in named if children(group).get("Group Name", {}).get("value") == GROUP]
+        if groups and not found:
+            # Successfully created group "dlperf" with a group ID of 2
+            found = re.findall(r"group ID of ([0-9]+)", self.dcgmi("group", "--create", GROUP, "--default"))
+        if found and "successfully" in self.dcgmi("health", "--group", found[0], "--set", "a"):
+            self.group = found[0]
+
+    def reports(self, now, is_last):
+        """Entity, system, health and message of what was not reported before; the first two are empty for the state of all together."""
+        if not self.group or not (is_last or now >= self.due):
+            return
+        self.due = now + EVERY_S
+        body = document(self.dcgmi("health", "--group", self.group, "--check", "--json"))
+        found = set([("", "", body["Overall Health"]["value"], "")] if "Overall Health" in body else [])
+        for kind in body:
+            for name, entity in children(body[kind]).items():
+                for system, errors in children(children(entity).get("Errors")).items():
+                    found.add(("%s %s" % (kind, name), system, errors["value"], " ".join(errors.get("overflow", ()))))
+        for report in sorted(found):
+            # Its message may have a count, which grows.
+            if report[:3] not in self.told:
+                self.told.add(report[:3])
+                yield report
+        if is_last:
+            self.dcgmi("group", "--delete", self.group)
+
+    def dcgmi(self, *options):
+        return "\n".join(self.output(["dcgmi"] + list(options), DCGMI_S) or ())
+
+
+def document(text):
+    """The body of what dcgmi prints as JSON; empty if it prints something else."""
+    try:
+        body = json.loads(text[text.index("{") :])["body"]
+        return body if isinstance(body, dict) else {}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def children(node):
+    return (node or {}).get("children") or {}
 
 
 def thousandth(value):

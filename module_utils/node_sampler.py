@@ -7,8 +7,9 @@ It is executed on each node of a run from its source (see telemetry.py) by Pytho
     sample,UNIX_TIME,DEVICE,UUID,...    a device, or the whole node if DEVICE is empty; then COLUMNS
     process,UUID,PID,UID,AGE_S,MIB,RUN_UID,RUN_AGE_S,COMMAND
     looked                              all processes on the devices have been listed
-    kernel                              the kernel's log can be read
-    xid,BUS_ID,NUMBER,MESSAGE           a new GPU error in it
+    kernel                              GPU errors are known, from the kernel's log or, if it cannot be read, from the driver's library
+    xid,BUS_ID,NUMBER,MESSAGE           a new one
+    health,ENTITY,SYSTEM,HEALTH,MESSAGE what DCGM newly reports of the GPUs; of all together if ENTITY is empty
 
 A byte on standard input asks for a sample at once.
 """
@@ -26,7 +27,7 @@ import time
 
 SHARE = 0.005  # of one core: the most that this program and its children may use, after their start
 LOOKS = 5  # processes, links and the kernel's log are read with every so many samples
-LAST_S = 1  # how long nvidia-smi may take for the last sample
+LAST_S = 2  # how long nvidia-smi and dcgmi may take at the end
 MIB = float(1 << 20)
 # Counters grow since the node's or the driver's start. Those of devices, then those of the node; both have the first, and `energy_j`.
 COLUMNS = (
@@ -165,7 +166,7 @@ class Program(object):
     def __init__(self, seconds, longest, gpus, root):
         self.seconds, self.longest, self.root = seconds, longest, root
         self.began = clock()
-        self.is_over = False
+        self.is_over, self.asked = False, 0
         self.node = Node(root)
         self.gpus = gpus and gpus(self.output)
         self.log = None
@@ -179,10 +180,15 @@ class Program(object):
     def run(self):
         count, due, base = 0, clock(), None
         while True:
-            lines = list(self.sample(count))
-            write("".join(line + "\n" for line in lines))
+            write_lines(self.sample(count))
+            is_last = self.is_over or clock() - self.began > self.longest
+            if base and self.gpus and not is_last and self.gpus.health.group is None:
+                before = cpu_seconds()
+                self.gpus.health.set()
+                base = (base[0], base[1] + cpu_seconds() - before)
+            write_lines(self.reports(is_last))
             now, spent = clock(), cpu_seconds()
-            if self.is_over or now - self.began > self.longest:
+            if is_last:
                 return
             # The program's start is not counted, because nothing is measured yet.
             base = base or (now, spent)
@@ -191,10 +197,15 @@ class Program(object):
             due = min(due, clock())
 
     def is_asked(self, seconds):
-        """Wait; whether a byte or the end came on standard input meanwhile."""
-        ready = select.select([0], [], [], max(seconds, 0))[0]
-        self.is_over = bool(ready) and not os.read(0, 1)
-        return bool(ready)
+        """Wait; whether a byte or the end has come on standard input since the last call."""
+        if select.select([0], [], [], 0 if self.asked else max(seconds, 0))[0]:
+            self.hear()
+        asked, self.asked = self.asked, 0
+        return self.is_over or asked > 0
+
+    def hear(self):
+        self.is_over = not os.read(0, 1)
+        self.asked += 1
 
     def sample(self, count):
         seldom = count % LOOKS == 0
@@ -213,6 +224,10 @@ class Program(object):
             yield "looked"
         yield line_of(now, "", "", self.node.sample())
 
+    def reports(self, is_last):
+        for report in self.gpus.health.reports(clock(), is_last) if self.gpus else ():
+            yield "health," + ",".join(plain(part) for part in report)
+
     def owner(self, pid):
         """User, age in seconds and name of a process; None if it is not visible from here."""
         folder = "%s/proc/%d" % (self.root, pid)
@@ -226,8 +241,11 @@ class Program(object):
             return None
 
     def errors(self):
-        """`kernel` if its log can be read, and its new lines about GPU errors."""
         if self.log is None:
+            if self.gpus and self.gpus.errors:
+                yield "kernel"
+                for bus, xid in self.gpus.errors():
+                    yield "xid,%s,%d,reported by NVML" % (bus, xid)
             return
         yield "kernel"
         for _ in range(1000):
@@ -240,24 +258,26 @@ class Program(object):
             for match in XID.finditer(record.decode("utf-8", "replace")):
                 yield "xid,%s,%s,%s" % (match.group(1), match.group(2), plain(match.group(3)))
 
-    def output(self, query):
-        """The lines of nvidia-smi; None if it fails. It is killed if the run ends meanwhile and it does not answer."""
-        argv = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    def output(self, argv, seconds=None):
+        """The lines of a program; None if it fails or takes more than `seconds`. If the run ends meanwhile, it has LAST_S to answer."""
         with open(os.devnull, "r+b") as nothing:
             try:
                 child = subprocess.Popen(argv, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, close_fds=True)
             except OSError:
                 return None
-        pieces, deadline = [], None
+        pieces, is_short, deadline = [], False, None if seconds is None else clock() + seconds
         while True:
-            if self.is_over and deadline is None:
-                deadline = clock() + LAST_S
+            if self.is_over and not is_short:
+                is_short, deadline = True, clock() + LAST_S
             watched = [child.stdout] if self.is_over else [child.stdout, 0]
             ready = select.select(watched, [], [], None if deadline is None else max(deadline - clock(), 0))[0]
             if not ready:
                 child.kill()
-                raise Ended
-            self.is_over = self.is_over or (0 in ready and not os.read(0, 1))
+                if self.is_over:
+                    raise Ended
+                return None
+            if 0 in ready:
+                self.hear()
             if child.stdout in ready:
                 pieces.append(os.read(child.stdout.fileno(), 65536))
                 if not pieces[-1]:
@@ -292,8 +312,8 @@ def cpu_seconds():
     return sum(usage.ru_utime + usage.ru_stime for usage in own)
 
 
-def write(text):
-    data = text.encode("utf-8")
+def write_lines(lines):
+    data = "".join(line + "\n" for line in lines).encode("utf-8")
     while data:
         data = data[os.write(1, data) :]
 

@@ -10,16 +10,22 @@ import re
 import time
 
 from ansible.module_utils import node_sampler
-from ansible.module_utils.owned_file import append, create, discard
+from ansible.module_utils.owned_file import append, create, discard, size_and_end
 
 READY_S = 10  # how long the first look at the devices may take
 LAST_S = 5  # how long the last samples may take to come
-XIDS = 1000
+FREE_S = 5  # how long the driver may take to free a run's memory
+FREE_MIB = 100  # less than a process with a context of CUDA has
+EVENTS = 1000
 CELL = re.compile(r"(0x[0-9A-Fa-f]{1,16}|[0-9]{1,18}(\.[0-9]{1,3})?)?$")
+NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,3})?$")
+SHOWN = ("memory_used_mib", "utilization_percent", "temperature_c", "power_w")
+LATEST_BYTES = 4096
 HEADERS = {
     "telemetry": ["unix_time", "device"] + node_sampler.COLUMNS,
     "processes": ["unix_time", "device", "pid", "uid", "age_s", "memory_used_mib", "run_uid", "run_age_s"],
     "xid": ["unix_time", "bus_id", "xid", "message"],
+    "health": ["unix_time", "entity", "system", "health", "message"],
 }
 
 
@@ -41,6 +47,7 @@ class Telemetry(object):
         self.found = {}
         self.present = {}
         self.sampled = {}
+        self.is_over = False
         self.forget()
 
     def start(self):
@@ -52,7 +59,8 @@ class Telemetry(object):
 
     def forget(self):
         """Begin anew with what is kept."""
-        self.peaks, self.files, self.known, self.errors = {}, {}, {}, {}
+        self.peaks, self.files, self.known, self.events = {}, {}, {}, {}
+        self.before, self.memory = {}, {}
         for name in file_names(self.hosts):
             discard(os.path.join(self.directory, name))
 
@@ -80,10 +88,10 @@ class Telemetry(object):
                 self.look(host)
             elif kind == "rested":
                 rested = True
-            elif kind == "kernel" and ("xid", host) not in self.files:
+            elif kind == "kernel" and ("xid", host) not in self.files and not self.is_over:
                 self.open("xid", host)
-            elif kind == "xid" and len(fields) == 3:
-                self.error(host, fields)
+            elif kind in ("xid", "health") and len(fields) == len(HEADERS[kind]) - 1:
+                self.event(kind, host, fields)
         if samples:
             self.keep("telemetry", host, samples)
         if rested:
@@ -97,8 +105,10 @@ class Telemetry(object):
         if device:
             self.devices.setdefault(host, {})[uuid] = int(device)
             if self.is_used(int(device), uuid) and fields[3].isdigit():
+                self.memory[host, uuid] = mib = int(fields[3])
+                self.before.setdefault((host, uuid), mib)
                 peaks = self.peaks.setdefault(host, {})
-                peaks[device] = max(int(fields[3]), peaks.get(device, 0))
+                peaks[device] = max(mib, peaks.get(device, 0))
         return [[moment, device] + fields[3:]]
 
     def look(self, host):
@@ -113,12 +123,14 @@ class Telemetry(object):
     def device_of(self, host, fields):
         return self.devices.get(host, {}).get(fields[0])
 
-    def error(self, host, fields):
-        """Record an error of the kernel's log, once, and at most 1000 in all."""
-        seen = self.errors.setdefault(host, set())
-        if ("xid", host) in self.files and tuple(fields) not in seen and len(seen) < XIDS and CELL.match(fields[1]):
+    def event(self, kind, host, fields):
+        """Record an error of the kernel's log, or a report of DCGM, once, and at most 1000 of a node."""
+        seen = self.events.setdefault((kind, host), set())
+        if kind == "xid" and not (("xid", host) in self.files and CELL.match(fields[1])):
+            return
+        if tuple(fields) not in seen and len(seen) < EVENTS:
             seen.add(tuple(fields))
-            self.keep("xid", host, [["%.3f" % time.time()] + [re.sub(r'[\s",]+', " ", field)[:200] for field in fields]])
+            self.keep(kind, host, [["%.3f" % time.time()] + [re.sub(r'[\s",]+', " ", field)[:200] for field in fields]])
 
     def open(self, kind, host):
         self.files[kind, host] = os.path.join(self.directory, file_name(kind, host))
@@ -126,6 +138,8 @@ class Telemetry(object):
         self.keep(kind, host, [HEADERS[kind]])
 
     def keep(self, kind, host, rows):
+        if self.is_over:
+            return
         if (kind, host) not in self.files:
             self.open(kind, host)
         append(self.files[kind, host], "".join(",".join(row) + "\n" for row in rows).encode("utf-8"))
@@ -137,10 +151,8 @@ class Telemetry(object):
         return any(name == str(index) or (name.startswith("GPU-") and uuid.startswith(name)) for name in names)
 
     def busy(self):
-        """Sentences about the processes that are on the run's devices now, before its command is. Waits for the first look at them."""
-        deadline = time.time() + READY_S
-        while self.has_gpus and self.samples() - set(self.present) and time.time() < deadline:
-            self.agents.poll(0.01)
+        """Sentences about the processes that are on the run's devices now, before its command is."""
+        self.wait()
         found = []
         for host, processes in sorted(self.present.items()):
             for fields in processes:
@@ -149,15 +161,29 @@ class Telemetry(object):
                     found.append("%s: %s (%s) of user %s is on GPU %d" % (host, fields[7], fields[1], fields[2], device))
         return found
 
+    def wait(self):
+        """Wait for the first look at the devices."""
+        deadline = time.time() + READY_S
+        while self.has_gpus and self.samples() - set(self.present) and time.time() < deadline:
+            self.agents.poll(0.01)
+
     def again(self):
-        """Look at the devices again; `busy` waits for that."""
+        """Begin anew, and look at the devices again; `busy` waits for that."""
         self.forget()
+        self.look_again()
+
+    def look_again(self):
         self.present = {}
         for host in self.samples():
             self.agents.ask(host, "look")
 
     def result(self):
         """End all samplers, which take a last sample; return what to add to the state."""
+        self.rest()
+        peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
+        return {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
+
+    def rest(self):
         for host in self.samples():
             self.agents.ask(host, "rest")
         deadline = time.time() + LAST_S
@@ -165,8 +191,35 @@ class Telemetry(object):
             self.agents.poll(0.02)
         for host in self.samples():
             self.agents.drop(host)
-        peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
-        return {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
+
+    def not_freed(self):
+        """Sentences about the run's devices on which, after the clean-up, more memory is in use than before the run. Waits for the driver."""
+        self.is_over = True
+        self.hosts = dict((host, self.hosts[host]) for host, _ in self.before)
+        if not self.hosts:
+            return []
+        self.memory, self.present = {}, {}
+        self.start()
+        self.wait()
+        deadline = time.time() + FREE_S
+        while self.held() and time.time() < deadline:
+            time.sleep(0.5)
+            self.look_again()
+            self.wait()
+        self.rest()
+        return self.held()
+
+    def held(self):
+        sentences = []
+        for (host, uuid), mib in sorted(self.memory.items()):
+            more = mib - self.before.get((host, uuid), mib)
+            users = [fields for fields in self.present.get(host, ()) if fields[0] == uuid]
+            # Another user's process is none of the run.
+            if more > FREE_MIB and not any(fields[2] != fields[5] for fields in users):
+                by = ", ".join("%s (%s)" % (fields[7], fields[1]) for fields in users) or "no process that is visible there"
+                device = self.devices[host][uuid]
+                sentences.append("%s: %d MiB of GPU %d are in use, %d more than before the run, by %s" % (host, mib, device, more, by))
+        return sentences
 
 
 def file_name(kind, host):
@@ -176,3 +229,17 @@ def file_name(kind, host):
 def file_names(hosts):
     """The names of all files of samples of these hosts."""
     return sorted(file_name(kind, host) for kind in HEADERS for host in hosts)
+
+
+def latest(params):
+    """The last sample of each device while a run goes on: host, index, and the columns in SHOWN."""
+    columns, found = HEADERS["telemetry"], {}
+    for host in params["sample_hosts"] if params["sample_s"] > 0 and params["sample_gpus"] else ():
+        end = size_and_end(os.path.join(params["directory"], file_name("telemetry", host)), LATEST_BYTES)[1]
+        for line in end.decode("utf-8", "replace").splitlines()[1:]:
+            cells = dict(zip(columns, line.split(",")))
+            if cells.get("device", "").isdigit() and len(cells) == len(columns):
+                device = {"host": host, "device": int(cells["device"])}
+                device.update((name, float(cells[name]) if NUMBER.match(cells[name]) else None) for name in SHOWN)
+                found[host, device["device"]] = device
+    return [found[key] for key in sorted(found)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -27,7 +27,8 @@ class ValidityRules(Entry):
     most_ecc_uncorrected: CountOrNone
     xids: tuple[int, ...]
     most_foreign_processes: CountOrNone
-    most_cores_beside: Share | None = None  # campaigns of older versions do not set it
+    most_cores_beside: Share | None = None  # campaigns of older versions do not set it, nor:
+    dcgm_health: tuple[Literal["Failure", "Warning"], ...] = ()
     most_loss_rise: Share
     wrong_interfaces: tuple[str, ...]
 

@@ -185,17 +185,18 @@ def _verify(
 
 
 def print_status(document: Mapping[str, Any]) -> None:
-    """Print the runs that are not done, with the reason, and how many are done."""
+    """Print the runs that are not done or are invalid, with the reason, and how many are done."""
     from ..report.tables import Cell, Column
     from ..report.terminal import table
 
-    left = [run for run in document["runs"] if not run["done"]]
+    left = [run for run in document["runs"] if not run["done"] or run["status"] == "invalid"]
     columns = (Column("run"), Column("status"), Column("message", wraps=True))
     rows = (
         (run["id"], Cell(run["status"], run["status"], run["status"]), _reason(run)) for run in left
     )
     print(table(columns, rows, screen()) if left else "", end="")
-    print(f"{document['done']} of {document['total']} runs done")
+    invalid = f", {document['invalid']} of them invalid" if document["invalid"] else ""
+    print(f"{document['done']} of {document['total']} runs done{invalid}")
 
 
 def _reason(run: Mapping[str, Any]) -> str:
@@ -229,19 +230,26 @@ def status(
         Path, typer.Argument(help="The directory of a campaign.", metavar="[DIR]")
     ] = LATEST,
     watch: Annotated[
-        bool, option("--watch", "Show it again every two seconds until its controller ends.")
+        bool,
+        option(
+            "--watch",
+            "Show it again every two seconds until its controller ends, with the last rates, the"
+            " GPU telemetry and the time left.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the unfinished runs of a campaign, and why runs failed. The exit status is 1 if there
-    are any."""
-    from ..commands.controllers import status_of, watched
+    """Show the unfinished runs of a campaign, and why runs failed or are invalid. The exit status
+    is 1 if there are any."""
+    from ..commands.controllers import status_of
+    from ..commands.watch import watched
 
     if watch:
         for document in watched(directory):
             if sys.stdout.isatty():
                 print("\x1b[H\x1b[2J", end="")
             print_status(document)
+            print_telemetry(document["telemetry"])
             print(progress_line(document))
     else:
         document = status_of(directory)
@@ -249,16 +257,58 @@ def status(
             print_json(document)
         else:
             print_status(document)
-    if document["done"] < document["total"]:
+    _end(document)
+
+
+def _end(document: Mapping[str, Any]) -> None:
+    if document["done"] - document["invalid"] < document["total"]:
         raise typer.Exit(1)
 
 
+def print_telemetry(telemetry: Mapping[str, Any]) -> None:
+    """Print a row for each node: of its GPUs the means of utilization, the sum of power, and the
+    largest of the others."""
+    from operator import itemgetter
+    from statistics import fmean
+
+    from ..core.lists import grouped
+    from ..report.tables import Column, cell
+    from ..report.terminal import table
+
+    if not telemetry["devices"]:
+        return
+    names = ("node", "GPUs", "utilization %", "W", "°C", "MiB")
+    rows = []
+    for node, devices in grouped(telemetry["devices"], itemgetter("node")).items():
+        shown = []
+        for name, summary in (
+            ("utilization_percent", fmean),
+            ("power_w", sum),
+            ("temperature_c", max),
+            ("memory_used_mib", max),
+        ):
+            values = [device[name] for device in devices if device[name] is not None]
+            shown.append(cell(summary(values) if values else None, ".0f"))
+        rows.append((node, str(len(devices)), *shown))
+    when = "now" if telemetry["is_running"] else "means; largest temperature and memory"
+    print(f"GPUs of {telemetry['run']}, {when}:")
+    print(table([Column(name) for name in names], rows, screen()), end="")
+
+
 def progress_line(document: Mapping[str, Any]) -> str:
-    """`resnet50_b2_1n1g/r1: 9.8 10.1 10.2 per s; about 12 min left`."""
+    """`resnet50_b2_1n1g/r1: 9.8 10.1 10.2 samples/s; about 12 min left`."""
+    from itertools import groupby
+
     parts = []
-    if document["running"]:
-        rates = " ".join(f"{rate:.4g}" for rate in document["rates"][-8:])
-        parts.append(f"{document['running']}: {rates or 'no rate yet'}")
+    series = document["series"]
+    running = [run["id"] for run in document["runs"] if run["status"] == "running"]
+    if running:
+        points = series["points"] if series["run"] in running else ()
+        rates = [rate for rate, _ in groupby(rate for _, rate in points)]
+        shown = [f"{rate:.4g}" for rate in rates[-8:]]
+        parts.append(
+            f"{running[0]}: {' '.join([*shown, series['unit']]) if shown else 'no rate yet'}"
+        )
     if (left := document["left_s"]) is not None:
         parts.append(f"about {left / 60:.0f} min left")
     owner = document["controller"]
@@ -272,11 +322,12 @@ def attach(
     ] = LATEST,
 ) -> None:
     """Follow a campaign that runs detached or in another terminal. Ctrl-C leaves it running."""
+    from ..campaign.directory import read_campaign
     from ..campaign.execute import follow
     from ..campaign.lock import owner_alive
     from ..commands.controllers import status_of
 
-    document = status_of(directory)
+    read_campaign(directory)
     try:
         follow(directory, lambda: owner_alive(directory) is not None)
     except KeyboardInterrupt:
@@ -284,8 +335,7 @@ def attach(
         return
     document = status_of(directory)
     print_status(document)
-    if document["done"] < document["total"]:
-        raise typer.Exit(1)
+    _end(document)
 
 
 def stop(

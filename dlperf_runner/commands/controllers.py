@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from ..campaign import directory as campaigns
@@ -18,6 +18,7 @@ from ..campaign import job_files, lock
 from ..core.errors import UserError
 
 LOG = ".controller.log"
+INVALID = "invalid"
 START_S = 20
 
 
@@ -63,63 +64,50 @@ def stop(directory: Path, *, now: bool) -> str:
     return f"process {owner['process']['pid']} {when}; dlperf status --watch follows it"
 
 
-def status_of(directory: Path) -> dict[str, Any]:
-    """The runs of a campaign with their status, how many of them are done, and its controller."""
+class Verdicts:
+    """Why done runs are invalid. The logs are read again only when more runs are done."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.judged: frozenset[str] = frozenset()
+        self.reasons: dict[str, str] = {}  # by run
+
+    def of(self, done: frozenset[str]) -> Mapping[str, str]:
+        if done != self.judged:
+            self.judged, self.reasons = done, self._read() if done else {}
+        return self.reasons
+
+    def _read(self) -> dict[str, str]:
+        from ..results.load import load_results
+
+        with suppress(UserError):  # summarize reports it
+            invalid = load_results(self.directory).invalid
+            return {"/".join(path.parent.parts[-2:]): why for path, why in invalid.items()}
+        return {}
+
+
+def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, Any]:
+    """The runs of a campaign with their status, how many of them are done, how many of these are
+    invalid, and its controller."""
     runs = []
     if job_files.recorded(directory):
         job_files.refresh(directory)
-    for record in campaigns.read_records(directory):
+    records = campaigns.read_records(directory)
+    done = frozenset(record["id"] for record in records if campaigns.is_done(directory, record))
+    invalid = (verdicts or Verdicts(directory)).of(done)
+    for record in records:
         outcome = record["outcome"]
         if campaigns.is_cut_off(outcome):
             outcome = {"status": "cut off", "message": "its controller ended"}
-        done = campaigns.is_done(directory, record)
+        elif record["id"] in invalid:
+            outcome = {**outcome, "status": INVALID, "message": invalid[record["id"]]}
         names = ("status", "message", "category", "advice", "elapsed_s")
         told = {name: outcome.get(name) for name in names}
-        runs.append({"id": record["id"], "done": done, **told})
+        runs.append({"id": record["id"], "done": record["id"] in done, **told})
     return {
         "runs": runs,
-        "done": sum(run["done"] for run in runs),
+        "done": len(done),
+        "invalid": len(invalid),
         "total": len(runs),
         "controller": lock.owner_alive(directory),
     }
-
-
-def time_left(directory: Path) -> float | None:
-    """The expected seconds until the remaining runs have ended. None if no run has ended yet.
-
-    Runs of a case that has none are taken to be as long as the mean of all.
-    """
-    lengths: dict[str, list[float]] = {}
-    for record in campaigns.read_records(directory):
-        elapsed = record["outcome"].get("elapsed_s")
-        if campaigns.is_done(directory, record) and isinstance(elapsed, int | float):
-            lengths.setdefault(record["case"], []).append(elapsed)
-    if not lengths:
-        return None
-    usual = fmean(length for of_case in lengths.values() for length in of_case)
-    left = campaigns.remaining_plan(directory)["runs"]
-    return sum(fmean(lengths.get(run["case"], [usual])) for run in left)
-
-
-def watched(directory: Path, every_s: float = 2.0) -> Iterator[dict[str, Any]]:
-    """The status of a campaign, again and again until its controller has ended: with the running
-    run, the rates that it has printed meanwhile, and the seconds that are left."""
-    from ..campaign.execute import current_rate, outcomes
-
-    rates: list[float] = []
-    before = None
-    while True:
-        document = status_of(directory)
-        own = outcomes(directory)
-        running = next((r["id"] for r in document["runs"] if r["status"] == "running"), None)
-        rates = rates if running == before else []
-        before = running
-        rate = None
-        if running:
-            rate = current_rate(directory / "runs" / running, own[running]["log_format"])
-        rates += [rate] if rate is not None and rate not in rates[-1:] else []
-        left = time_left(directory)
-        yield {**document, "running": running, "rates": list(rates), "left_s": left}
-        if document["controller"] is None:
-            return
-        time.sleep(every_s)

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ..catalog.reader import unit_of
-from ..core.frame import MFU, Row
+from ..core.frame import ENERGY, MFU, POWER, Row
 from ..core.identity import CASE, case_key
 from ..core.lists import grouped
+from ..core.units import named
 from ..history.store import Point, case_id
 from ..stats.groups import values_of
 
@@ -49,6 +50,8 @@ QUANTITIES = (
     Quantity("step_time_p99_s", "step_time_p99", "seconds", 1, "99th percentile of step times."),
     Quantity("gpu_memory_mib", "gpu_memory_peak", "bytes", 2**20, "Largest peak of a device."),
     Quantity(MFU, "model_flops_utilization", "ratio", 1, "Share of the peak FLOP/s."),
+    Quantity(f"{ENERGY}_j", ENERGY, "joules", 1, "Mean power over throughput."),
+    Quantity(f"{POWER}_w", POWER, "watts", 1, "Mean power of the GPUs, or else of the processors."),
 )
 
 
@@ -111,13 +114,14 @@ def time_of(created: str) -> datetime:
 
 
 def _case(name: str, case: Mapping[str, Any], runs: Sequence[float] = ()) -> ExportedCase:
-    rate, factor = _RATES[unit_of(case["workload"])]
+    counted = unit_of(case["workload"])
+    rate, factor = _RATES[counted]
     numbers = {}
     for quantity in QUANTITIES:
         if (value := case.get(quantity.column)) is not None:
             unit = rate if quantity.unit is None else quantity.unit
             scaled = value * (factor if quantity.unit is None else quantity.factor)
-            key = f"{quantity.name}_{unit}" if unit else quantity.name
+            key = named(f"{quantity.name}_{unit}" if unit else quantity.name, counted)
             numbers[key] = Number(scaled, unit, quantity.text)
     labels = {column: str(case[column]) for column in CASE if case[column] not in (None, "")}
     return ExportedCase(name, labels, numbers, rate, [value * factor for value in runs])

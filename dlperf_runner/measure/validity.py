@@ -64,6 +64,20 @@ class XidError:
 
 
 @dataclass(frozen=True)
+class HealthReport:
+    """What DCGM reports of a device, or of another `entity` of a host: Warning or Failure."""
+
+    host: str
+    entity: str
+    system: str
+    health: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.entity}: {self.system}: {self.message} (DCGM: {self.health})"
+
+
+@dataclass(frozen=True)
 class GpuProcess:
     """A process on one of the run's devices. The ages are those of the process and of the run."""
 
@@ -88,6 +102,7 @@ class Evidence:
     samples: Samples = field(default_factory=dict)
     of_nodes: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     xids: Sequence[XidError] | None = None
+    health: Sequence[HealthReport] = ()
     gpu_processes: Sequence[GpuProcess] | None = None
     network: Iterable[str] = ()
     nccl: Mapping[str, str] = field(default_factory=dict)
@@ -95,10 +110,12 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The reasons why a run is invalid, if any, and the rules that had no data."""
+    """The reasons why a run is invalid, if any, the rules that had no data, and what else was
+    reported of the nodes."""
 
     reasons: tuple[str, ...] = ()
     not_judged: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 VALID = Verdict()
@@ -127,7 +144,10 @@ def judge(
         INTERFACE: _about_interface(evidence, rules),
     }
     reasons += [reason for found in judged.values() for reason in found or ()]
-    return Verdict(tuple(reasons), tuple(what for what, found in judged.items() if found is None))
+    reasons += [str(report) for report in evidence.health if report.health in rules.dcgm_health]
+    remarks = (str(report) for report in evidence.health if report.health not in rules.dcgm_health)
+    not_judged = (what for what, found in judged.items() if found is None)
+    return Verdict(tuple(reasons), tuple(not_judged), tuple(remarks))
 
 
 # ---- the loss

@@ -15,7 +15,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from ..core.files import open_stored, stored
-from ..measure.validity import Evidence, GpuProcess, Sample, XidError
+from ..measure.validity import Evidence, GpuProcess, HealthReport, Sample, XidError
 from .run_record import FoundRun
 
 _NET = b"NCCL INFO NET/"
@@ -37,6 +37,7 @@ def evidence_of(run: FoundRun) -> Evidence:
         samples=devices,
         of_nodes=nodes,
         xids=_xids(run),
+        health=list(_health(run)),
         gpu_processes=list(_gpu_processes(run)) or None,
         network=tuple(_net_lines(run.path)) if run.topology.nodes > 1 else (),
         nccl=dict(run.nccl),
@@ -75,6 +76,18 @@ def _xids(run: FoundRun) -> list[XidError] | None:
         for host, _ in run.devices
         for row in _rows(run, "xid", host)
     ]
+
+
+def _health(run: FoundRun) -> Iterator[HealthReport]:
+    """What DCGM reported of the run's devices, and of all else on its nodes. DCGM numbers devices
+    as the driver does."""
+    for host, devices in run.devices:
+        for row in _rows(run, "health", host):
+            names = ("entity", "system", "health", "message")
+            report = HealthReport(host, *(row.get(name, "") for name in names))
+            kind, _, number = report.entity.partition(" ")
+            if report.entity and (kind != "GPU" or _number(number) in devices):
+                yield report
 
 
 def _gpu_processes(run: FoundRun) -> Iterator[GpuProcess]:

@@ -62,6 +62,7 @@ class Results:
     logs: dict[str, str] = field(default_factory=dict)  # by what only copies have in common
     not_judged: dict[str, int] = field(default_factory=dict)  # number of runs by validity rule
     series: list[RunSeries] = field(default_factory=list)
+    invalid: dict[Path, str] = field(default_factory=dict)  # by log: why a done run does not count
     missing: list[str] = field(default_factory=list)  # planned runs without a record
     without_loss: int = 0  # counted runs whose logs print no loss
 
@@ -239,7 +240,8 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
     if measured is None or reading.log_sha256 is None:
         problem = reading.problem or UserError("the log was not read", where=str(run.path))
         results.problems.append(problem)
-        yield _row(run, None, why=results.told(problem))
+        results.invalid[run.path] = results.told(problem)
+        yield _row(run, None, why=results.invalid[run.path])
         return
     why = "; ".join(reading.verdict.reasons) or None
     if why is None:
@@ -247,7 +249,9 @@ def _rows(reading: Reading, results: Results) -> Iterator[Row]:
         results.notes += measured.notes
         results.without_loss += "loss_first" not in [m.metric for m in measured.measurements]
     else:
+        results.invalid[run.path] = why
         results.notes.append(f"not counted: {run} r{run.repeat}: {why}")
+    results.notes += [f"{run} r{run.repeat}: {remark}" for remark in reading.verdict.remarks]
     for rule in reading.verdict.not_judged:
         results.not_judged[rule] = results.not_judged.get(rule, 0) + 1
     if reading.series is not None:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -116,3 +119,17 @@ def check(losses: Sequence[float]) -> str | None:
             f"{losses[-1]:.6f} at last; try another --lr"
         )
     return None
+
+
+def leave(program: str, problem: str | None, part: Callable[[], object]) -> NoReturn:
+    """End this process, with status 1 if there is a problem. `part` parts from the others.
+
+    The interpreter's own end is left out: threads of Gloo, Horovod and MXNet's engine may still
+    use what it takes away, and then abort the process or never end (pytorch/pytorch#179291).
+    """
+    if problem:
+        print(f"{program}: {problem}", file=sys.stderr)
+    part()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if problem else 0)

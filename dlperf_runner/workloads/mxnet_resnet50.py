@@ -7,10 +7,9 @@ total. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpirun.
 
 import argparse
 import logging
-import sys
 import time
 
-from builtin_common import check, positive
+from builtin_common import check, leave, positive
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -167,9 +166,9 @@ def train(arguments):
 def main(argv=None):
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.INFO)
-    problem = check(train(arguments))
-    if problem:
-        sys.exit("mxnet_resnet50: " + problem)
+    import horovod.mxnet as hvd
+
+    leave("mxnet_resnet50", check(train(arguments)), hvd.shutdown)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from builtin_common import leave as end
+
 SIOCGIFADDR = 0x8915
 PORT = "29500"
 # Where a launcher says which process this is, as rank, number of processes, and rank on its node.
@@ -110,20 +112,15 @@ def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
 
 
 def leave(program: str, problem: str | None) -> NoReturn:
-    """End this process when all have come here, with status 1 if there is a problem.
-
-    The interpreter's own end is left out: threads of Gloo may still hold Python's objects, and
-    abort the process when they release them (pytorch/pytorch#179291).
-    """
-    if problem:
-        print(f"{program}: {problem}", file=sys.stderr)
+    """End this process when all have come here, with status 1 if there is a problem."""
     distributed = importlib.import_module("torch.distributed")
-    if distributed.is_initialized():
-        distributed.barrier()
-        distributed.destroy_process_group()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1 if problem else 0)
+
+    def part() -> None:
+        if distributed.is_initialized():
+            distributed.barrier()
+            distributed.destroy_process_group()
+
+    end(program, problem, part)
 
 
 def use_precision(torch: Any, precision: str) -> None:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
 
-from builtin_common import check, count, learning_rate, positive
+from builtin_common import check, count, learning_rate, leave, positive
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
 
 MOMENTUM = 0.9
@@ -169,7 +168,7 @@ def use_device(arguments: argparse.Namespace, local_rank: int) -> str | None:
     return None
 
 
-def main(argv: list[str] | None = None) -> str | None:
+def main(argv: list[str] | None = None) -> None:
     arguments = parse_arguments(argv)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if arguments.xla and arguments.no_cuda:
@@ -189,8 +188,8 @@ def main(argv: list[str] | None = None) -> str | None:
         # The published program prints no loss; this line is no part of its format.
         say(f"Loss of the fixed batch: {losses[0]:.6f} at first, {losses[-1]:.6f} at last")
         problem = check(losses)
-    return problem and f"tensorflow_resnet50.py: rank {hvd.rank()}: {problem}"
+    leave(f"tensorflow_resnet50.py: rank {hvd.rank()}", problem, hvd.shutdown)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -218,7 +218,7 @@ def test_programs_that_fail_have_a_category_and_the_campaign_goes_on(campaign: C
     assert {fault: outcome.get("category") for fault, outcome in found.items()} == PROGRAMS, found
     for outcome in found.values():
         assert outcome["advice"] in " ".join(done.stdout.split())
-        assert "left running" not in outcome["message"]
+        assert "left behind" not in outcome["message"]
     assert left(lab) == []
 
 
@@ -255,7 +255,7 @@ def test_processes_that_get_signals(campaign: Campaign) -> None:
             outcome = campaign.outcome(run)
             note(f"SIG{name} for {what.split('.')[-1]} on {node}", outcome, seconds, 0)
             assert outcome["category"] == category, outcome
-            assert "left running" not in outcome["message"]
+            assert "left behind" not in outcome["message"]
             if category == "hung":
                 state = (campaign.directory / "runs" / run / "hang-node1.txt").read_text()
                 assert "==== node2" in state and "fault_program" in state

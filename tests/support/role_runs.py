@@ -30,11 +30,12 @@ def run_role(
     variables: dict[str, Any] | None = None,
     plays: Callable[[dict[str, Any]], list[dict[str, Any]]] = lambda play: [play],
     within: int = 300,
+    start: Callable[[Path], None] | None = None,
     **changes: Any,
 ) -> Path:
     """Execute the role for a run of three nodes; returns the run's directory on the controller.
 
-    `plays` makes the playbook of a play that includes the role.
+    `plays` makes the playbook of a play that includes the role; `start`, if any, executes it.
     """
     nodes = directory / "nodes"
     # Train until every sampler of this node has been at work.
@@ -90,6 +91,9 @@ def run_role(
         },
     }
     (directory / "play.yml").write_text(json.dumps(plays(play)))
+    if start:
+        start(directory / "play.yml")
+        return directory / "campaign" / "runs" / "case" / "r1"
     hosts = ",".join(HOSTS) + ","
     finished = playbook("-i", hosts, directory / "play.yml", within=within, PYTHONPATH=str(ROOT))
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from role_runs import HOSTS, ROOT, as_bench_does, command, outcome, run_role
 
 from dlperf_runner.campaign import execute
 
@@ -55,3 +62,66 @@ def test_artifacts_are_private_hold_no_secret_and_are_removed(
     assert state.log.stat().st_mode & 0o777 == 0o600
     for text in (log, problem, (tmp_path / "files").read_text()):
         assert SECRET not in text
+
+
+@contextmanager
+def artifacts(folder: Path) -> Iterator[dict[str, set[object]]]:
+    """The modes of ansible-runner's folders while they are there, and what is in their files."""
+    seen: dict[str, set[object]] = {"modes": set(), "owners": set(), "contents": set()}
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.05):
+            for private in folder.glob("dlperf-runner-*"):
+                with suppress(OSError):
+                    seen["modes"].add(private.stat().st_mode & 0o777)
+                    seen["owners"].add(private.owner())
+                for path in private.rglob("*"):
+                    with suppress(OSError):
+                        seen["contents"].add(path.read_bytes() if path.is_file() else b"")
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
+def test_a_campaign_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password of the inventory, over a campaign by the plays of bench.yml: it is not in the
+    artifacts of ansible-runner, the log, the records or the nodes' folders of runs."""
+    private = tmp_path / "private"
+    private.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    secrets = {"ansible_become_password": SECRET, "ansible_password": SECRET}
+    hosts = {"all": {"hosts": {host: {} for host in HOSTS}, "vars": secrets}}
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps(hosts))
+    campaign = tmp_path / "work"
+    campaign.mkdir()
+    (campaign / "campaign").mkdir()
+    (campaign / "campaign/campaign.json").write_text("{}")
+    state = execute.Playbook(log=campaign / "campaign/ansible.log")
+
+    def start(play: Path) -> None:
+        execute.run_playbook(str(play), {}, [str(inventory)], state)
+
+    with artifacts(private) as seen:
+        first = run_role(
+            campaign, "", HOSTS[:1], {}, partial(as_bench_does, repeats=2), start=start,
+            accelerator="cpu", commands=[command("node1", "/usr/bin:/bin", "sleep", "1")],
+        )  # fmt: skip
+    assert state.status == "successful", state.problems
+    for repeat in ("r1", "r3"):
+        outcome(first.parent / repeat)
+    assert (seen["modes"], seen["owners"]) == ({0o700}, {getpass.getuser()})
+    assert len(seen["contents"]) > 1
+    assert not any(SECRET.encode() in bytes(content) for content in seen["contents"])
+    assert list(private.iterdir()) == []
+    assert state.log.stat().st_mode & 0o777 == 0o600
+    files = [path for path in campaign.rglob("*") if path.is_file()]
+    assert {"run.json", "job.json", "ansible.log"} <= {path.name for path in files}
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import json
 import zlib
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,36 @@ def test_broken_connection_is_tried_again_while_the_lease_holds(run: Path, clock
     assert 12 <= len(calls) <= 16  # of 5 s and 2 s, until 90 s after the last answer
     result, calls = launched(run, clock, lost)
     assert (result["unreachable"], len(calls)) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ({}, True),
+        ({"power_w": None}, True),
+        ({"temperature_c": "hot"}, False),
+        ({"device": "x"}, False),
+        ({"power_w": "nan"}, False),
+    ],
+)
+def test_progress_has_the_last_sample_of_each_device(
+    run: Path, clock: Clock, told: dict[str, Any], kept: bool
+) -> None:
+    device = {"device": 0, "memory_used_mib": 5.0, "temperature_c": 61.0, "power_w": 300.0}
+    device |= {"utilization_percent": 97.0, **told}
+    seen = []
+
+    class Reading(Clock):
+        def monotonic(self) -> float:
+            if (run / "progress.json").exists():
+                seen.append(json.loads((run / "progress.json").read_text()))
+            return super().monotonic()
+
+    plugin.time = Reading()
+    launched(run, clock, {**RUNNING, "devices": [{"host": "node1", **device}]}, FINISHED)
+    assert seen[0]["tail"] == "step 1"
+    assert seen[0]["devices"] == ([{"node": "node1", **device}] if kept else [])
+    assert not (run / "progress.json").exists()
 
 
 def test_launch_whose_peer_failed_is_stopped_after_a_while(run: Path, clock: Clock) -> None:

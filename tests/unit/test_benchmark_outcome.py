@@ -101,4 +101,4 @@ def test_what_is_left_fails_the_run_and_a_silent_node_is_lost() -> None:
     left = {"left": ["node2: process 4711: python", "node3: cannot be checked for processes"]}
     found = outcome({"node1": ENDED | left}, ["node1"], 60)
     assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node3"])
-    assert found["message"].startswith("left running: node2: process 4711: python; node3: ")
+    assert found["message"].startswith("left behind: node2: process 4711: python; node3: ")

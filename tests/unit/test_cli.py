@@ -233,7 +233,9 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     record["outcome"]["status"] = "done"
     (place / "run.json").write_text(json.dumps(record))
     (place / run["log_name"]).write_text("")
-    assert call("status", str(directory)).out == "1 of 1 runs done\n"
+    out = call("status", str(directory), status=1).out
+    assert f"| {run['id']} | invalid |" in " ".join(out.split())
+    assert out.endswith("1 of 1 runs done, 1 of them invalid\n")
     resumed = json.loads(call("plan", "--resume", str(directory), "--json").out)
     assert resumed["runs"] == []
     assert resumed["campaign"] == str(directory)

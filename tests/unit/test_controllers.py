@@ -21,7 +21,8 @@ from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.manifest import read
 from dlperf_runner.commands import rounds
-from dlperf_runner.commands.controllers import stop, time_left
+from dlperf_runner.commands.controllers import stop
+from dlperf_runner.commands.watch import time_left
 from dlperf_runner.core.errors import UserError
 
 # A controller that creates or resumes a campaign and works on its files until it is killed.
@@ -277,7 +278,7 @@ def test_policy_ends_the_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_time_left_is_that_of_the_runs_of_each_case(tmp_path: Path) -> None:
     planned = create(tmp_path)
-    assert time_left(tmp_path) is None
+    assert time_left(campaigns.read_records(tmp_path), {}) is None
     by_case: dict[str, list[dict[str, Any]]] = {}
     for run in planned:
         by_case.setdefault(run["case"], []).append(run)
@@ -285,7 +286,7 @@ def test_time_left_is_that_of_the_runs_of_each_case(tmp_path: Path) -> None:
     end(tmp_path, one, status="done", elapsed_s=10.0)
     end(tmp_path, two, status="done", elapsed_s=20.0)
     # One more of 10 s and one of 20 s, and two of an unknown case: 15 s each.
-    assert time_left(tmp_path) == pytest.approx(10 + 20 + 2 * 15)
+    assert time_left(campaigns.read_records(tmp_path), {}) == pytest.approx(10 + 20 + 2 * 15)
 
 
 def test_stop_signals_the_controller(tmp_path: Path) -> None:

@@ -123,16 +123,21 @@ def test_hostile_labels_survive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "rate", "factor"),
-    [("pytorch-llama", "tokens_per_second", 1), ("nccl-allreduce", "bytes_per_second", 1e9)],
+    ("workload", "rate", "factor", "energy"),
+    [
+        ("pytorch-llama", "tokens_per_second", 1, "energy_per_token_joules"),
+        ("nccl-allreduce", "bytes_per_second", 1e9, "energy_per_GB_joules"),
+    ],
 )
 def test_numbers_have_the_unit_of_their_workload(
-    old: Path, workload: str, rate: str, factor: float
+    old: Path, workload: str, rate: str, factor: float, energy: str
 ) -> None:
-    of_mxnet = [{**case, "workload": workload} for case in cases(load_results(old).rows)]
+    more = {"workload": workload, "energy_per_sample_j": 3.0}
+    of_mxnet = [{**case, **more} for case in cases(load_results(old).rows)]
     numbers = exported_cases(of_mxnet, [])[0].numbers
     median = of_mxnet[0]["samples_per_second_median"]
     assert numbers[f"throughput_{rate}"].value == median * factor
+    assert numbers[energy].value == 3
     assert numbers["step_time_median_seconds"].value == of_mxnet[0]["step_time_median_s"]
 
 

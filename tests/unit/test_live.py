@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,8 +24,10 @@ from recorded_campaign import end
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.cli.results import progress_line
 from dlperf_runner.commands import campaigns as commands
-from dlperf_runner.commands.live import Watch, announced, served, time_left
+from dlperf_runner.commands.live import announced, served
+from dlperf_runner.commands.watch import Watch, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
@@ -64,15 +68,14 @@ def change(directory: Path, run: Mapping[str, Any], outcome: Mapping[str, Any]) 
     os.utime(path, (1000.0, 1000.0))
 
 
-def progress(directory: Path, run: Mapping[str, Any], rate: float) -> None:
+def progress(directory: Path, run: Mapping[str, Any], rate: float, devices: object = ()) -> None:
     line = f"INFO:root:Epoch[0] Batch[7]\tSpeed: {rate} samples/sec\n"
     place = campaigns.run_directory(directory, run)
-    (place / "progress.json").write_text(json.dumps({"tail": line}))
+    (place / "progress.json").write_text(json.dumps({"tail": line, "devices": devices}))
 
 
 def polled(watch: Watch, now: float) -> dict[str, Any]:
-    watch.poll(now)
-    document: dict[str, Any] = json.loads(watch.state)
+    document: dict[str, Any] = json.loads(json.dumps(watch.poll(now)))
     return document
 
 
@@ -93,7 +96,59 @@ def test_the_state_is_that_of_the_files(campaign: Path) -> None:
     names = ("device", "utilization_percent", "power_w", "temperature_c", "memory_used_mib")
     devices = [[device[name] for name in names] for device in state["telemetry"]["devices"]]
     assert devices == [[0, 95.0, 305.5, 64, 768], [1, None, None, 50, 500]]
-    assert state["telemetry"]["run"] == done["id"]
+    assert (state["telemetry"]["run"], state["telemetry"]["is_running"]) == (done["id"], False)
+    for path in [*campaign.glob("runs/*/*/*.csv"), *campaign.glob("runs/*/*/*.log")]:
+        Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))  # as `archive` does
+        path.unlink()
+    again = polled(Watch(campaign), 1010.0)
+    assert (again["telemetry"], again["runs"]) == (state["telemetry"], state["runs"])
+
+
+SAMPLES = [
+    {"node": node, "device": device, "memory_used_mib": 500.0 + device, "temperature_c": 60.0,
+     "utilization_percent": 90.0 + device, "power_w": None if node == "n2" else 300.0}
+    for node in ("n1", "n2") for device in (0, 1)
+]  # fmt: skip
+
+
+def test_status_shows_rates_telemetry_and_the_time_left(campaign: Path) -> None:
+    """While a run goes on, its own telemetry; `--watch` ends at once, as no controller is there."""
+    running = campaigns.read_plan(campaign)["runs"][2]
+    progress(campaign, running, 9.5, SAMPLES)
+    watch = Watch(campaign)
+    state = polled(watch, 1010.0)
+    assert state["telemetry"] == {"run": running["id"], "is_running": True, "devices": SAMPLES}
+    for rate in (9.5, 10.25, 10.25):
+        progress(campaign, running, rate, SAMPLES)
+        state = polled(watch, 1020.0)
+    line = f"{running['id']}: 9.5 10.25 samples/s; about 1 min left; no controller"
+    assert progress_line(state) == line
+    out = call("status", campaign, "--watch", status=1).out
+    assert f"GPUs of {running['id']}, now:" in out
+    rows = [line.replace(" ", "") for line in out.splitlines() if line.startswith("| n")]
+    assert rows[1:] == ["|n1|2|90|600|60|501|", "|n2|2|90|-|60|501|"]
+    assert (
+        out.splitlines()[-1] == f"{running['id']}: 10.25 samples/s; about 1 min left; no controller"
+    )
+
+
+def test_status_shows_invalid_runs(campaign: Path) -> None:
+    """A done run whose log does not confirm the plan, and one that a rule excludes."""
+    first, second, *_ = campaigns.read_plan(campaign)["runs"]
+    end(campaign, second, 10.0)
+    log = campaigns.run_directory(campaign, first) / first["log_name"]
+    log.write_text(log.read_text().replace("world_size=1", "world_size=2"))
+    log = campaigns.run_directory(campaign, second) / second["log_name"]
+    log.write_text(re.sub(r"Loss\[[^]]*]", "Loss[2.0]", log.read_text()))
+    document = call("status", campaign, "--json", status=1).document
+    assert (document["done"], document["invalid"]) == (2, 2)
+    invalid = {run["id"]: run["message"] for run in document["runs"] if run["status"] == "invalid"}
+    assert "world size" in invalid[first["id"]]
+    assert invalid[second["id"]] == "the loss is 2 at every step"
+    out = call("status", campaign, status=1).out
+    assert "the loss is 2 at every step" in out
+    assert out.splitlines()[-1] == "2 of 4 runs done, 2 of them invalid"
+    assert {run["status"] for run in polled(Watch(campaign), 1.0)["runs"][:2]} == {"invalid"}
 
 
 def test_rates_are_kept_over_time(campaign: Path) -> None:

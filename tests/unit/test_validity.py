@@ -163,6 +163,43 @@ def test_errors_of_the_kernels_log(tmp_path: Path, xid: int, counts: bool) -> No
     assert verdict(tmp_path).reasons == ((why,) if counts else ())
 
 
+HEALTH = [
+    "unix_time,entity,system,health,message",
+    f"{START},,,Failure,",
+    f"{START},GPU 0,PCIe system,Warning,13 replays",
+]
+
+
+@pytest.mark.parametrize(
+    ("entity", "health", "counts"),
+    [
+        ("GPU 0", "Failure", True),
+        ("Switch 3", "Failure", True),
+        ("GPU 1", "Failure", False),  # not the run's
+        ("GPU 0", "Warning", False),
+    ],
+)
+def test_health_by_dcgm(tmp_path: Path, entity: str, health: str, counts: bool) -> None:
+    row = f"{START},{entity},Memory system,{health},2 double-bit errors"
+    gpu_run(tmp_path, files={"health": [*HEALTH, row]})
+    text = f"node1 {entity}: Memory system: 2 double-bit errors (DCGM: {health})"
+    found = verdict(tmp_path)
+    assert found.reasons == ((text,) if counts else ())
+    warned = "node1 GPU 0: PCIe system: 13 replays (DCGM: Warning)"
+    is_remark = entity == "GPU 0" and not counts
+    assert found.remarks == ((warned, text) if is_remark else (warned,))
+    (note,) = [note for note in load(tmp_path).notes if "PCIe" in note]
+    assert note == f"mxnet-resnet50v1b builtin fp32 b128 1n1g r1: {warned}"
+
+
+def test_older_campaign_is_not_judged_by_dcgm(tmp_path: Path) -> None:
+    gpu_run(tmp_path, files={"health": [*HEALTH, f"{START},GPU 0,Driver,Failure,gone"]})
+    rules = catalogued_rules().model_dump(mode="json")
+    del rules["dcgm_health"]
+    (tmp_path / "campaign.json").write_text(json.dumps({"validity": rules}))
+    assert (verdict(tmp_path).reasons, len(verdict(tmp_path).remarks)) == ((), 2)
+
+
 @pytest.mark.parametrize(
     ("env", "line", "why"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +39,70 @@ PROJECT = Path(__file__).parents[2]
 def test_what_is_no_training_is_said(losses: list[float], problem: str | None) -> None:
     found = common.check(losses)
     assert found is None if problem is None else found and found.startswith(problem)
+
+
+# The program's training is over; its losses are those of the test. Stand-ins of the frameworks say
+# when the process parts from the others.
+ENDS = {
+    "mxnet_resnet50": """
+programs["train"] = lambda _: losses
+programs["main"]([])
+""",
+    "tensorflow_resnet50": """
+programs.update(use_device=lambda *_: None, say_start=lambda *_: None, make_step=lambda _: None)
+programs["train"] = lambda *_: losses
+programs["main"](["--lr", "1"])
+""",
+    "pytorch_resnet50": """
+programs["train"] = lambda _: losses
+programs["main"]([])
+""",
+}
+END = """
+import atexit, os, sys
+from types import ModuleType
+
+class Standin(ModuleType):
+    def __getattr__(self, name):
+        return parted if name in ("shutdown", "destroy_process_group") else lambda: 1
+
+def parted():
+    sys.stdout.write("parted, ")
+
+names = ("horovod", "horovod.mxnet", "horovod.tensorflow", "torch", "torch.distributed")
+sys.modules.update({name: Standin(name) for name in names})
+for name in names:
+    above, _, own = name.rpartition(".")
+    if above:
+        setattr(sys.modules[above], own, sys.modules[name])
+losses = [7.0, float(sys.argv[2])]
+programs = vars(__import__(sys.argv[1]))
+atexit.register(os.abort)
+"""
+
+
+@pytest.mark.parametrize("program", ENDS)
+@pytest.mark.parametrize(
+    ("last", "status", "problem"), [("6", 0, ""), ("nan", 1, "loss 2 of 2 is nan: no training")]
+)
+def test_a_finished_process_parts_from_the_others_and_ends_before_the_interpreter_could_abort_it(
+    program: str, last: str, status: int, problem: str
+) -> None:
+    """Threads of Gloo, Horovod or MXNet's engine can abort or hold up the interpreter's end; here a
+    function that it calls does."""
+    script = f"{END}\nsys.stdout.write('last line, ')\n{ENDS[program]}"
+    done = subprocess.run(
+        [sys.executable, "-c", script, program, last],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(PROJECT / "dlperf_runner/workloads")},
+    )
+    printed = [line for line in done.stdout.splitlines() if "Loss of the fixed batch" not in line]
+    assert done.returncode == status, done.stderr
+    assert "".join(printed).endswith("parted, ")
+    assert "last line, " in done.stdout
+    assert problem in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ import argparse
 import datetime
 import os
 import socket
-import subprocess
-import sys
 
 import pytest
 from read_logs import read
@@ -46,26 +44,6 @@ def test_a_process_finds_its_place_under_each_launcher(
     environment: dict[str, str], place: tuple[int, int, int]
 ) -> None:
     assert common.place_of(environment) == place
-
-
-@pytest.mark.parametrize(("problem", "status"), [(None, 0), ("the loss rose", 1)])
-def test_a_finished_process_ends_before_the_interpreter_could_abort_it(
-    problem: str | None, status: int
-) -> None:
-    """Gloo's threads can abort the interpreter's end; here a function that it calls does."""
-    script = f"""
-import atexit, os, sys, types
-sys.modules["torch.distributed"] = types.SimpleNamespace(is_initialized=lambda: False)
-from dlperf_runner.workloads.pytorch_common import leave
-atexit.register(os.abort)
-sys.stdout.write("the last line")
-leave("program", {problem!r})
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (status, "the last line")
-    assert done.stderr == (f"program: {problem}\n" if problem else "")
 
 
 def test_gloo_gets_the_interface_towards_the_first_node_whatever_the_host_is_called() -> None:

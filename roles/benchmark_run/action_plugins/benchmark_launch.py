@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -46,8 +47,9 @@ OVERDUE_S = 300  # the longest time that a node needs to stop a command and clea
 RETRY_S = 2
 PEER_S = 30  # how long a launch may go on when another one of its run has failed: it may say more
 REASONS = ("", "timeout", "lease", "stopped", "lock", "busy", "hung", "peer")
-KINDS = ("telemetry", "processes", "xid")
+KINDS = ("telemetry", "processes", "xid", "health")
 TAIL = 4096
+DEVICES = 10000
 # Keys that are passed on from a failed module's answer; the rest is not trusted.
 TOLD = ("failed", "unreachable", "skipped", "changed", "msg", "module_stderr", "exception")
 ADVICE = (
@@ -116,7 +118,8 @@ class ActionModule(ActionBase):
                     break
                 job["launched"] = True
                 if tells:
-                    write_whole(progress, json.dumps({"tail": tail}))
+                    devices = sampled(result.get("devices"))
+                    write_whole(progress, json.dumps({"tail": tail, "devices": devices}))
                 now = time.monotonic()
                 if now - began > int(job["timeout_s"]) + int(job.get("idle_wait_s", 0)) + OVERDUE_S:
                     return failed(
@@ -183,6 +186,22 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
             if host in memory
         }
     return outcome
+
+
+def sampled(devices: object) -> list[dict[str, Any]]:
+    """The last sample of each GPU; none if one is damaged."""
+    names = ("memory_used_mib", "utilization_percent", "temperature_c", "power_w")
+    found = []
+    try:
+        for device in list(devices or ())[:DEVICES]:  # type: ignore[call-overload]
+            values = {n: None if device[n] is None else float(device[n]) for n in names}
+            if not all(value is None or math.isfinite(value) for value in values.values()):
+                return []
+            node = printable(device["host"], 200)
+            found.append({"node": node, "device": int(device["device"]), **values})
+    except DAMAGED:
+        return []
+    return found
 
 
 def fetched(

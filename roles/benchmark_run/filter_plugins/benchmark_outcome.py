@@ -52,8 +52,8 @@ def why_not_kept(host: str, job: Mapping[str, Any]) -> str | None:
 
 
 def why_left(job: Mapping[str, Any]) -> str | None:
-    """Which processes of this launch did not end; None if all did."""
-    return "left running: " + "; ".join(job["left"]) if job.get("left") else None
+    """Which processes of this launch did not end, and which memory is not free; None if all is."""
+    return "left behind: " + "; ".join(job["left"]) if job.get("left") else None
 
 
 def benchmark_outcome(
