@@ -287,7 +287,7 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
         if not is_planned(campaign) or set(campaign.statuses()) == {"done"}:
             if is_planned(campaign):
                 campaign.check_complete()
-            place = campaign.directory.with_name(f"campaign{killed}")
+            place = campaign.directory.with_name(f"campaign{len(campaigns)}")
             campaign = Campaign(campaign.lab, campaign.catalog, place, 8)
             campaigns.append(campaign)
             argv = campaign.run("--iterations=8", **new)

@@ -135,16 +135,20 @@ class Campaign:
     def lost(self) -> int:
         """How many runs were done and are no longer, or have other files than were recorded."""
         manifest = read(self.directory)
-        wrong = list(changes(self.directory, manifest)) if manifest else []
+        if manifest is None:
+            return 0
+        wrong = list(changes(self.directory, manifest))
+        recorded = {sealed.subject for sealed in manifest.files.values()}
         count = 0
         for path in self.directory.glob("runs/*/*/run.json"):
             run = json.loads(path.read_text())
+            if f"runs/{run['id']}" not in recorded:
+                continue  # it has just ended, or never did
             if run["id"] in self.seen or is_done(self.directory, run):
                 kept = is_done(self.directory, run)
                 own = [text for text in wrong if text.startswith(f"runs/{run['id']}/")]
                 again = self.seen.setdefault(run["id"], run["outcome"]) != run["outcome"]
-                # Not yet recorded in the manifest: a run that has just ended.
-                count += not kept or again or any(": added:" not in text for text in own)
+                count += not kept or again or bool(own)
         return count
 
     def check_resumes(self, *more: str) -> str:

@@ -95,7 +95,7 @@ FAULTS = (
     program("rank crashes", "SIGSEGV", "killed by a signal", "crash"),
     program("rank exits without a message", "`_exit(3)`", "program failed", "exit"),
     program("rank calls MPI_Abort", "`Abort(7)`", "program failed", "abort"),
-    program("error of the program", "ValueError in one rank", "program failed", "value"),
+    program("error of the program", "ValueError in one rank", "hung", "value"),
     program("missing Python module", "imports it", "missing software", "module"),
     program("missing library", "dlopen", "missing software", "library"),
     program("name that does not resolve", "connects to it", "name resolution", "resolve"),
