@@ -24,10 +24,10 @@ TICKS = float(os.sysconf("SC_CLK_TCK"))  # of a second; in all of /proc
 # Before a run, the CPU time of others is measured for so long. What others do on a node may end by itself within the grace.
 MEASURED_S = 0.3
 GRACE_S = 10
-# Commands for another node: renew its lease, then print this user's id, the uptime and all processes with their owners. GNU touch sets the
-# uptime.
+# Commands for another node: renew its lease, then print this user's id, the uptime, the process that answers, and all processes with their
+# owners. GNU touch sets the uptime.
 ASK = 'test -e "{0}" || exit 3; touch -c -d "@$(cut -d " " -f 1 /proc/uptime)" "{0}"; '
-LIST = 'echo "$(id -u) $(cut -d " " -f 1 /proc/uptime)"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
+LIST = 'echo "$(id -u) $(cut -d " " -f 1 /proc/uptime) $PPID"; stat -c "%n %u" /proc/[0-9]* 2>/dev/null; cat /proc/[0-9]*/stat 2>/dev/null; true'
 
 
 class OtherProcesses(object):
@@ -53,6 +53,7 @@ class OtherProcesses(object):
         self.first = {}
         self.times = {}
         self.seen = {}
+        self.young = set()
         self.wait()
 
     def wait(self):
@@ -130,16 +131,19 @@ class OtherProcesses(object):
                 self.renewed[host] = now
                 output.seek(0)
                 lines = output.read().decode("utf-8", "replace").splitlines()
-                head = re.match(r"(\d+) (\d+\.\d+)$", lines[0]) if host in self.hosts and lines else None
+                head = re.match(r"(\d+) (\d+\.\d+) (\d+)$", lines[0]) if host in self.hosts and lines else None
                 if head:
-                    self.take_remote(host, int(head.group(1)), processes(lines[1:]), float(head.group(2)))
+                    self.take_remote(host, int(head.group(1)), processes(lines[1:]), float(head.group(2)), int(head.group(3)))
             output.close()
         if self.lock and not self.lost:
             late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
             self.lost = late[0] if late else ""
 
-    def take_remote(self, host, uid, table, now):
+    def take_remote(self, host, uid, table, now, asked):
         first = self.first.get(host, table)
+        answers = descendants(table, asked)
+        young = any(row[1] == uid and key not in first and key[0] not in answers for key, row in table.items())
+        (self.young.add if young else self.young.discard)(host)
         self.take(host, table, lambda key, row: key in first or row[1] != uid, now)
 
     def take(self, host, table, is_other, now):
@@ -150,6 +154,10 @@ class OtherProcesses(object):
             if ORDINARY_USERS[0] <= row[1] <= ORDINARY_USERS[1] and is_other(key, row):
                 used = self.seen.setdefault((host,) + key, [row[3], row[3], row])
                 used[1] = row[3]
+
+    def with_own(self):
+        """The other nodes on which, at the last look, this user had processes that are younger than the run."""
+        return dict((host, self.hosts[host]) for host in self.young)
 
     def result(self):
         """Look a last time; return processes with an average use of at least 0.01 cores during the run."""

@@ -93,6 +93,8 @@ def test_campaign_ends_after_all_faults_and_says_what_is_missing(sufferer: Suffe
         if outcome["status"] == "failed":
             assert re.search(rf"{run}.*{re.escape(outcome['category'])}", text), text
     assert "retry 1 of 2" in text
+    assert "the log is not valid UTF-8" in text  # it was garbled
+    assert "step 35 follows" in text  # it was truncated
     assert campaign.lost() == 0
     assert left(campaign.lab) == []
 
