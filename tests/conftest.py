@@ -1,9 +1,13 @@
-"""Lets tests import what runs on nodes, as Ansible packs it: beside Ansible's own module_utils."""
+"""What all tests need: modules as Ansible packs them, and signals as in a terminal."""
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import ansible.module_utils
 
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+
+# A shell starts background commands with SIGINT ignored, and every process below inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
