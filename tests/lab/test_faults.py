@@ -99,6 +99,8 @@ def test_campaign_ends_after_all_faults_and_says_what_is_missing(sufferer: Suffe
     assert left(campaign.lab) == []
 
 
+@pytest.mark.heavy
+@pytest.mark.faults
 def test_campaign_survives_three_faults(campaign: Campaign) -> None:
     with suffering(campaign, QUICK) as sufferer:
         for fault in QUICK:

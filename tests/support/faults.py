@@ -60,10 +60,11 @@ OTHER_PORT = (
     "sed -i '/^Port/d' /etc/ssh/sshd_config; sed -i '1i Port {}' /etc/ssh/sshd_config;"
     " kill -HUP $(pgrep -o -x sshd)"
 )
-# Many, because the tests' machine may be busy; until one has used half a second.
+# Many, because the tests' machine may be busy, and each in a session, because the kernel shares the
+# CPU among sessions; until one has used half a second.
 BURN = (
-    "for n in $(seq 16); do"
-    " setpriv --reuid=4711 --clear-groups sh -c 'while :; do :; done' >/dev/null 2>&1 & done;"
+    "exec >/dev/null 2>&1; for n in $(seq 16); do"
+    " setsid setpriv --reuid=4711 --clear-groups sh -c 'while :; do :; done' & done;"
     " until [ $(cut -d ' ' -f 14 /proc/$!/stat) -gt 50 ]; do sleep 0.2; done"
 )
 
