@@ -260,9 +260,11 @@ def supervise(params, agents, state_file):
     state.setdefault("ended", time.time())
     clean_up(params)
     left = ["%s: process %d" % (params["host"] or "this node", pid) for pid in end_descendants(agents)]
-    # mpirun may not have ended its processes on other nodes. After the lock is lost, those there may be of the campaign that has it.
-    if process and (reason or process.returncode) and reason != "lock":
-        left += end_others(params["hosts"], limits.began, environment(params["env"]))
+    # mpirun may not have ended its processes on other nodes, or what they started. After the lock is lost, those there may be of the campaign
+    # that has it.
+    if process and reason != "lock":
+        failed = reason or process.returncode
+        left += end_others(params["hosts"] if failed else others.with_own(), limits.began, environment(params["env"]))
     left += telemetry.not_freed() if process and reason != "lock" else []
     state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)

@@ -33,6 +33,7 @@ class OtherProcesses(object):
 
     def __init__(self, params, agents):
         self.lock, self.here = params["lock"], params["host"]
+        self.addresses = params["hosts"]
         self.hosts = sorted(params["hosts"])
         self.idle = sorted(params["idle"])
         self.agents = agents
@@ -45,6 +46,7 @@ class OtherProcesses(object):
         self.first = {}
         self.times = {}
         self.seen = {}
+        self.young = set()
 
     def wait(self):
         """Look at all nodes, and wait for their answers."""
@@ -128,6 +130,8 @@ class OtherProcesses(object):
             return
         table = dict(((pid, start), (name, uid, parent, ticks)) for pid, start, uid, parent, ticks, name in rows)
         first = self.first.get(host, table)
+        young = any(row[1] == own and key not in first and not row[0].startswith("sshd") for key, row in table.items())
+        (self.young.add if young else self.young.discard)(host)
         self.take(host, table, lambda key, row: key in first or row[1] != own, now)
 
     def take(self, host, table, is_other, now):
@@ -138,6 +142,10 @@ class OtherProcesses(object):
             if ORDINARY_USERS[0] <= row[1] <= ORDINARY_USERS[1] and is_other(key, row):
                 used = self.seen.setdefault((host,) + key, [row[3], row[3], row])
                 used[1] = row[3]
+
+    def with_own(self):
+        """The other nodes on which, at the last look, this user had processes that are younger than the run."""
+        return dict((host, self.addresses[host]) for host in self.young)
 
     def result(self):
         """Look a last time; return processes with an average use of at least 0.01 cores during the run."""

@@ -50,7 +50,8 @@ class Playbook:
         """Log the output as on a terminal, and record each failed task."""
         text = event.get("stdout") or ""
         if text:
-            with open(self.log, "a", encoding="utf-8", opener=_private) as log:
+            # On a full disk, the playbook itself fails and says so.
+            with suppress(OSError), open(self.log, "a", encoding="utf-8", opener=_private) as log:
                 log.write(text + "\n")
         data = event.get("event_data", {})
         result = data.get("res") or {}

@@ -109,6 +109,7 @@ def run_rounds(
     on_node_loss = (policy or Policy()).on_node_loss
     problems: list[str] = []
     retries = 0
+    remained = len(remaining_plan(directory)["runs"])
     while True:
         found: list[str] = []
         if remaining_plan(directory)["runs"]:
@@ -123,6 +124,9 @@ def run_rounds(
             return problems
         if left := remaining_plan(directory)["runs"]:
             lost = lost_nodes(directory, left, found)
+            # A long campaign may lose nodes often, as long as runs are done in between.
+            retries = retries if len(left) == remained else 0
+            remained = len(left)
             if lost and on_node_loss == RETRY and retries < RETRIES:
                 retries += 1
                 say(

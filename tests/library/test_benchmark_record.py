@@ -14,17 +14,23 @@ ROOT = Path(__file__).parents[2]
 PATH = ROOT / "roles" / "benchmark_run" / "action_plugins" / "benchmark_record.py"
 
 
-def record(campaign: Path, status: str, run: str = "case/r1") -> dict[str, object]:
-    """Record an outcome as the role does; returns the run.json."""
+def result_of(directory: Path, status: str, run: str = "case/r1") -> dict[str, object]:
+    """What the action returns to the role."""
     spec = importlib.util.spec_from_file_location("benchmark_record", PATH)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    directory = campaign / "runs" / run
     arguments = {"directory": str(directory), "run": {"id": run}, "outcome": {"status": status}}
     task = SimpleNamespace(args=arguments, async_val=0, check_mode=False, diff=False)
-    module.ActionModule(task, *[MagicMock()] * 5).run(task_vars={})
+    told: dict[str, object] = module.ActionModule(task, *[MagicMock()] * 5).run(task_vars={})
+    return told
+
+
+def record(campaign: Path, status: str, run: str = "case/r1") -> dict[str, object]:
+    """Record an outcome as the role does; returns the run.json."""
+    directory = campaign / "runs" / run
+    result_of(directory, status, run)
     found: dict[str, object] = json.loads((directory / "run.json").read_text())
     return found
 
@@ -49,3 +55,15 @@ def test_latest_is_the_newest_campaign_with_a_finished_run(tmp_path: Path) -> No
 def test_a_campaign_elsewhere_has_no_latest(tmp_path: Path, name: str) -> None:
     record(tmp_path / name / "one", "done")
     assert [path.name for path in (tmp_path / name).iterdir()] == ["one"]
+
+
+def test_full_disk_is_told_and_keeps_the_earlier_record(tmp_path: Path) -> None:
+    """/dev/full has no space for the temporary file."""
+    record(tmp_path, "running")
+    directory = tmp_path / "runs/case/r1"
+    (directory / "run.json.tmp").symlink_to("/dev/full")
+    told = result_of(directory, "done")
+    expected = f"cannot write {directory}/run.json: No space left on device"
+    assert (told["failed"], told["msg"]) == (True, expected)
+    assert json.loads((directory / "run.json").read_text())["outcome"]["status"] == "running"
+    assert [path.name for path in directory.iterdir()] == ["run.json"]

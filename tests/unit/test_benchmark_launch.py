@@ -233,3 +233,12 @@ def test_launch_whose_peer_failed_is_stopped_after_a_while(run: Path, clock: Clo
 def test_launch_that_ends_well_stops_no_peer(run: Path, clock: Clock) -> None:
     launched(run, clock, RUNNING, FINISHED)
     assert not (run / ".failed").exists()
+
+
+def test_full_disk_of_the_controller_ends_no_launch(run: Path, clock: Clock) -> None:
+    """The progress is for the eye. /dev/full has no space for it."""
+    run.mkdir(exist_ok=True)
+    (run / "progress.json.tmp").symlink_to("/dev/full")
+    result, calls = launched(run, clock, RUNNING, RUNNING, FINISHED)
+    assert (result["exit_status"], len(calls)) == (0, 3)
+    assert not (run / "progress.json").exists()

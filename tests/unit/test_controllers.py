@@ -239,6 +239,26 @@ def test_lost_node_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not campaigns.missing_runs(tmp_path)
 
 
+def test_node_may_be_lost_again_and_again_as_long_as_runs_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path, nodes="2", repeats=4)
+    monkeypatch.setattr(rounds, "RETRY_AFTER_S", 0.0)
+
+    def execute() -> list[str]:
+        """One run is done, then the node is lost."""
+        first, *others = campaigns.remaining_plan(tmp_path)["runs"]
+        end(tmp_path, first, status="done", reason="", lost=[])
+        for run in others:
+            end(tmp_path, run, **LOST)
+        return []
+
+    said: list[str] = []
+    rounds.run_rounds(tmp_path, execute, said.append)
+    assert said == ["node2 lost: retry 1 of 2 in 0 s"] * 3
+    assert not campaigns.missing_runs(tmp_path)
+
+
 def test_node_that_stays_lost_is_told_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

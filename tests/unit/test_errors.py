@@ -55,6 +55,24 @@ def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
     assert cause_of("stopped", [log]).category == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("log", "category"),
+    [
+        ("dlperf@node2: Permission denied (publickey).", "ssh refused"),
+        ("ssh: connect to host node2 port 22: Connection refused", "ssh refused"),
+        ("ssh: Could not resolve hostname node2: Name or service not known", "name resolution"),
+        (
+            "node2: Failed to connect to the host via ssh: Host key verification failed.",
+            "node lost",
+        ),
+    ],
+)
+def test_ssh_of_mpirun_says_more_than_a_node_that_could_not_be_checked(
+    log: str, category: str
+) -> None:
+    assert cause_of("unreachable", [f"{log}\nORTE was unable to"]).category == category
+
+
 def test_advice_may_name_only_keys_of_a_run() -> None:
     cause = {"category": "x", "advice": "use {batch}", "reasons": ["hung"]}
     with pytest.raises(UserError, match="unknown key of a run"):

@@ -91,6 +91,16 @@ def test_second_interrupt_stops_the_current_run() -> None:
     assert told == [first, first, now, (signal.SIGTERM, True)]
 
 
+def test_full_disk_does_not_end_the_reading_of_events() -> None:
+    """It would end with a traceback; the playbook itself says what it cannot write."""
+    state = Playbook(log=Path("/dev/full"))
+    result = {"msg": "cannot write run.json: No space left on device"}
+    data = {"host": "node1", "task": "Record the outcome", "res": result}
+    event = {"event": "runner_on_failed", "stdout": "x" * 9999, "event_data": data}
+    assert not state.on_event(event)
+    assert state.problems == [f"node1: Record the outcome: {result['msg']}"]
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("", 0), ("90s", 90), ("30m", 1800), (" 2h ", 7200), ("0s", 0)]
 )

@@ -20,6 +20,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,17 +110,18 @@ class ActionModule(ActionBase):
                         interrupted = True
                         continue
                     if not result.get("skipped"):
-                        peers.touch()
+                        touch(peers)
                     return {key: result[key] for key in TOLD if key in result}
                 tail = str(result.get("tail", ""))[-TAIL:]
                 if result.get("finished"):
                     if result.get("reason") or result.get("exit_status"):
-                        peers.touch()
+                        touch(peers)
                     break
                 job["launched"] = True
                 if tells:
                     devices = sampled(result.get("devices"))
-                    write_whole(progress, json.dumps({"tail": tail, "devices": devices}))
+                    with suppress(OSError):  # on a full disk, too, the run goes on
+                        write_whole(progress, json.dumps({"tail": tail, "devices": devices}))
                 now = time.monotonic()
                 if now - began > int(job["timeout_s"]) + int(job.get("idle_wait_s", 0)) + OVERDUE_S:
                     return failed(
@@ -293,6 +295,11 @@ def write_whole(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
+
+
+def touch(path: Path) -> None:
+    with suppress(OSError):  # a full disk; the launches on other nodes then end by themselves
+        path.touch()
 
 
 def last_line(text: str) -> str:

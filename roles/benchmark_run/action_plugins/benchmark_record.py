@@ -52,8 +52,12 @@ class ActionModule(ActionBase):
             outcome["controller"] = {"host": socket.gethostname(), "pid": os.getppid()}
         document["outcome"] = outcome
         temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            return {"failed": True, "msg": f"cannot write {path}: {error.strerror}"}
         if outcome.get("status") == "done":
             point_latest_at(path.parents[3])
         command = self._task.args.get("command")
