@@ -30,6 +30,7 @@ from .types import (
     Regex,
     RelativePath,
     TopologyText,
+    Value,
     listed,
     wrong,
 )
@@ -137,6 +138,7 @@ class _Source(Entry):
     A launcher may be a parameter, like `{launcher}`.
     `on_several_nodes`: further arguments there, by precision.
     `stacks`: the stacks that can run this source (empty: all).
+    `only`: the values that it has of `variant`, `precision` and parameters (not named: all).
     `started_in`: the working directory. The benchmark user cannot write to the directory of the
     source, but can write to that of the run.
     """
@@ -146,6 +148,7 @@ class _Source(Entry):
     launcher_options: LauncherOptions = LauncherOptions()
     flavor: Name | None = None
     stacks: tuple[Name, ...] = ()
+    only: dict[str, tuple[Value, ...]] = {}
     started_in: Literal["source", "run"] = "source"
     argv: Annotated[tuple[str, ...], Field(min_length=1)]
     prepare: tuple[Preparation, ...] = ()
@@ -182,13 +185,14 @@ class BuiltinSource(_Source):
 class UpstreamSource(_Source):
     """A repository at a commit.
 
-    `directory`: the working directory of the command. `paths`: the parts of the repository to
-    copy (default: `directory`). `files`: files from this repository, copied into `directory`.
+    `directory`: the working directory of the command; `.` is the repository's root. `paths`: the
+    parts of the repository to copy (default: `directory`). `files`: files from this repository,
+    copied into `directory`.
     """
 
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")]
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-    directory: RelativePath
+    directory: RelativePath | Literal["."]
     paths: tuple[RelativePath, ...] = ()
     patches: tuple[Patch, ...] = ()
     added_files: tuple[AddedFile, ...] = ()
@@ -279,6 +283,8 @@ class Workload(Entry):
             for number, name in enumerate(getattr(self, key))
         ]
         for key, source in self.sources.items():
+            own = (name for name in source.only if name not in ("variant", "precision"))
+            named += [(name, ("sources", key, "only", name)) for name in own]
             if not isinstance(data := source.data, DataParameter):
                 continue
             at = ("sources", key, "data")

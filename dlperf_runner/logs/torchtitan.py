@@ -50,14 +50,23 @@ FORMAT = Format(
                 re.ASCII,
             ),
         ),
-        # This project's own program only.
+        # As this project starts it, and its own program.
         Statement(
             "Starting job: ",
-            re.compile(r"Starting job: (?P<network>\S+), precision (?P<precision>\w+),", re.ASCII),
+            re.compile(
+                r"Starting job: (?P<network>\S+), precision (?P<precision>\w+),"
+                r"(?: recipe (?P<recipe>\w+),)?",
+                re.ASCII,
+            ),
         ),
         # The number of devices, if each of them trains on samples of its own.
         _mesh(r"dp_replicate=1, dp_shard=(?P<world_size>\d+)"),
         _mesh(r"dp_replicate=(?P<world_size>\d+), dp_shard=1"),
+        # As it was said until 2025.
+        Statement(
+            "Building 1-D device mesh with ",
+            re.compile(r"device mesh with \['dp_\w+'\], \[(?P<world_size>\d+)\]", re.ASCII),
+        ),
     ),
     first_too=True,
 )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from operator import attrgetter
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from .. import launchers
@@ -141,6 +142,7 @@ def _runs(
     case = replace(case, container=image.engine if image else "")
     defaults = parameters.parameters_of(choice, workload, matrix, case)
     dataset, filled = datasets.fill_data(choice, workload.name, source, defaults, hosts)
+    parameters.refuse_lacking(workload, source, case, filled)
     variant = workload.variants.get(case.variant)
     short_name = variant.short_name if variant else workload.short_name
     batch, topology, window = case.batch, case.topology, case.window
@@ -265,7 +267,7 @@ def _program(
         *(source.on_gpu if on_gpu else source.on_cpu),
     )
     directory = getattr(source, "directory", "")
-    cwd = f"{SOURCES}/{workload.name}-{case.source}" + (f"/{directory}" if directory else "")
+    cwd = str(PurePosixPath(SOURCES, f"{workload.name}-{case.source}", directory))
     environment = dict(
         zip(source.environment, fill(source.environment.values(), values), strict=True)
     )

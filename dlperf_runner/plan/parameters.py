@@ -6,16 +6,18 @@ A parameter with several chosen values is an axis of the matrix: each case exist
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
+from ..catalog.types import listed
 from ..core.errors import UserError
 from ..core.identity import parameters_text
+from .choice import option_name
 
 if TYPE_CHECKING:
     from ..catalog.reader import Catalog
-    from ..catalog.workload import Matrix, Workload
+    from ..catalog.workload import Matrix, Source, Workload
     from ..core.case import Case, Run
     from .choice import Choice
 
@@ -61,6 +63,25 @@ def parameters_of(
         **chosen,
         **dict(case.parameters),
     }
+
+
+def refuse_lacking(
+    workload: Workload, source: Source, case: Case, values: Mapping[str, Value]
+) -> None:
+    """Raise UserError if the source does not have a value of the case."""
+    wanted = {**values, "variant": case.variant, "precision": case.batch.precision}
+    for name, has in source.only.items():
+        if wanted[name] in has:
+            continue
+        options = {"variant": option_name("model"), "precision": option_name("precision")}
+        text = workload.model_name if name == "variant" else str
+        raise UserError(
+            f"the {case.source} source of {workload.name} does not have this {name}",
+            where=options.get(name, f"--parameter {name}"),
+            expected=f"one of {listed(text(str(value)) for value in has)}",
+            found=text(str(wanted[name])),
+            hint="choose another source with --source",
+        )
 
 
 def refuse_equal_cases(runs: Iterable[Run], catalog: Catalog) -> None:

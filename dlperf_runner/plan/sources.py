@@ -16,7 +16,7 @@ import os
 import re
 import tarfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from ..catalog.reader import Catalog, folder_of
@@ -90,7 +90,7 @@ def prepare_source(
         sha256 = _cached(path) or _write_tar(path, files)
     else:
         beside = [
-            File(f"{declared.directory}/{file.path}", file.content, file.mode)
+            replace(file, path=str(PurePosixPath(declared.directory, file.path)))
             for file in _own_files(workload, source, declared.files)
         ]
         digest = _digest(_ingredients(declared, beside))
@@ -107,7 +107,7 @@ def _prepare(
     source: BuiltinSource | UpstreamSource, environment: str, directory: str
 ) -> tuple[PreparedCommand, ...]:
     if isinstance(source, UpstreamSource):
-        directory = f"{directory}/{source.directory}"
+        directory = str(PurePosixPath(directory, source.directory))
     values = {"python": f"{ENVIRONMENTS}/{environment}/bin/python", "directory": directory}
     return tuple(PreparedCommand(fill(each.argv, values), each.creates) for each in source.prepare)
 

@@ -26,7 +26,7 @@ _FIELDS = {
 # Parameters that programs print as the plan has them.
 _PLANNED = (
     *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
-    *("sample_rate", "sequence_length"),
+    *("recipe", "sample_rate", "sequence_length"),
 )
 
 

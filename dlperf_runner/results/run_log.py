@@ -18,6 +18,7 @@ from ..catalog.rule import Rule
 from ..catalog.validity import catalogued_rules
 from ..catalog.variant import Transformer
 from ..core.errors import UserError
+from ..core.identity import read_parameters
 from ..core.lists import Steps, grouped, in_turn
 from ..core.units import TOKENS
 from ..measure.energy import energy
@@ -199,7 +200,10 @@ def _model_flops(
     length = expected.sequence_length or 0
     rate = measured.measurements[0].value / run.topology.world_size
     tokens = rate if expected.unit == TOKENS else rate * length
-    return tuple(model_flops(tokens, transformer, length, peak_of(run.accelerator, run.precision)))
+    # With a recipe, part of the products has another peak than the rest.
+    has_one_peak = read_parameters(run.parameters).get("recipe", "none") == "none"
+    peak = peak_of(run.accelerator, run.precision) if has_one_peak else None
+    return tuple(model_flops(tokens, transformer, length, peak))
 
 
 def _digest(rates: tuple[float, ...]) -> str | None:

@@ -3,7 +3,8 @@
 A token of a sequence follows from the two before it, so that the loss falls. A step is forward,
 backward, clipping of the gradient and AdamW. `tps` is tokens per second and device, over the steps
 since the line before. `memory` is the peak of this process: on a GPU what PyTorch reserved, else
-its resident set. `mfu` is N/A for devices whose peak is not known.
+its resident set. `mfu` is N/A for devices whose peak is not known, and with float8, whose products
+have two peaks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ PEAK_FLOPS = {"A100": 312e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12
 CPU_FSDP = (2, 13)
 # Of the vocabulary, so many tokens occur.
 ALPHABET = 64
+# Of GPUs that multiply in float8; the sizes of their matrices are multiples of 16.
+FLOAT8_CAPABILITY = (8, 9)
+FLOAT8_MULTIPLE = 16
 GIB = 1 << 30
 
 
@@ -50,6 +54,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="auto",
         help="FSDP2 shards parameters, gradients and optimiser; auto is ddp where it cannot",
     )
+    parser.add_argument(
+        "--recipe",
+        choices=("none", "float8"),
+        default="none",
+        help="float8: the linear layers of the blocks multiply in it",
+    )
     parser.add_argument("--recompute", choices=("none", "selective", "full"), default="selective")
     parser.add_argument("--compile", type=on_or_off, default=False, metavar="on|off")
     parser.add_argument("--steps", type=positive, default=100)
@@ -60,6 +70,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.no_cuda and arguments.precision == "tf32":
         parser.error("--precision tf32 needs a GPU; a CPU takes fp32 and bf16")
+    if arguments.recipe == "float8":
+        if arguments.no_cuda:
+            parser.error("--recipe float8 needs a GPU; a CPU takes none")
+        if arguments.precision != "bf16":
+            parser.error("--recipe float8 goes with --precision bf16")
+        if arguments.batch_size * arguments.sequence_length % FLOAT8_MULTIPLE:
+            parser.error("--recipe float8 needs a multiple of 16 tokens per device")
     if arguments.log_interval > arguments.steps:
         parser.error("--log-interval must not exceed --steps")
     return arguments
@@ -70,6 +87,16 @@ def method(wanted: str, has_fsdp: bool) -> str:
     if wanted == "fsdp" and not has_fsdp:
         sys.exit("this PyTorch cannot shard (FSDP2) on this device; choose --parallel ddp")
     return wanted if wanted != "auto" else "fsdp" if has_fsdp else "ddp"
+
+
+def refuse_float8(capability: tuple[int, int], name: str) -> None:
+    """End the program if the GPU cannot multiply in float8."""
+    if capability < FLOAT8_CAPABILITY:
+        has, least = (".".join(map(str, pair)) for pair in (capability, FLOAT8_CAPABILITY))
+        sys.exit(
+            f"--recipe float8 needs a GPU of compute capability {least} or newer (H100, H200,"
+            f" B200), and {name} has {has}; choose --recipe none"
+        )
 
 
 def can_shard(torch: Any, device: Any) -> bool:
@@ -148,8 +175,9 @@ def say(text: str) -> None:
 
 def state(log: Callable[[str], None], arguments: argparse.Namespace, world_size: int) -> None:
     """Say what runs, so that the log can confirm the plan."""
+    recipe = "" if arguments.recipe == "none" else f" recipe {arguments.recipe},"
     log(
-        f"Starting job: {arguments.model}, precision {arguments.precision},"
+        f"Starting job: {arguments.model}, precision {arguments.precision},{recipe}"
         f" parallel {arguments.parallel}, activation checkpointing {arguments.recompute},"
         f" compile {'on' if arguments.compile else 'off'}"
     )
@@ -181,8 +209,14 @@ def train(arguments: argparse.Namespace) -> list[float]:
 
     torch.manual_seed(arguments.seed + place.rank)
     size = SIZES[arguments.model]
+    linear = torch.nn.Linear
+    if arguments.recipe == "float8":
+        import pytorch_float8
+
+        refuse_float8(torch.cuda.get_device_capability(device), torch.cuda.get_device_name(device))
+        linear = pytorch_float8.Float8Linear
     with torch.device("meta"):
-        model = Llama(size, arguments.sequence_length, arguments.recompute)
+        model = Llama(size, arguments.sequence_length, arguments.recompute, linear)
     log(f"Model {arguments.model} size: {size.parameters:,} total parameters")
     model = distributed(torch, model, arguments, device)
     is_cuda = device.type == "cuda"
@@ -207,7 +241,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         optimizer.step()
 
     tokens_per_line = arguments.batch_size * arguments.sequence_length * arguments.log_interval
-    peak = peak_flops(torch.cuda.get_device_name(device)) if is_cuda else None
+    has_peak = is_cuda and arguments.recipe == "none"  # part of float8's products are in bf16
+    peak = peak_flops(torch.cuda.get_device_name(device)) if has_peak else None
     flops = size.flops_per_token(arguments.sequence_length)
     losses = []
     taken = intervals(step, wait_for(torch, device), arguments.steps, arguments.log_interval)

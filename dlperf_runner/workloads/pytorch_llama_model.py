@@ -28,13 +28,13 @@ def rotated(vectors: Any, cosines: Any, sines: Any) -> Any:
 
 
 class Attention(nn.Module):
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, linear: type[nn.Linear]) -> None:
         super().__init__()
         self.size = size
-        self.query = nn.Linear(size.dim, size.heads * size.head_dim, bias=False)
-        self.key = nn.Linear(size.dim, size.kv_heads * size.head_dim, bias=False)
-        self.value = nn.Linear(size.dim, size.kv_heads * size.head_dim, bias=False)
-        self.output = nn.Linear(size.heads * size.head_dim, size.dim, bias=False)
+        self.query = linear(size.dim, size.heads * size.head_dim, bias=False)
+        self.key = linear(size.dim, size.kv_heads * size.head_dim, bias=False)
+        self.value = linear(size.dim, size.kv_heads * size.head_dim, bias=False)
+        self.output = linear(size.heads * size.head_dim, size.dim, bias=False)
 
     def forward(self, hidden: Any, cosines: Any, sines: Any) -> Any:
         batch, length, _ = hidden.shape
@@ -52,11 +52,11 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, linear: type[nn.Linear]) -> None:
         super().__init__()
-        self.gate = nn.Linear(size.dim, size.hidden, bias=False)
-        self.up = nn.Linear(size.dim, size.hidden, bias=False)
-        self.down = nn.Linear(size.hidden, size.dim, bias=False)
+        self.gate = linear(size.dim, size.hidden, bias=False)
+        self.up = linear(size.dim, size.hidden, bias=False)
+        self.down = linear(size.hidden, size.dim, bias=False)
 
     def forward(self, hidden: Any) -> Any:
         return self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
@@ -66,13 +66,13 @@ class Block(nn.Module):
     """`recompute`: what of its activations the backward pass computes again, `none`, `full` or
     `selective` (all but attention and every second matrix product)."""
 
-    def __init__(self, size: Size, recompute: str) -> None:
+    def __init__(self, size: Size, recompute: str, linear: type[nn.Linear]) -> None:
         super().__init__()
         self.recompute = recompute
         self.attention_norm = nn.RMSNorm(size.dim, eps=1e-5)
-        self.attention = Attention(size)
+        self.attention = Attention(size, linear)
         self.feed_forward_norm = nn.RMSNorm(size.dim, eps=1e-5)
-        self.feed_forward = FeedForward(size)
+        self.feed_forward = FeedForward(size, linear)
 
     def forward(self, hidden: Any, cosines: Any, sines: Any) -> Any:
         if self.recompute == "none":
@@ -97,7 +97,7 @@ def selective_contexts() -> Any:
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> Any:
         is_kept = operation in kept
-        if operation == aten.mm.default:
+        if operation in (aten.mm.default, aten._scaled_mm.default):
             products[context.is_recompute] += 1
             is_kept = products[context.is_recompute] % 2 == 1
         return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
@@ -108,14 +108,21 @@ def selective_contexts() -> Any:
 class Llama(nn.Module):
     """Tokens (batch, position) to logits (batch, position, vocabulary).
 
-    It may be made on the device `meta`; `initialise` gives it its values.
+    It may be made on the device `meta`; `initialise` gives it its values. `linear`: the kind of
+    linear layers in the blocks.
     """
 
-    def __init__(self, size: Size, sequence_length: int, recompute: str) -> None:
+    def __init__(
+        self,
+        size: Size,
+        sequence_length: int,
+        recompute: str,
+        linear: type[nn.Linear] = nn.Linear,
+    ) -> None:
         super().__init__()
         self.size, self.sequence_length = size, sequence_length
         self.embedding = nn.Embedding(size.vocabulary, size.dim)
-        self.blocks = nn.ModuleList(Block(size, recompute) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(Block(size, recompute, linear) for _ in range(size.layers))
         self.norm = nn.RMSNorm(size.dim, eps=1e-5)
         self.output = None if size.tied else nn.Linear(size.dim, size.vocabulary, bias=False)
         angles = torch.empty(sequence_length, size.head_dim // 2)

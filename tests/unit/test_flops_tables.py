@@ -95,6 +95,16 @@ def test_no_mfu_without_a_peak(tmp_path: Path, options: tuple[str, ...]) -> None
     )
 
 
+def test_no_mfu_of_products_in_two_precisions(tmp_path: Path) -> None:
+    for log in logs_of(tmp_path).rglob("*.log"):
+        said = "Starting job: llama-8b, precision bf16, recipe float8, compile on\n"
+        log.write_text(said + log.read_text())
+    _, case = summary(tmp_path, "--accelerator", "H100-SXM5-80GB")
+    assert case["parameters"] == "recipe=float8 sequence_length=8192"
+    assert float(case["model_tflops_per_device"]) == pytest.approx(6002 * FLOPS / 1e12)
+    assert case["mfu"] == ""
+
+
 def test_samples_have_no_model_flops(tmp_path: Path) -> None:
     write(tmp_path / "1n1g" / "rn50_b128_fp32_1.log", gluoncv(384.25))
     out, case = summary(tmp_path, "--accelerator", "V100-SXM2-16GB")

@@ -6,12 +6,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from compare_rows import rows
 from make_logs import SHARED
+from plan_examples import gpu_nodes
 
 from dlperf_runner.catalog import reader
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published, load_rule
@@ -22,7 +24,9 @@ from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.with_published import compare_published, published_points
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame
-from dlperf_runner.core.identity import case_key
+from dlperf_runner.core.identity import case_key, parameters_text
+from dlperf_runner.plan.choice import parse_choice
+from dlperf_runner.plan.make import make_plan
 from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
 from dlperf_runner.stats.groups import records
@@ -279,6 +283,37 @@ def test_the_conditions_of_a_run_are_its_parameters() -> None:
     assert parse_stated(["compile=off", "recipe=float8"]) == {"compile": False, "recipe": "float8"}
     with pytest.raises(UserError, match="invalid value for compile"):
         parse_stated(["compile=perhaps"])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "source", "published"),
+    [
+        ("published", "builtin", 6667),
+        ("published", "upstream", 6667),
+        ("float8", "builtin", 8532),
+    ],
+)
+def test_a_matrix_plans_what_its_number_was_published_for(
+    matrix: str, source: str, published: float
+) -> None:
+    changes = {
+        "stack": "h100-cuda12.9",
+        "accelerator": "H100-SXM5-96GB",
+        "frameworks": ("pytorch",),
+    }
+    nodes = [replace(node, **changes) for node in gpu_nodes()]
+    options = {"workload": "pytorch-llama", "matrix": matrix, "source": source, "nodes": "1"}
+    catalog = load_catalog()
+    (run,) = make_plan(parse_choice({**options, "repeats": "1"}, []), catalog, nodes)
+    of_run = {"workload": run.workload, "source": source, "rule": None, **NOTHING}
+    measured = catalog.workload(run.workload).measured_parameters(source, run.parameters)
+    found = SimpleNamespace(parameters=parameters_text(measured), **of_run)
+    record = {"parameters": {name: str(value) for name, value in run.parameters.items()}}
+    known = conditions_of(cast(FoundRun, found), record, load_rule())
+    (case,) = compared(8 * published, {k: v for k, v in known.items() if v is not None})
+    assert (case["verdict"], case["published"]) == ("reproduced", 8 * published)
+    batch = (run.model, run.precision, run.batch_size_per_device)
+    assert batch == (CASE["model"], CASE["precision"], CASE["batch_size_per_device"])
 
 
 @pytest.mark.parametrize(("rate", "published"), [("1.0", 2271.33), ("0.1", 5299.56), ("0.2", None)])

@@ -113,6 +113,19 @@ COMMON_MISTAKES = [
     [
         *((p, *mistake) for p in (resnet, llama, bert, arcface) for mistake in COMMON_MISTAKES),
         *((p, ["--compile", "maybe"], "on or off expected") for p in (resnet, llama, bert)),
+        (
+            llama,
+            ["--recipe", "float8", "--no-cuda"],
+            "--recipe float8 needs a GPU; a CPU takes none",
+        ),
+        (
+            *(llama, ["--recipe", "float8", "--precision", "tf32"]),
+            "--recipe float8 goes with --precision bf16",
+        ),
+        (
+            *(llama, ["--recipe", "float8", "--sequence-length", "1000"]),
+            "--recipe float8 needs a multiple of 16 tokens per device",
+        ),
         (bert, ["--sequence-length", "513"], "--sequence-length must not exceed 512"),
         (bert, ["--accumulation-steps", "0"], "a number from 1 expected"),
         (arcface, ["--sample-rate", "0"], "a share above 0, at most 1 expected, found 0"),
@@ -238,6 +251,36 @@ def test_the_log_of_llama_confirms_the_plan(capsys: pytest.CaptureFixture[str]) 
     }
     assert (told["batch_size_per_device"], told["world_size"], told["total_steps"]) == (2, 4, 8)
     assert (told["precision"], told["network"]) == ("bf16", "llama-lab")
+
+
+def test_the_log_says_that_products_are_in_float8(capsys: pytest.CaptureFixture[str]) -> None:
+    for options, recipe in ((["--recipe", "float8"], "float8"), ([], None)):
+        text = log_of(capsys, llama.parse_arguments(options))
+        line = llama.progress(1, 8.0, 1.0, (1, 2), 9.0, 1, None)
+        headers, _ = read("torchtitan", f"{text}{line}\n")
+        stated = dict(pair for header in headers for pair in header.parameters)
+        assert stated.get("recipe") == recipe
+        assert {h.precision for h in headers} >= {"bf16"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"), [((8, 0), "NVIDIA A100-SXM4-80GB"), ((8, 6), "NVIDIA A40")]
+)
+def test_float8_is_refused_on_gpus_that_do_not_have_it(
+    capability: tuple[int, int], name: str
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        llama.refuse_float8(capability, name)
+    has = ".".join(map(str, capability))
+    assert str(raised.value) == (
+        "--recipe float8 needs a GPU of compute capability 8.9 or newer (H100, H200, B200), and"
+        f" {name} has {has}; choose --recipe none"
+    )
+
+
+@pytest.mark.parametrize("capability", [(8, 9), (9, 0), (10, 0)])
+def test_float8_is_taken_on_gpus_that_have_it(capability: tuple[int, int]) -> None:
+    llama.refuse_float8(capability, "NVIDIA H100 80GB HBM3")
 
 
 def test_a_device_of_unknown_peak_has_no_mfu() -> None:
