@@ -41,6 +41,7 @@ FORMAT = Format(
     rate=rb"\d+\.\d+",
     statements=(
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
+        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
         Statement(
             _PARAMETER,
             _OPTION,

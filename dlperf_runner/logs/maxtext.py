@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 
+from . import text
 from .records import Format, Statement
 
 
@@ -34,6 +35,7 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d{3}",
     statements=(
+        Statement(text.ALONE, text.SECONDS_OF_RANKS),
         _config("per_device_batch_size", r"(?P<batch_size_per_device>\d+)(?:\.0)?"),
         _config("max_target_length", r"(?P<sequence_length>\d+)"),
         _config("steps", r"(?P<total_steps>\d+)"),

@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 
-from ..core.frame import ALONE_LONGEST, ALONE_MEAN, NCCL_INTERFACES, SLOWEST_RANK
+from ..core.frame import (
+    ALL_REDUCE_BUS,
+    ALONE_LONGEST,
+    ALONE_MEAN,
+    NCCL_INTERFACES,
+    SLOWEST_RANK,
+)
 from ..logs import Header
 from .estimators import Measurement
 from .validity import used_network
@@ -25,6 +31,20 @@ def of_ranks(headers: Iterable[Header], world_size: int) -> Iterator[Measurement
     yield Measurement(ALONE_MEAN, fmean(seconds), "s", estimator)
     yield Measurement(ALONE_LONGEST, longest, "s", estimator)
     yield Measurement(SLOWEST_RANK, seconds.index(longest), "1", estimator)
+
+
+def of_all_reduce(headers: Iterable[Header], world_size: int) -> Iterator[Measurement]:
+    """The bus bandwidth of the all-reduce that the program timed alone, as nccl-tests count it: of
+    n devices, each sends and receives 2 (n - 1) / n of the bytes."""
+    for header in headers:
+        told = dict(header.parameters)
+        if "reduced_bytes" not in told or world_size == 1 or not float(told["reduced_s"]):
+            continue
+        rate = int(told["reduced_bytes"]) / float(told["reduced_s"])
+        what = f"{told['reduced_bytes']} bytes through {told.get('interface', 'unknown')}"
+        bus = rate * 2 * (world_size - 1) / world_size / 1e9
+        yield Measurement(ALL_REDUCE_BUS, bus, "GB/s", what)
+        return
 
 
 def network(lines: Iterable[str]) -> Iterator[Measurement]:

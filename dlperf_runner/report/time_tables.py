@@ -3,8 +3,9 @@ on several nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ..core.frame import ALL_REDUCE_BUS, SAMPLES_PER_SECOND
 from ..core.identity import topology_text
 from ..stats.step_parts import StepParts, step_parts
 from .case_tables import Case, group_title
@@ -12,6 +13,7 @@ from .charts import Chart, Line, Point
 from .labels import Labels
 from .numbers import seconds
 from .tables import Cell, Column, Table, cell, without_empty
+from .units import is_bandwidth
 
 _PARTS = ("computation", "waiting", "communication")
 
@@ -22,11 +24,24 @@ def has_parts(group: Sequence[Case]) -> bool:
 
 
 def _is_explained(group: Sequence[Case]) -> bool:
-    return has_parts(group) or any(case.get("nccl_network") for case in group)
+    told = ("nccl_network", ALL_REDUCE_BUS)
+    return has_parts(group) or any(case.get(name) for case in group for name in told)
+
+
+def _measured_bandwidth(groups: Sequence[Sequence[Case]]) -> dict[str, float]:
+    """The highest bus bandwidth of nccl-allreduce in the campaign, by topology."""
+    found: dict[str, float] = {}
+    for case in (case for group in groups for case in group):
+        rate = case[f"{SAMPLES_PER_SECOND}_median"]
+        if is_bandwidth(case["workload"]) and "all-reduce" in case["model"] and rate:
+            topology = topology_text(case)
+            found[topology] = max(rate, found.get(topology, 0.0))
+    return found
 
 
 def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
     """A table per group whose logs say something of it."""
+    bandwidth = _measured_bandwidth(groups)
     for number, group in enumerate(filter(_is_explained, groups), start=1):
         found = [(case, step_parts(case)) for case in group]
         columns = (
@@ -35,15 +50,25 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
             *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
             Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
             Column(t("part_slowest"), True, "0"),
+            Column(t("part_all_reduce"), True, "0.00", hint=t("part_all_reduce_hint")),
+            Column(t("part_of_measured"), True, "0.0%"),
             Column(t("part_network")),
         )
-        columns_with, rows = without_empty(columns, [_row(*each) for each in found], 2)
-        notes = tuple(_paragraph(case, parts, t) for case, parts in found if case["nodes"] > 1)
+        columns_with, rows = without_empty(columns, [_row(*each, bandwidth) for each in found], 2)
+        notes = tuple(
+            _paragraph(case, parts, bandwidth, t) for case, parts in found if case["nodes"] > 1
+        )
         title = group_title(group[0], t)
         yield Table(f"time-{number}", title, columns_with, rows, tuple(filter(None, notes)))
 
 
-def _row(case: Case, parts: StepParts | None) -> tuple[Cell, ...]:
+def _share(case: Case, bandwidth: Mapping[str, float]) -> float | None:
+    """What the all-reduce of the gradients reached of the campaign's nccl-allreduce."""
+    own, measured = case.get(ALL_REDUCE_BUS), bandwidth.get(topology_text(case))
+    return own / measured if own and measured else None
+
+
+def _row(case: Case, parts: StepParts | None, bandwidth: Mapping[str, float]) -> tuple[Cell, ...]:
     times: tuple[Cell, ...] = (cell(None),) * (len(_PARTS) + 3)
     if parts is not None:
         times = (
@@ -51,10 +76,17 @@ def _row(case: Case, parts: StepParts | None) -> tuple[Cell, ...]:
             cell(parts.communication / parts.step, ".1%"),
             cell(parts.slowest_rank),
         )
-    return cell(case["nodes"]), cell(case["world_size"]), *times, cell(case.get("nccl_network"))
+    return (
+        *(cell(case["nodes"]), cell(case["world_size"]), *times),
+        cell(case.get(ALL_REDUCE_BUS), ".2f"),
+        cell(_share(case, bandwidth), ".1%"),
+        cell(case.get("nccl_network")),
+    )
 
 
-def _paragraph(case: Case, parts: StepParts | None, t: Labels) -> str:
+def _paragraph(
+    case: Case, parts: StepParts | None, bandwidth: Mapping[str, float], t: Labels
+) -> str:
     """What is known of a case on several nodes; empty if nothing is."""
     topology, said = topology_text(case), []
     if parts is not None:
@@ -63,6 +95,11 @@ def _paragraph(case: Case, parts: StepParts | None, t: Labels) -> str:
     if parts is not None and parts.slowest_rank is not None and parts.has_straggler:
         node = parts.slowest_rank // case["gpus_per_node"] + 1
         said.append(t("time_straggler", rank=parts.slowest_rank, node=node))
+    if reduced := case.get(ALL_REDUCE_BUS):
+        what = case.get("all_reduce_of") or ""
+        said.append(t("time_all_reduce", topology=topology, rate=f"{reduced:.2f}", what=what))
+    if share := _share(case, bandwidth):
+        said.append(t("time_of_measured", share=f"{share:.1%}"))
     if network := case.get("nccl_network"):
         said.append(t("time_network", topology=topology, network=network))
     return t("between_sentences").join(said)

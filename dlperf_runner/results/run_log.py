@@ -26,7 +26,7 @@ from ..measure.estimators import Expected, Measured, Measurement, world_scale
 from ..measure.flops import model_flops
 from ..measure.run import measure
 from ..measure.steady_state import measurements, steadiness
-from ..measure.step_parts import network, of_ranks
+from ..measure.step_parts import network, of_all_reduce, of_ranks
 from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
@@ -152,6 +152,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
     evidence = evidence_of(run)
     measured.measurements += (
         *of_ranks(content.headers, run.topology.world_size),
+        *of_all_reduce(content.headers, run.topology.world_size),
         *network(evidence.network),
     )
     if entry is not None and entry.transformer is not None and expected.sequence_length is not None:

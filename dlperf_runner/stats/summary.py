@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalog.reader import unit_of
 from ..core.frame import (
+    ALL_REDUCE_BUS,
     ALONE_LONGEST,
     ALONE_MEAN,
     ENERGY,
@@ -64,6 +65,7 @@ _FURTHER: dict[str, tuple[str, Callable[[Sequence[float]], float | None], str | 
     ALONE_LONGEST: ("alone_longest_s", median, None),
     SLOWEST_RANK: (SLOWEST_RANK, _of_all, None),
     NCCL_INTERFACES: (NCCL_INTERFACES, median, "nccl_network"),
+    ALL_REDUCE_BUS: (ALL_REDUCE_BUS, median, "all_reduce_of"),
     MODEL_TFLOPS: (MODEL_TFLOPS, median, "flops_formula"),
     MFU: (MFU, median, "flops_formula"),
     PEAK_TFLOPS: (PEAK_TFLOPS, median, "peak_source"),

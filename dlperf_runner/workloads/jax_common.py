@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 # The axis of the mesh over which batches, and with FSDP parameters, are divided.
 DATA = "data"
+# Steps without communication after the training that are timed.
+ALONE_STEPS = 5
 Result = TypeVar("Result")
 
 
@@ -80,6 +82,53 @@ def join(jax: Any, devices: int, on_cpu: bool) -> Any:
     if found != devices:
         sys.exit(f"{devices} devices expected on this node, found {found}")
     return jax.make_mesh((jax.device_count(),), (DATA,))
+
+
+class Collectives:
+    """What the devices do together; `alone`, each takes its own part for those of the others.
+
+    What is computed is then wrong, but takes as long.
+    """
+
+    def __init__(self, jax: Any, devices: int, alone: bool = False) -> None:
+        self.jax, self.devices, self.alone = jax, devices, alone
+
+    def sum(self, value: Any) -> Any:
+        return value if self.alone else self.jax.lax.psum(value, DATA)
+
+    def mean(self, value: Any) -> Any:
+        return value if self.alone else self.jax.lax.pmean(value, DATA)
+
+    def gather(self, part: Any, axis: int) -> Any:
+        if self.alone:
+            return self.jax.numpy.concatenate([part] * self.devices, axis=axis)
+        return self.jax.lax.all_gather(part, DATA, axis=axis, tiled=True)
+
+
+def alone(
+    jax: Any,
+    step: Callable[[], Result],
+    mesh: Any,
+    clock: Callable[[], float] = time.perf_counter,
+) -> str | None:
+    """The text that says how long each device takes for a step without communication; None for a
+    single one. The devices of a process run at the same time, and have the same number.
+
+    To be called after the training, with a step that is compiled without communication.
+    """
+    if mesh.size == 1:
+        return None
+    jax.block_until_ready(step())
+    together = importlib.import_module("jax.experimental.multihost_utils")
+    together.sync_global_devices("before the steps without communication")
+    began = clock()
+    for _ in range(ALONE_STEPS):
+        running = step()
+    jax.block_until_ready(running)
+    own = [(clock() - began) / ALONE_STEPS] * jax.local_device_count()
+    every = together.process_allgather(jax.numpy.array(own)).reshape(-1).tolist()
+    shown = " ".join(f"{seconds:.6f}" for seconds in every)
+    return f"seconds of a step without communication, by rank: {shown}"
 
 
 def completed(

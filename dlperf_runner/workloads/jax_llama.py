@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from builtin_common import at_least, check, count, positive
-from jax_common import completed, join
+from jax_common import alone, completed, join
 from llama_sizes import SIZES
 
 
@@ -95,7 +95,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         jax.config.update("jax_default_matmul_precision", "highest")  # a GPU would take TF32
     size = SIZES[arguments.model]
     log(f"number parameters: {size.parameters / 1e9:.3f} billion")
-    trained, step = training(arguments, size, mesh)
+    trained, compiled = training(arguments, size, mesh)
+    step = compiled(False)
 
     def take() -> Any:
         nonlocal trained
@@ -108,6 +109,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
     for loss, seconds in completed(take, jax.block_until_ready, arguments.steps):
         losses.append(float(loss))
         log(progress(len(losses) - 1, losses[-1], seconds, tokens, mesh.size, flops))
+    step = compiled(True)
+    if text := alone(jax, take, mesh):
+        log(text)
     return losses
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax_common import DATA
+from jax_common import Collectives
 from llama_sizes import Size
 
 EPSILON = 1e-5
@@ -86,7 +86,12 @@ def rotated(vectors: Any, theta: float) -> Any:
 
 
 def logits(
-    size: Size, parameters: Any, axes: Any, tokens: Any, arguments: argparse.Namespace
+    size: Size,
+    parameters: Any,
+    axes: Any,
+    tokens: Any,
+    arguments: argparse.Namespace,
+    together: Collectives,
 ) -> Any:
     """Tokens (batch, position) to logits (batch, position, vocabulary), in the chosen type.
 
@@ -97,7 +102,7 @@ def logits(
     def whole(parameter: Any, axis: int) -> Any:
         parameter = parameter.astype(arguments.dtype)
         if axis >= 0:
-            parameter = jax.lax.all_gather(parameter, DATA, axis=axis, tiled=True)
+            parameter = together.gather(parameter, axis)
         return checkpoint_name(parameter, GATHERED)
 
     def block(hidden: Any, own: Any) -> tuple[Any, None]:

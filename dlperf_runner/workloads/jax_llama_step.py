@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax_common import DATA
+from jax_common import DATA, Collectives
 from jax_llama_model import initial, logits, shapes
 from llama_sizes import Size
 
@@ -49,18 +50,16 @@ def batch(key: Any, batch_size: int, length: int) -> Any:
     return (first + difference * jnp.arange(length + 1)) % ALPHABET
 
 
-def summed(gradient: Any, axes: Any) -> Any:
+def summed(gradient: Any, axes: Any, together: Collectives) -> Any:
     """The gradient over all devices. Gathering a sharded parameter has summed its own already."""
-    return jax.tree.map(
-        lambda own, axis: own if axis >= 0 else jax.lax.psum(own, DATA), gradient, axes
-    )
+    return jax.tree.map(lambda own, axis: own if axis >= 0 else together.sum(own), gradient, axes)
 
 
-def clipped(gradient: Any, axes: Any) -> Any:
+def clipped(gradient: Any, axes: Any, together: Collectives) -> Any:
     parts = {True: jnp.zeros(()), False: jnp.zeros(())}  # of what is sharded, and of what is not
     for own, axis in zip(jax.tree.leaves(gradient), jax.tree.leaves(axes), strict=True):
         parts[axis >= 0] += jnp.sum(own * own)
-    norm = jnp.sqrt(jax.lax.psum(parts[True], DATA) + parts[False])
+    norm = jnp.sqrt(together.sum(parts[True]) + parts[False])
     return jax.tree.map(lambda own: own * jnp.minimum(1.0, LARGEST_NORM / norm), gradient)
 
 
@@ -80,8 +79,9 @@ def adamw(parameters: Any, moments: Any, gradient: Any, number: Any, lr: float) 
 
 def training(
     arguments: argparse.Namespace, size: Size, mesh: Any
-) -> tuple[Any, Callable[..., tuple[Any, Any]]]:
-    """The state before the first step, and the step: from a state to the next one and the loss."""
+) -> tuple[Any, Callable[[bool], Callable[..., tuple[Any, Any]]]]:
+    """The state before the first step, and what compiles the step, with or without communication:
+    from a state to the next one and the loss."""
     axes = sharded_axes(size, mesh.size, arguments.parallel)
     specs = specs_of(axes)
     state_specs = (jax.P(), specs, (specs, specs))  # of number, parameters and moments
@@ -91,29 +91,33 @@ def training(
         zeros = jax.tree.map(jnp.zeros_like, parameters)
         return jnp.zeros((), jnp.int32), parameters, (zeros, zeros)
 
-    def loss_of(parameters: Any, tokens: Any) -> Any:
+    def loss_of(parameters: Any, tokens: Any, together: Collectives) -> Any:
         """This device's part of the mean over all devices."""
-        found = logits(size, parameters, axes, tokens[:, :-1], arguments)
+        found = logits(size, parameters, axes, tokens[:, :-1], arguments, together)
         odds = jax.nn.log_softmax(found.astype(jnp.float32))
         picked = jnp.take_along_axis(odds, tokens[:, 1:, None], axis=-1)
         return -picked.mean() / mesh.size
 
-    def step(state: Any) -> Any:
+    def step(state: Any, together: Collectives) -> Any:
         number, parameters, moments = state
         key = jax.random.fold_in(jax.random.key(arguments.seed + 1), number)
         key = jax.random.fold_in(key, jax.lax.axis_index(DATA))
         tokens = batch(key, arguments.batch_size, arguments.sequence_length)
-        loss, gradient = jax.value_and_grad(loss_of)(parameters, tokens)
-        gradient = clipped(summed(gradient, axes), axes)
+        loss, gradient = jax.value_and_grad(loss_of)(parameters, tokens, together)
+        gradient = clipped(summed(gradient, axes, together), axes, together)
         parameters, moments = adamw(parameters, moments, gradient, number + 1, arguments.lr)
-        return (number + 1, parameters, moments), jax.lax.psum(loss, DATA)
+        return (number + 1, parameters, moments), together.sum(loss)
 
     shardings = jax.tree.map(lambda spec: jax.NamedSharding(mesh, spec), state_specs)
-    per_device = jax.shard_map(
-        step,
-        mesh=mesh,
-        in_specs=(state_specs,),
-        out_specs=(state_specs, jax.P()),
-        check_vma=False,
-    )
-    return jax.jit(begin, out_shardings=shardings)(), jax.jit(per_device, donate_argnums=0)
+
+    def compiled(alone: bool) -> Callable[..., tuple[Any, Any]]:
+        per_device = jax.shard_map(
+            partial(step, together=Collectives(jax, mesh.size, alone)),
+            mesh=mesh,
+            in_specs=(state_specs,),
+            out_specs=(state_specs, jax.P()),
+            check_vma=False,
+        )
+        return jax.jit(per_device, donate_argnums=0)
+
+    return jax.jit(begin, out_shardings=shardings)(), compiled

@@ -134,8 +134,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
         samples=sequences * arguments.log_interval,
         lr=arguments.lr,
     )
-    if (text := alone(torch, network, step, wait, place)) and place.rank == 0:
-        print(text, flush=True)
+    for text in alone(torch, network, step, wait, place):
+        if place.rank == 0:
+            print(text, flush=True)
     return losses
 
 

@@ -5,6 +5,7 @@ Runs under torchrun, under mpirun, and alone, with PyTorch 2.6 or newer.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import functools
@@ -15,7 +16,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 SIOCGIFADDR = 0x8915
@@ -29,6 +31,7 @@ PLACES = (
 
 # Steps without communication after the training: some to get going, and those that are timed.
 ALONE_BEFORE, ALONE_STEPS = 2, 5
+BUCKET = 25 * 2**18  # values in 25 MiB, in which DDP reduces gradients
 
 
 class Place(NamedTuple):
@@ -152,6 +155,40 @@ def wait_for(torch: Any, device: Any) -> Callable[[], None]:
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
 
+class OwnParts:
+    """In place of the collectives of FSDP2: each rank takes its own part for those of the others.
+
+    What is computed is then wrong, but takes as long.
+    """
+
+    def __init__(self, torch: Any, place: Place) -> None:
+        self.torch, self.place = torch, place
+
+    def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Any:
+        return self.torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: Any, input_tensor: Any, **_: Any) -> None:
+        whole = max(output_tensor, input_tensor, key=lambda tensor: tensor.numel())
+        parts = whole.view(self.place.world_size, -1)
+        if whole is output_tensor:
+            parts.copy_(input_tensor.view(1, -1).expand_as(parts))
+        else:
+            output_tensor.view(-1).copy_(parts[self.place.rank])
+
+
+def silence(
+    torch: Any, network: Any, place: Place
+) -> contextlib.AbstractContextManager[Any] | None:
+    """Let the network train without communication; None if it cannot."""
+    if isinstance(network, torch.nn.parallel.DistributedDataParallel):
+        return network.no_sync()
+    sharded = [part for part in network.modules() if hasattr(part, "set_custom_all_gather")]
+    for part in sharded:
+        part.set_custom_all_gather(OwnParts(torch, place))
+        part.set_custom_reduce_scatter(OwnParts(torch, place))
+    return contextlib.nullcontext() if sharded else None
+
+
 def alone(
     torch: Any,
     network: Any,
@@ -159,16 +196,17 @@ def alone(
     wait: Callable[[], None],
     place: Place,
     clock: Callable[[], float] = time.perf_counter,
-) -> str | None:
-    """The text that says how long each rank takes for a step without communication; None if the
-    network always communicates. To be called after the training: it takes steps, and the ranks'
-    networks are different afterwards.
+) -> list[str]:
+    """The texts that say how long each rank takes for a step without communication, and how long
+    the communication takes without a step; none if the network cannot train without it. To be
+    called after the training: the ranks' networks are different afterwards.
 
     The rest of a step is communication that the computation does not hide, and waiting.
     """
-    if not isinstance(network, torch.nn.parallel.DistributedDataParallel):
-        return None
-    with network.no_sync():
+    if place.world_size == 1 or (silent := silence(torch, network, place)) is None:
+        return []
+    device = next(network.parameters()).device
+    with silent:
         for _ in range(ALONE_BEFORE):  # the first one still sends the buffers
             step()
         wait()
@@ -178,11 +216,55 @@ def alone(
             step()
         wait()
         seconds = (clock() - began) / ALONE_STEPS
-    of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=network.device)
+    of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)
     of_ranks[place.rank] = seconds
     torch.distributed.all_reduce(of_ranks)
     shown = " ".join(f"{value:.6f}" for value in of_ranks.tolist())
-    return f"seconds of a step without communication, by rank: {shown}"
+    values = sum(parameter.numel() for parameter in network.parameters())
+    return [
+        f"seconds of a step without communication, by rank: {shown}",
+        all_reduce_alone(torch, values, device, wait, clock),
+    ]
+
+
+def all_reduce_alone(
+    torch: Any, values: int, device: Any, wait: Callable[[], None], clock: Callable[[], float]
+) -> str:
+    """The text that says how long an all-reduce of so many values in single precision takes, in the
+    pieces of DDP, and which interface of this node sent most of them. FSDP with bf16 sends as much.
+    """
+    rest = values % BUCKET
+    buckets = [torch.zeros(BUCKET, device=device)] * (values // BUCKET)
+    buckets += [torch.zeros(rest, device=device)] if rest else []
+
+    def reduce() -> None:
+        for work in [torch.distributed.all_reduce(one, async_op=True) for one in buckets]:
+            work.wait()
+        wait()
+
+    reduce()
+    torch.distributed.barrier()
+    before, began = sent_bytes(), clock()
+    for _ in range(ALONE_STEPS):
+        reduce()
+    seconds = (clock() - began) / ALONE_STEPS
+    sent = {name: count - before.get(name, 0) for name, count in sent_bytes().items()}
+    most = max(sent, key=lambda name: sent[name], default="")
+    # Others may send a little; what GPUs and InfiniBand send is not counted by the kernel.
+    is_it = sent.get(most, 0) > values * 4 * ALONE_STEPS / 10
+    through = f" through {most}" if is_it else ""
+    return f"all-reduce of the gradients alone: {values * 4} bytes in {seconds:.6f} s{through}"
+
+
+def sent_bytes(path: str = "/proc/net/dev") -> dict[str, int]:
+    """What each network interface of this node has sent; nothing where the kernel does not say."""
+    try:
+        lines = Path(path).read_text("ascii").splitlines()[2:]
+    except OSError:
+        return {}
+    # interface: bytes packets errs drop fifo frame compressed multicast | bytes packets ...
+    named = (line.partition(":") for line in lines)
+    return {name.strip(): int(rest.split()[8]) for name, _, rest in named}
 
 
 def mean_over_ranks(torch: Any, value: Any, place: Place) -> float:

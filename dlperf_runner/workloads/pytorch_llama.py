@@ -142,6 +142,17 @@ def distributed(torch: Any, model: Any, arguments: argparse.Namespace, device: A
     return model
 
 
+def clipped(torch: Any, parameters: list[Any], is_alone: bool) -> Any:
+    """Clip the gradient to a norm of 1, and return its norm. A rank alone takes its own part."""
+    if not is_alone or not hasattr(parameters[0].grad, "to_local"):
+        return torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    gradients = [parameter.grad.to_local() for parameter in parameters]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    for gradient in gradients:
+        gradient.mul_((1 / (norm + 1e-6)).clamp(max=1.0))
+    return norm
+
+
 def peak_flops(name: str) -> float | None:
     """The dense bf16 FLOPS of a device. None if unknown."""
     return next((flops for part, flops in PEAK_FLOPS.items() if part in name), None)
@@ -226,7 +237,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
     casts = arguments.precision == "bf16" and arguments.parallel != "fsdp"
     loss = norm = torch.zeros((), device=device)
 
-    def step() -> None:
+    def step(is_alone: bool = False) -> None:
         nonlocal loss, norm
         tokens = batch(torch, arguments, device)
         optimizer.zero_grad(set_to_none=True)
@@ -237,7 +248,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
         )
         del logits
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        norm = clipped(torch, list(model.parameters()), is_alone)
         optimizer.step()
 
     tokens_per_line = arguments.batch_size * arguments.sequence_length * arguments.log_interval
@@ -252,7 +263,7 @@ def train(arguments: argparse.Namespace) -> list[float]:
         memory = peak_memory(torch, device)
         rate = tokens_per_line / seconds
         log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
-    if text := alone(torch, model, step, wait_for(torch, device), place):
+    for text in alone(torch, model, lambda: step(True), wait_for(torch, device), place):
         log(text)
     log("Training completed")
     return losses

@@ -123,8 +123,9 @@ def train(arguments: argparse.Namespace) -> list[float]:
         samples=place.world_size * arguments.batch_size * arguments.log_interval,
         lr=arguments.lr,
     )
-    if (text := alone(torch, network, step, wait, place)) and place.rank == 0:
-        print(text, flush=True)
+    for text in alone(torch, network, step, wait, place):
+        if place.rank == 0:
+            print(text, flush=True)
     return losses
 
 
