@@ -37,7 +37,7 @@ _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 _VERSIONS = Path("roles", "benchmark_source", "files", "versions.py")
 _MODULES = "ansible", "module_utils"
 # Modules of bench.yml that node_watch.py needs; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_lock")
+_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock")
 _IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import node_lock, other_processes, telemetry
+from ansible.module_utils import node_agents, node_lock, other_processes, process_table, telemetry
 
 # As the defaults of the role benchmark_run.
 SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
@@ -35,7 +35,7 @@ class Others(other_processes.OtherProcesses):  # type: ignore[misc]
         def is_other(key: tuple[int, int], row: tuple[str, int, int, int]) -> bool:
             return row[1] != os.getuid() or own not in environment(key[0])
 
-        table = other_processes.processes(other_processes.local())
+        table = process_table.processes(process_table.local())
         self.take(self.here, table, is_other, node_lock.uptime())
 
 
@@ -71,7 +71,7 @@ def held(name: str) -> list[str]:
 
 
 def when_idle(
-    params: dict[str, Any], samples: Any, *, is_exclusive: bool
+    params: dict[str, Any], agents: Any, samples: Any, *, is_exclusive: bool
 ) -> tuple[Others, list[str]]:
     """Wait for a short time until nobody else uses the node: the observer of the run, and who does.
 
@@ -80,7 +80,8 @@ def when_idle(
     deadline = time.monotonic() + GRACE_S
     samples.start()
     while True:
-        others = Others(params, dict(os.environ))
+        others = Others(params, agents)
+        others.wait()
         busy = held(params["host"]) + samples.busy()
         busy += others.busy(MOST_CORES_BESIDE) if is_exclusive else []
         if not busy or time.monotonic() >= deadline:
@@ -96,13 +97,17 @@ def say(document: dict[str, Any]) -> None:
 def main(name: str, kind: str) -> None:
     run = json.loads(Path("run.json").read_text(encoding="utf-8"))
     params = parameters(name, run)
-    samples = telemetry.Telemetry(params, dict(os.environ), run["timeout_s"] + 10 * GRACE_S)
-    others, busy = when_idle(params, samples, is_exclusive=kind == "exclusive")
+    agents = node_agents.Agents()
+    agents.want(params["sample_hosts"], dict(os.environ))
+    samples = telemetry.Telemetry(params, agents, run["timeout_s"] + 10 * GRACE_S)
+    agents.receive = samples.receive
+    others, busy = when_idle(params, agents, samples, is_exclusive=kind == "exclusive")
     say({"busy": busy})
     while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
-        samples.poll()
+        agents.poll()
         others.poll()
     say({"host": name, **samples.result(), **others.result()})
+    agents.close()
 
 
 if __name__ == "__main__":
