@@ -250,7 +250,7 @@ def test_telemetry_and_others_on_shared_nodes(cluster: Lab, folder: Path) -> Non
     cluster.said("node2", f"for n in 1 2 3 4; do {burn} done")
     chosen = (*MINE, "--nodes", "2", "--iterations", "500")
     try:
-        _, text = run(cluster, "shared", *chosen)  # may be excluded: others used too much
+        _, text = run(cluster, "beside", *chosen)  # may be excluded: others used too much
         refused, said = run(cluster, "whole", *chosen, "--exclusive")
     finally:
         cluster.said("node2", "pkill -KILL -u other")
@@ -259,10 +259,10 @@ def test_telemetry_and_others_on_shared_nodes(cluster: Lab, folder: Path) -> Non
     assert (told["status"], told["category"]) == ("failed", "node busy"), told
     assert "node2: others use" in told["message"]
     assert "of user 2345" in told["message"]
-    (record,) = records(folder / "shared")
+    (record,) = records(folder / "beside")
     assert record["outcome"]["status"] == "done", text
     assert {(p["host"], p["uid"]) for p in record["outcome"]["beside"]} == {("node2", 2345)}
-    place = next((folder / "shared/runs").glob("*/r1"))
+    place = next((folder / "beside/runs").glob("*/r1"))
     for node in NODES:
         rows = list(csv.DictReader((place / f"telemetry-{node}.csv").open()))
         assert len(rows) >= 5
