@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import benchmark_supervisor, other_processes, run_processes
+from ansible.module_utils import benchmark_supervisor, node_agents, other_processes, run_processes
 from benchmark_jobs import call, processes_of, until_gone
 from standins import program
 
@@ -228,21 +228,20 @@ def test_only_processes_of_the_run_end_on_its_other_nodes(
 
 
 def test_what_a_run_left_on_another_node_is_seen_at_the_last_look() -> None:
-    """A node's processes by (ID, start): name, user, parent, ticks. 61 asks, as the child of 60."""
-    params = {"lock": {}, "host": "node1", "hosts": {}, "idle": {}, "cleanup": []}
-    others = other_processes.OtherProcesses(params, {})
-    others.hosts = {"node2": "n2"}
-    before = {(1, 1): ("tini", 0, 0, 9), (40, 5): ("vim", 1000, 1, 9)}
-    asks = {(60, 90): ("sshd", 1000, 1, 0), (61, 91): ("sh", 1000, 60, 0)}
-    theirs = {(70, 92): ("python", 1001, 1, 0)}
-    others.take_remote("node2", 1000, {**before, **asks}, 10.0, 60)
-    others.take_remote(
-        "node2", 1000, {**before, **theirs, (80, 99): ("sshd", 1000, 1, 0)}, 20.0, 80
-    )
-    assert others.with_own() == {}
-    left = {(75, 95): ("sleep", 1000, 1, 0)}
-    others.take_remote("node2", 1000, {**before, **left, **asks}, 30.0, 60)
-    assert others.with_own() == {"node2": "n2"}
+    """What its agent says: ID, start, user, parent, ticks and name of each process but its own."""
+    params = {"lock": {}, "host": "node1", "hosts": {"node2": "n2"}, "idle": {}, "cleanup": []}
+    others = other_processes.OtherProcesses(params, node_agents.Agents())
+
+    def looked(*processes: str) -> dict[str, str]:
+        others.ask("node2")
+        lines = [f"running,{line}" for line in ("40,5,1000,1,9,vim", *processes)]
+        others.receive("node2", [*lines, "listed,10.0,1000"])
+        found: dict[str, str] = others.with_own()
+        return found
+
+    assert looked() == {}
+    assert looked("70,92,1001,1,0,python", "80,99,1000,1,0,sshd") == {}  # mpirun's login ends late
+    assert looked("75,95,1000,1,0,sleep") == {"node2": "n2"}
 
 
 def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from executed_modules import call
-from filters import provision
+from filters import environments
 from standins import wheel
 
 REQUIREMENT = "{name} @ file://{path} --hash=sha256:{digest}"
@@ -98,7 +98,7 @@ class TestPythonEnvironment:
         path, digest = wheel(tmp_path, *built.split("-"))
         wanted = {"distribution": "net", "names": ["net_cu102"], "version": "0.1.8", "reason": ""}
         given = {"net": {"path": path, "sha256": digest}}
-        found = provision._operator_wheel("net", wanted, given)
+        found = environments._operator_wheel("net", wanted, given)
         text = REQUIREMENT.format(name=found["distribution"], path=path, digest=digest)
         made = self.environment(tmp_path, text, dependencies=False, uv=uv)
         name = found["distribution"].replace("_", "-")
