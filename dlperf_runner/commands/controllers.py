@@ -100,7 +100,11 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
         if campaigns.is_cut_off(outcome):
             outcome = {"status": "cut off", "message": "its controller ended"}
         elif record["id"] in invalid:
-            outcome = {**outcome, "status": INVALID, "message": invalid[record["id"]]}
+            outcome = {
+                **outcome,
+                "status": INVALID,
+                "message": invalid[record["id"]].splitlines()[0],
+            }
         names = ("status", "message", "category", "advice", "elapsed_s")
         told = {name: outcome.get(name) for name in names}
         runs.append({"id": record["id"], "done": record["id"] in done, **told})

@@ -154,7 +154,9 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
     planned = json.loads(record.read_text())
     planned["outcome"] |= {"status": "running"}
     record.write_text(json.dumps(planned))
-    assert "1 of 1 runs done" in call("status", directory).out
+    shown = call("status", directory, status=1).out
+    assert "the log is empty" in shown
+    assert "1 of 1 runs done, 1 of them invalid" in shown
     assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
     _, said = execute(directory)
     assert "of an earlier start: 1 run" in said[0]
@@ -163,6 +165,7 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
 
 
 def test_an_interruption_cancels_the_job_and_a_lost_terminal_leaves_it(site: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     directory = campaign(site, nodes="1")
     program(site.parent / "bin", "sleep 30")
     for number, state in ((signal.SIGHUP, "RUNNING"), (signal.SIGINT, "CANCELLED")):
