@@ -9,5 +9,8 @@ import ansible.module_utils
 
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
 
-# A shell starts background commands with SIGINT ignored, and every process below inherits that.
+# A shell starts background commands with SIGINT ignored, nohup with SIGHUP, and every process below
+# inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)

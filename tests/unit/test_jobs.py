@@ -165,7 +165,6 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
 
 
 def test_an_interruption_cancels_the_job_and_a_lost_terminal_leaves_it(site: Path) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     directory = campaign(site, nodes="1")
     program(site.parent / "bin", "sleep 30")
     for number, state in ((signal.SIGHUP, "RUNNING"), (signal.SIGINT, "CANCELLED")):
