@@ -85,7 +85,7 @@ def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Pa
     job = job_of(folder, "requeued")
     cluster.said("node1", f"scontrol update jobid={job} requeue=1 && scontrol requeue {job}")
     wait_for("the queue", cluster, f"squeue -h -j {job} -o %T", "PENDING")
-    # Slurm would wait for two minutes.
+    time.sleep(8)  # the runner asks every 5 s, and Slurm would wait for two minutes
     cluster.said("node1", f"scontrol update jobid={job} starttime=now")
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
