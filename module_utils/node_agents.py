@@ -190,7 +190,7 @@ class Agents(object):
         self.receive, self.waiting = None, {}
         for stream in self.streams.values():
             stream.child.stdin.close()
-            stream.to_write = b""
+            stream.to_write, stream.asked = b"", time.time()
         deadline = time.time() + 2
         while self.streams and time.time() < deadline:
             self.poll(0.1)

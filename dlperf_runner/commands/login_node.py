@@ -46,7 +46,9 @@ def examine_cluster(name: str, options: Mapping[str, str], folder: Path) -> list
         for key, argv in slurm.COMMANDS.items()
     }
     partition = slurm.partition_of(told, options)
-    idle = slurm.idle_nodes(told, partition)
+    # Only Slurm knows how many idle nodes have the features or are in the reservation.
+    is_narrow = any(options.get(name) for name in ("constraint", "reservation"))
+    idle = 1 if is_narrow else slurm.idle_nodes(told, partition)
     return slurm.findings(told, options, _probe(told, options, idle, folder) if idle else None)
 
 

@@ -192,7 +192,8 @@ def test_status_knows_what_a_job_did_without_a_runner(cluster: Lab, folder: Path
 
 @pytest.mark.parametrize(("kind", "jobs"), [("case", 2), ("run", 4)])
 def test_a_job_for_each_case_or_run(cluster: Lab, folder: Path, kind: str, jobs: int) -> None:
-    chosen = (*MINE, "--repeats", "2", "--allocation", kind)
+    # Two jobs on one node would listen on one port.
+    chosen = (*MINE, "--repeats", "2", "--allocation", kind, "--exclusive")
     status, text = run(cluster, kind, *chosen)
     assert status == 0, text
     found = [record["outcome"] for record in records(folder / kind)]
@@ -234,8 +235,8 @@ def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> No
 
 
 def test_time_to_stop(cluster: Lab, folder: Path) -> None:
-    chosen = (*MINE, "--nodes", "1", "--iterations", "500", "--repeats", "3")
-    status, text = run(cluster, "time", *chosen, "--stop-after", "15s")
+    chosen = (*MINE, "--nodes", "1", "--iterations", "1500", "--repeats", "3")
+    status, text = run(cluster, "time", *chosen, "--stop-after", "40s")
     assert status == 1, text
     assert "stopping after the current run" in text
     states = [record["outcome"]["status"] for record in records(folder / "time")]

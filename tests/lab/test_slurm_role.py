@@ -161,6 +161,8 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
     assert "partition: expected one of main, found gpu" in text
 
 
+# What a package of the role recommends stays otherwise.
+PURGE = "purge --auto-remove -o APT::AutoRemove::RecommendsImportant=0 -o APT::AutoRemove::SuggestsImportant=0"
 SITE = """\
 dlperf_stack: cpu
 dlperf_accelerator: cpu
@@ -190,7 +192,7 @@ def modules(cluster: Lab, folder: Path) -> Iterator[None]:
         cluster.said(node, install.format("install --no-install-recommends") + " >&2; echo done")
     yield
     for node in NODES:
-        cluster.said(node, install.format("purge --auto-remove") + " >&2; echo done")
+        cluster.said(node, install.format(PURGE) + " >&2; echo done")
 
 
 @pytest.mark.usefixtures("modules")
