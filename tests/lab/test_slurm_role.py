@@ -162,7 +162,9 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
 
 
 # What a package of the role recommends stays otherwise.
-PURGE = "purge --auto-remove -o APT::AutoRemove::RecommendsImportant=0 -o APT::AutoRemove::SuggestsImportant=0"
+PURGE = "purge --auto-remove" + "".join(
+    f" -o APT::AutoRemove::{what}Important=0" for what in ("Recommends", "Suggests")
+)
 SITE = """\
 dlperf_stack: cpu
 dlperf_accelerator: cpu
