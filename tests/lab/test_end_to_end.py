@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
+from readme_commands import Readme
 
 pytestmark = pytest.mark.lab
 
@@ -36,25 +37,40 @@ LOSSES = {
 }
 
 
+def dlperf(lab: Lab, *arguments: str) -> tuple[int, str]:
+    done = lab.command(sys.executable, "-m", "dlperf_runner", *arguments)
+    return done.returncode, done.stdout
+
+
 @pytest.fixture(scope="module")
-def provisioned(lab: Lab) -> Lab:
+def readme(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Readme:
+    made = Readme(lab, tmp_path_factory.mktemp("inventory") / "mine")
+    made.run("init")
+    made.describe_lab(2)
+    return made
+
+
+@pytest.fixture(scope="module")
+def provisioned(readme: Readme) -> Lab:
     """Two nodes with three frameworks, given to a lab that is up as a user gives them."""
     with mirror_alone():
-        lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", f"lab_frameworks={FRAMEWORKS}")
-    lab.play("provision.yml")
-    return lab
+        frameworks = f"lab_frameworks={FRAMEWORKS}"
+        readme.lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", frameworks)
+    readme.run("provision")
+    return readme.lab
 
 
 @pytest.fixture(scope="module")
-def campaign(provisioned: Lab) -> Iterator[Path]:
-    """The command of the README, with a directory of the tests' own."""
-    directory = PROJECT / "results" / f"test-{provisioned.directory.parent.name}"
-    shutil.rmtree(directory, ignore_errors=True)
-    provisioned.play("bench.yml", "-e", "model=resnet50v1b", "-e", f"campaign={directory}")
-    yield directory
+def campaign(provisioned: Lab, readme: Readme) -> Iterator[Path]:
+    """What the README's benchmark leaves in results/, which is removed after the tests."""
     latest = PROJECT / "results" / "latest"
-    if latest.is_symlink() and latest.resolve() == directory.resolve():
-        latest.unlink()
+    before = latest.readlink() if latest.is_symlink() else None
+    readme.run("bench")
+    directory = latest.resolve()
+    yield directory
+    latest.unlink()
+    if before:
+        latest.symlink_to(before)
     shutil.rmtree(directory)
 
 
@@ -63,14 +79,11 @@ def test_the_all_reduce_is_proven_again_on_request(provisioned: Lab) -> None:
     stamp = "/opt/dlperf/stamps/horovod-mxnet.json"
     assert provisioned.said("node1", f"stat -c %U {stamp}") == "root"
     provisioned.said("node1", f"sed -i s/eth0/ib0/ {stamp}")
-    recap = provisioned.play("provision.yml", "--tags", "verify").rpartition("PLAY RECAP")[2]
+    mxnet = ("-e", '{"dlperf_frameworks": ["mxnet"]}')
+    output = provisioned.play("provision.yml", "--tags", "verify", *mxnet)
+    recap = output.rpartition("PLAY RECAP")[2]
     assert re.findall(r"(node\d) .*changed=(\d+)", recap) == [("node1", "1"), ("node2", "0")]
     assert '"interface": "eth0"' in provisioned.said("node1", f"cat {stamp}")
-
-
-def dlperf(lab: Lab, *arguments: str) -> tuple[int, str]:
-    done = lab.command(sys.executable, "-m", "dlperf_runner", *arguments)
-    return done.returncode, done.stdout
 
 
 def test_every_run_is_done_and_keeps_what_was_asked_and_what_came(campaign: Path) -> None:
@@ -103,6 +116,14 @@ def test_the_world_of_each_log_is_the_planned_one_and_the_loss_falls(campaign: P
 def test_benchmarks_run_as_the_ordinary_user(provisioned: Lab, campaign: Path) -> None:
     owners = provisioned.said("node1", f"stat -c %U /opt/dlperf/runs/{campaign.name}/*/*/*.log")
     assert set(owners.split()) == {"dlperf"}
+
+
+def test_the_readmes_doctor_and_report_take_the_same_nodes_and_results(
+    readme: Readme, campaign: Path
+) -> None:
+    readme.run("doctor")
+    readme.run("report")
+    assert "mxnet-resnet50v1b" in (campaign / "report/report.html").read_text()
 
 
 def test_summarize_prints_the_table_and_writes_the_results(
@@ -254,34 +275,10 @@ def test_one_model_names_the_workloads_of_two_frameworks(provisioned: Lab, tmp_p
     check_campaign(provisioned, campaign, chosen)
 
 
-def test_collectives_over_mpi_on_one_node_and_two(provisioned: Lab, tmp_path: Path) -> None:
-    campaign = tmp_path / "collectives"
-    provisioned.play("bench.yml", "-e", "workload=nccl-allreduce", "-e", f"campaign={campaign}")
-    tables = {}
-    for path in campaign.glob("runs/*/r1/run.json"):
-        run = json.loads(path.read_text())
-        assert (run["outcome"]["status"], run["source"]) == ("done", "builtin")
-        tables[f"{run['nodes']}n{run['gpus_per_node']}g"] = path.parent / run["log_name"]
-    status, text = dlperf(provisioned, "bandwidth", *map(str, tables.values()), "--json")
-    assert status == 0, text
-    for name, ranks in {"1n2g": 2, "2n2g": 4}.items():
-        table = json.loads(text)["logs"][str(tables[name])]
-        assert table["ranks"] == ranks
-        # 8 bytes to 16 MiB, each result compared with the sum
-        assert [row["size"] for row in table["rows"]] == [2**power for power in range(3, 25)]
-        assert {row["wrong"] for row in table["rows"]} == {0}
-        last = table["rows"][-1]
-        assert last["busbw"] == pytest.approx(last["algbw"] * 2 * (ranks - 1) / ranks, abs=0.02)
-    status, text = dlperf(provisioned, "summarize", str(campaign))
-    assert status == 0, text
-    assert "| node_num | gpu_num | GB/s | n |" in re.sub(" +", " ", text)
-    status, text = dlperf(provisioned, "compare", str(campaign))
-    assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
-
-
-def test_the_doctor_measures_all_nodes_together_and_each_alone(
+def test_the_doctor_measures_collectives_on_all_nodes_together_and_on_each_alone(
     provisioned: Lab, results_kept: None
 ) -> None:
+    """Over MPI. What it measured is a campaign as any other."""
     status, text = dlperf(provisioned, "doctor", "--bandwidth", "--json")
     assert status == 0, text
     findings = json.loads(text[text.index("{") :])["findings"]
@@ -289,6 +286,28 @@ def test_the_doctor_measures_all_nodes_together_and_each_alone(
     assert list(found) == ["", "node1", "node2"]
     assert found[""]["found"].endswith(" GB/s over 2 nodes")
     assert all(float(each["found"].split()[0]) > 0 for each in found.values())
+    (campaign,) = re.findall(r"of all nodes: (\S+)", text)
+    ranks = {}
+    for path in Path(campaign).glob("runs/*/r*/run.json"):
+        run = json.loads(path.read_text())
+        assert (run["outcome"]["status"], run["source"]) == ("done", "builtin")
+        ranks[str(path.parent / run["log_name"])] = 2 * run["nodes"]
+    assert sorted(ranks.values()) == [2, 2, 4]
+    status, text = dlperf(provisioned, "bandwidth", *ranks, "--json")
+    assert status == 0, text
+    for log, count in ranks.items():
+        table = json.loads(text)["logs"][log]
+        assert table["ranks"] == count
+        # 8 bytes to 16 MiB, each result compared with the sum
+        assert [row["size"] for row in table["rows"]] == [2**power for power in range(3, 25)]
+        assert {row["wrong"] for row in table["rows"]} == {0}
+        last = table["rows"][-1]
+        assert last["busbw"] == pytest.approx(last["algbw"] * 2 * (count - 1) / count, abs=0.02)
+    status, text = dlperf(provisioned, "summarize", campaign)
+    assert status == 0, text
+    assert "| node_num | gpu_num | GB/s | n |" in re.sub(" +", " ", text)
+    status, text = dlperf(provisioned, "compare", campaign)
+    assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
 
 
 def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
