@@ -3,18 +3,24 @@ that prints what a program of that name prints, and ssh one that stays on this m
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_jobs import agents_of, call, has_ended, processes_of, until_gone
+from benchmark_jobs import (
+    agents_of,
+    call,
+    has_ended,
+    processes_of,
+    table,
+    telemetry,
+    until_gone,
+)
 from node_sampler import COLUMNS
 from standins import TWO, prints, program
 
@@ -57,16 +63,6 @@ def sampled(
 def kept(result: dict[str, Any]) -> set[str]:
     """The files that came, except those of kernels' logs, which only some users may read."""
     return {name for name in result["files"] if not name.startswith("xid-")}
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def telemetry(path: Path) -> list[dict[str, str]]:
-    """The samples of devices, which stand before that of their node."""
-    return [row for row in table(path) if row["device"]]
 
 
 def test_peak_of_each_device_and_every_sample(tmp_path: Path) -> None:
@@ -345,57 +341,6 @@ def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:
     assert call(tmp_path / "r3", "/bin/true", **options)["exit_status"] == 0
 
 
-def with_memory(folder: Path, mib: int, processes: str = "") -> Path:
-    """A stand-in for nvidia-smi; the file `mib` says how much of device 0 is in use."""
-    folder.mkdir()
-    (folder / "mib").write_text(f"{mib}\n")
-    (folder / "processes").write_text(processes)
-    two = TWO.format("$(cat mib)", 4).strip()
-    script = f'cd {folder}; case "$*" in *compute-apps*) cat processes; exit;; esac\necho "{two}"'
-    return program(folder, "nvidia-smi", script)
-
-
-def test_memory_that_the_run_leaves_on_a_device(tmp_path: Path) -> None:
-    """Of its own user's process, or of none that is visible. 100 MiB may come and go."""
-    smi = with_memory(tmp_path / "bin", 3)
-    uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
-    options = {"sample_s": 1, "sample_hosts": {"node1": ""}, "wait_s": 30}
-    options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
-
-    def left(run: str, mib: int, processes: str = "") -> Any:
-        (smi / "mib").write_text("3\n")
-        (smi / "processes").write_text("")
-        used = f"echo {mib} > {smi}/mib; echo '{processes}' > {smi}/processes"
-        result = call(tmp_path / run, "/bin/sh", "-c", used, **options)
-        assert (result["finished"], result["exit_status"]) == (True, 0)
-        rows = telemetry(tmp_path / run / "telemetry-node1.csv")
-        assert {row["memory_used_mib"] for row in rows} <= {"3", "4", str(mib)}
-        return result["left"]
-
-    assert left("r1", 90) == []
-    said = "node1: 12565 MiB of GPU 0 are in use, 12562 more than before the run, by"
-    assert left("r2", 12565) == [f"{said} no process that is visible there"]
-    name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
-    assert left("r3", 12565, f"{uuid}, {os.getpid()}, 503") == [f"{said} {name} ({os.getpid()})"]
-    # The device is none of the run's.
-    options["env"] = {**options["env"], "CUDA_VISIBLE_DEVICES": "1"}
-    assert left("r4", 12565) == []
-
-
-def test_memory_that_the_driver_frees_a_little_later(tmp_path: Path) -> None:
-    smi = with_memory(tmp_path / "bin", 3)
-    used = f"until grep -q 12565 {smi}/mib; do sleep 0.1; done"
-    free = f"{used}; sleep 1; echo 3 > {smi}/mib"
-    with subprocess.Popen(["/bin/sh", "-c", free]) as freeing:
-        result = call(
-            tmp_path / "r1", "/bin/sh", "-c", f"echo 12565 > {smi}/mib",
-            sample_s=1, sample_hosts={"node1": ""}, wait_s=30,
-            env={"PATH": f"{smi}:/usr/bin:/bin"},
-        )  # fmt: skip
-        assert freeing.wait(10) == 0
-    assert (result["left"], result["exit_status"]) == ([], 0)
-
-
 def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> None:
     smi = prints(tmp_path / "bin", FULL)
     options = {"sample_s": 1, "sample_hosts": {"node1": ""}}
@@ -412,7 +357,7 @@ def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> No
 
 
 def test_what_dcgm_reports_is_kept(tmp_path: Path) -> None:
-    """The answers of dcgmi are those of test_node_sampler.py."""
+    """The answers of dcgmi are those of test_dcgm_health.py."""
     smi = prints(tmp_path / "bin", TWO.format(3, 4))
     errors = {"Thermal system": {"overflow": ["hot, very"], "value": "Warning"}}
     gpus = {"children": {"0": {"children": {"Errors": {"children": errors}}}}}

@@ -1,7 +1,8 @@
-"""Calls of the module benchmark_job, and the processes that it starts."""
+"""Calls of the module benchmark_job, the processes that it starts, and the samples it keeps."""
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 import time
@@ -73,3 +74,13 @@ def lock_in(directory: Path) -> dict[str, Any]:
     lease.touch()
     os.utime(lease, (0, 0))
     return {"directory": str(directory), "token": "a", "lease_s": 60}
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def telemetry(path: Path) -> list[dict[str, str]]:
+    """The samples of devices, which stand before that of their node."""
+    return [row for row in table(path) if row["device"]]

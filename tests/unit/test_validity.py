@@ -7,80 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judged_runs import GOOD, HEADER, START, gpu_run, verdict
 from make_logs import KNOWN, campaign_run, gluoncv
-from typer.testing import CliRunner
 
 from dlperf_runner.catalog.validity import catalogued_rules
-from dlperf_runner.cli.main import app
-from dlperf_runner.core.lists import in_turn
-from dlperf_runner.measure.validity import Verdict, is_selected, judge
-from dlperf_runner.results.discovery import Skipped, find, run_at
-from dlperf_runner.results.evidence import evidence_of
+from dlperf_runner.measure.validity import Verdict
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.stats.summary import summarize
 
-START = 1795243315
-HEADER = (
-    "unix_time,device,memory_used_mib,utilization_percent,sm_clock_mhz,max_sm_clock_mhz,"
-    "temperature_c,power_w,throttle_reasons,ecc_uncorrected"
-)
-GOOD = "{time},{device},12565,97,1380,1530,61,287.51,0x0000000000000004,0"
-SOCKET = "node1:77:77 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>"
-CARDS = (
-    "node1:77:77 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>"
-)
 ALL = ["throttling", "clocks", "ECC errors", "Xid errors", "other processes"]
-
-
-def gpu_run(
-    campaign: Path,
-    topology: str = "1n1g",
-    repeat: int = 1,
-    lines: list[str] | None = None,
-    env: dict[str, str] | None = None,
-    samples: list[str] | None = None,
-    files: dict[str, list[str]] | None = None,
-) -> Path:
-    """A run on the device 0 of node1, which a sampler of now looked at."""
-    outcome = {
-        "status": "done",
-        "hosts": {"node1": {"hostname": "node1", "driver": "440.33.01"}},
-        "versions": {"mxnet": "1.9.1"},
-        "gpu_memory_mib": {"node1": {"0": 12565}},
-    }
-    folder = campaign_run(
-        campaign,
-        topology,
-        repeat,
-        lines or gluoncv(99.0 + repeat, world=int(topology[0]) * int(topology[2])),
-        accelerator="Tesla V100",
-        outcome=outcome,
-        commands=[{"host": "node1", "argv": ["train"], "env": env or {}}],
-    )
-    rows = [GOOD] * 20 if samples is None else samples
-    written = {
-        "telemetry": [HEADER, *(r.format(time=START + n, device=0) for n, r in enumerate(rows))],
-        "processes": [
-            "unix_time,device,pid,uid,age_s,memory_used_mib,run_uid,run_age_s",
-            f"{START + 30},0,4711,1000,25,12565,1000,30",
-        ],
-        "xid": ["unix_time,bus_id,xid,message"],
-        **(files or {}),
-    }
-    for name, content in written.items():
-        (folder / f"{name}-node1.csv").write_text("\n".join(content) + "\n")
-    return folder
-
-
-def verdict(campaign: Path) -> Verdict:
-    """Of the only run of a campaign."""
-    found = find([campaign])
-    (place,) = found.places
-    assert found.problems == []
-    (at,) = in_turn([run_at(place, KNOWN)], 1)
-    assert not isinstance(at, Skipped)
-    run, _ = at
-    return judge(evidence_of(run), [], [], run.rules or catalogued_rules())
 
 
 def load(campaign: Path) -> Results:
@@ -200,62 +135,6 @@ def test_older_campaign_is_not_judged_by_dcgm(tmp_path: Path) -> None:
     assert (verdict(tmp_path).reasons, len(verdict(tmp_path).remarks)) == ((), 2)
 
 
-@pytest.mark.parametrize(
-    ("env", "line", "why"),
-    [
-        ({"NCCL_SOCKET_IFNAME": "eth0"}, SOCKET, None),
-        ({}, SOCKET, None),
-        (
-            {"NCCL_SOCKET_IFNAME": "eth1"},
-            SOCKET,
-            "NCCL used eth0, but the plan selects eth1",
-        ),
-        ({"NCCL_SOCKET_IFNAME": "^docker"}, SOCKET, None),
-        ({}, SOCKET.replace("eth0", "docker0"), "NCCL used docker0 between nodes"),
-        (
-            {"NCCL_IB_DISABLE": "0"},
-            SOCKET,
-            "NCCL used sockets over eth0, but the plan selects InfiniBand",
-        ),
-        ({"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": "mlx5"}, SOCKET, None),
-        ({"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_SOCKET_IFNAME": "eth0"}, CARDS, None),
-        (
-            {"NCCL_IB_HCA": "=mlx5_0:1"},
-            CARDS,
-            "NCCL used mlx5_0, mlx5_1, but the plan selects =mlx5_0:1",
-        ),
-    ],
-)
-def test_interface_of_nccl(tmp_path: Path, env: dict[str, str], line: str, why: str | None) -> None:
-    lines = gluoncv(100.0, world=2)
-    gpu_run(tmp_path, "2n1g", lines=[lines[0], line, *lines[1:]], env=env)
-    assert verdict(tmp_path).reasons == (() if why is None else (why,))
-
-
-def test_on_one_node_any_interface_will_do(tmp_path: Path) -> None:
-    lines = [*gluoncv(100.0, world=2), SOCKET.replace("eth0", "lo")]
-    gpu_run(tmp_path, "1n2g", lines=lines)
-    assert verdict(tmp_path) == Verdict()
-
-
-@pytest.mark.parametrize(
-    ("name", "asked", "selected"),
-    [
-        # As NCCL's documentation of NCCL_SOCKET_IFNAME has them.
-        ("eth0", "eth", True),
-        ("eth0", "=eth", False),
-        ("eth0", "=eth0,eth1", True),
-        ("docker0", "^docker", False),
-        ("eth0", "^docker", True),
-        ("eth", "^=eth0", True),
-        ("mlx5_1", "mlx5_1:1", True),
-        ("eth0", "", True),
-    ],
-)
-def test_selection_of_interfaces(name: str, asked: str, selected: bool) -> None:
-    assert is_selected(name, asked) is selected
-
-
 # ---- what is done with it
 
 
@@ -294,11 +173,6 @@ def test_what_was_not_seen_is_not_judged_and_said(tmp_path: Path) -> None:
     note = load(tmp_path).notes[-1]
     assert note.startswith("no data to check throttling (1 run), ")
     assert "clocks (1 run), ECC errors (1 run)" in note
-
-
-def test_interface_is_not_judged_where_nccl_does_not_tell(tmp_path: Path) -> None:
-    gpu_run(tmp_path, "2n1g")
-    assert verdict(tmp_path) == Verdict(not_judged=("NCCL interface",))
 
 
 def test_telemetry_of_before_is_still_read(tmp_path: Path) -> None:
@@ -403,19 +277,3 @@ def test_campaign_of_an_older_version_is_not_judged_by_what_ran_beside(tmp_path:
     del rules["most_cores_beside"]
     (tmp_path / "campaign.json").write_text(json.dumps({"validity": rules}))
     assert verdict(tmp_path) == Verdict()
-
-
-def test_the_report_names_the_network_that_nccl_used(tmp_path: Path) -> None:
-    for repeat in (1, 2):
-        lines = [CARDS, *gluoncv(99.0 + repeat, world=4)]
-        gpu_run(tmp_path, "2n2g", repeat, lines, env={"NCCL_IB_HCA": "mlx5"})
-    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
-    assert (case["nccl_network"], case["nccl_interfaces"]) == ("IB mlx5_0, mlx5_1", 2)
-    done = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    text = (tmp_path / "report" / "report.md").read_text()
-    assert "On 2n2g, NCCL used IB mlx5_0, mlx5_1." in text
-    # Runs that used different networks have none in common.
-    gpu_run(tmp_path, "2n2g", 3, [SOCKET, *gluoncv(102.0, world=4)])
-    (case,) = summarize(load_results(tmp_path, KNOWN).frame).to_dict("records")
-    assert case["nccl_network"] is None
