@@ -254,6 +254,7 @@ def supervise(params, agents, state_file):
             end_group(process)
         if log:
             log.write(("benchmark_job: %s: %s\n" % (params["argv"][0], error)).encode("utf-8"))
+        telemetry.rest()
         state.update(exit_status=127)
     if log:
         log.close()

@@ -1,8 +1,8 @@
 # -*- coding: utf-8 -*-
 """For benchmark_job: a supervisor with connections to other nodes stays for the campaign's next run, whose module gives it the launch.
 
-    RUNS/.supervisor.TOKEN           the process ID of the supervisor, while it waits
-    RUNS/.supervisor.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
+    RUNS/.supervisor.NODE.TOKEN           the process ID of the supervisor, while it waits
+    RUNS/.supervisor.NODE.TOKEN.launch    the options of the next launch. Whoever renames or removes it has it
 """
 
 from __future__ import absolute_import, division, print_function
@@ -25,7 +25,7 @@ LIMIT_BYTES = 16 << 20
 def place(params):
     """Where a supervisor waits; None if it does not: without a campaign, or without other nodes."""
     if params["runs"] and params["lock"] and (params["hosts"] or params["idle"]):
-        return os.path.join(params["runs"], ".supervisor." + params["lock"]["token"])
+        return os.path.join(params["runs"], ".supervisor.%s.%s" % (os.uname()[1], params["lock"]["token"]))
     return None
 
 
@@ -38,8 +38,13 @@ def hand_over(params):
         return False
     launch = path + ".launch"
     before = os.umask(0o077)  # the environment is nobody else's business
-    write_whole(launch, params)
-    os.umask(before)
+    try:
+        write_whole(launch, params)
+    except (IOError, OSError):  # a full disk: the launch gets a supervisor of its own
+        discard(launch + ".tmp")
+        return False
+    finally:
+        os.umask(before)
     deadline = time.time() + TAKES_S
     while os.path.lexists(launch):
         if time.time() > deadline or not is_alive(waiting):

@@ -127,7 +127,7 @@ class Agent(object):
         except OSError:
             pass  # it has ended, which its output tells
 
-    def forward(self):
+    def forward(self, tells=True):
         piece = os.read(self.output, 65536)
         if piece:
             self.write(piece)
@@ -136,7 +136,8 @@ class Agent(object):
         os.close(self.output)
         os.waitpid(self.child, 0)
         self.output = self.child = None
-        self.tell("rested")
+        if tells:
+            self.tell("rested")
 
     def close(self):
         if self.input is not None:
@@ -148,7 +149,7 @@ class Agent(object):
         self.close()
         deadline = time.time() + END_S
         while self.output is not None and select.select([self.output], [], [], max(deadline - time.time(), 0))[0]:
-            self.forward()
+            self.forward(tells=False)  # nobody waits for that
 
 
 def serve(sample, gpus, local, processes):

@@ -118,6 +118,7 @@ class OtherProcesses(object):
             if not self.agents.has(host) or now > since + ANSWER_S:
                 self.agents.drop(host)
                 del self.asked[host]
+                self.young.add(host)  # what is not known is looked for
         if self.lock and not self.lost:
             late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
             self.lost = late[0] if late else ""
@@ -145,7 +146,7 @@ class OtherProcesses(object):
 
     def with_own(self):
         """The other nodes on which, at the last look, this user had processes that are younger than the run."""
-        return dict((host, self.addresses[host]) for host in self.young)
+        return dict((host, self.addresses[host]) for host in self.young.union(self.asked))
 
     def result(self):
         """Look a last time; return processes with an average use of at least 0.01 cores during the run."""
@@ -191,6 +192,8 @@ def observe(params, agents, telemetry):
 
     agents.receive = receive
     others.wait()
+    for host in others.hosts:
+        others.first.setdefault(host, {})  # it did not answer: what it has later may be the run's
     return others
 
 

@@ -93,6 +93,18 @@ def test_one_login_per_node_serves_all_runs_of_a_campaign(tmp_path: Path) -> Non
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["campaign"]
 
 
+def test_a_launch_that_cannot_start_leaves_the_next_one_its_samples(tmp_path: Path) -> None:
+    options = campaign(tmp_path)
+    assert run(tmp_path, 1, "/no/such/program", **options)["exit_status"] == 127
+    result = run(tmp_path, 2, "/bin/sleep", "2", **options)
+    assert result["exit_status"] == 0
+    for host in ("n1", "n2", "n3"):
+        path = tmp_path / f"runs/campaign/case/r2/telemetry-{host}.csv"
+        assert float(path.read_text().splitlines()[-1].split(",")[0]) > result["ended"] - 1
+    (tmp_path / "lock/lease.a").unlink()
+    assert has_ended(supervisor(tmp_path, 2))
+
+
 def test_lease_of_every_node_is_renewed(tmp_path: Path) -> None:
     """All four have one file here; it is renewed by the module, and for the other nodes."""
     options = campaign(tmp_path)
