@@ -152,6 +152,7 @@ def submit(
     try:
         job.id = own.job_id(output(own.submit_argv(job.directory / "job.sh")))
     except UserError as error:
+        write_whole(job.stop, "")  # the scheduler may have taken the job in spite of the error
         job.ended = str(error)
         job.write()
         raise

@@ -208,7 +208,9 @@ def _advance(
     for place, (run, started, ended) in enumerate(known):
         # Slurm ends the program of a run before the script, which may then record its exit status.
         status = ended["exit_status"] if ended else None
-        is_hit = status if place == last and state.category else _is_killed(state, status)
+        is_hit = (
+            status if place == last and _may_end_run(state, status) else _is_killed(state, status)
+        )
         if started and is_over and (is_hit or not ended):
             record_outcome(directory, run, job, started, ended, lost, state.category)
         elif started:
@@ -230,6 +232,14 @@ def _advance(
     return [
         f"job {job.id}{mark}ended before {counted(missing, 'run')} began: {job.why or job.ended}"
     ]
+
+
+def _may_end_run(state: JobState, exit_status: int | None) -> bool:
+    """Whether the end of the job may have ended its last run, too. Of a job that the scheduler no
+    longer knows, only a signal tells that."""
+    return bool(state.category) and (
+        state.category != "unknown" or exit_status in (128 + signal.SIGTERM, KILLED)
+    )
 
 
 def _is_killed(state: JobState, exit_status: int | None) -> bool:

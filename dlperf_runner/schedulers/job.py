@@ -212,11 +212,14 @@ fi
 """
 
 
+_PROLOGUE_FAILED = "dlperf_prologue failed: "
+
+
 def prologue(asked: Allocation) -> str:
     """The site's lines, such as `module load cuda`. All that the job starts gets what they set. If
     one fails, so does the job."""
     lines = [
-        f"{line} || {{ echo {shlex.quote(f'dlperf_prologue failed: {line}')}; exit 1; }}\n"
+        f"{line}\n(( $? == 0 )) || {{ echo {shlex.quote(_PROLOGUE_FAILED + line)}; exit 1; }}\n"
         for line in asked.prologue
     ]
     return "".join([_MODULES, *lines, "\n"]) if lines else ""

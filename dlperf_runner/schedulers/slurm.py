@@ -63,6 +63,13 @@ def header(asked: Allocation) -> tuple[str, ...]:
     }
     if seconds := asked.options.get("time"):
         options["time"] = str(math.ceil(int(seconds) / 60))
+    for name, value in options.items():
+        if re.search(r"\s", value):
+            raise UserError(
+                "sbatch takes no white space here",
+                where="the campaign's path" if name == "output" else f"--{name}",
+                found=repr(value),
+            )
     switches = [*(["exclusive"] if asked.options.get("exclusive") else []), "no-requeue"]
     return (
         *(f"#SBATCH --{name}={value}" for name, value in options.items()),

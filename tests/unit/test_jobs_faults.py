@@ -212,6 +212,28 @@ def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
     assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
 
 
+def test_a_run_that_failed_before_slurm_forgot_its_job_keeps_its_reason(site: Path) -> None:
+    directory = submitted(site, nodes="1")
+    program(site.parent / "bin", "echo 'ValueError: 5'; exit 1")
+    start_job(directory)
+    (site.parent / "bin/state/job1").unlink()
+    execute(directory)
+    (outcome,) = outcomes(directory)
+    assert (outcome["status"], outcome.get("reason")) == ("failed", None)
+    assert "ValueError: 5" in outcome["message"]
+
+
+def test_a_job_that_slurm_took_in_spite_of_an_error_starts_no_run(site: Path) -> None:
+    sbatch = site.parent / "bin/sbatch"
+    sbatch.write_text("#!/bin/sh\necho 'Socket timed out on send/recv operation' >&2; exit 1\n")
+    directory = campaign(site, nodes="1")
+    with pytest.raises(UserError, match="Socket timed out"):
+        execute(directory)
+    assert start_job(directory) == 0
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["planned"]
+    assert not list(directory.glob("jobs/1/started*"))
+
+
 def test_a_requeued_job_waits_anew(site: Path) -> None:
     """Its time in the queue counts from the requeue, not from its submission."""
     state = jobs.JobState("1", "name", "waiting", "BeginTime")

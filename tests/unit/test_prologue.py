@@ -34,6 +34,13 @@ def test_a_job_ends_if_one_of_its_commands_fails() -> None:
     assert done.stdout == "dlperf_prologue failed: module load other\n"
 
 
+@pytest.mark.parametrize("after", ["", "# of the site", "true # of the site"])
+def test_a_comment_hides_no_failure(after: str) -> None:
+    assert run(f"true {after}", "", after).returncode == 0
+    done = run(after, "module load other # for NCCL", after)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_a_site_s_file_with_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "site.yml"
     for text in ("module load x", "[1]", '["a\\nb"]', "{a: b}"):

@@ -66,6 +66,12 @@ def test_the_header_asks_for_what_the_user_chose() -> None:
     )
 
 
+@pytest.mark.parametrize("value", ["gpu\ntouch /tmp/x", "gpu debug"])
+def test_an_option_is_no_line_of_the_script(value: str) -> None:
+    with pytest.raises(UserError, match="sbatch takes no white space here"):
+        slurm.header(asked(partition=value))
+
+
 def test_a_word_is_quoted_but_for_the_names_of_nodes() -> None:
     assert word("--host") == "--host"
     assert word("") == "''"
