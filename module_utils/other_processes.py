@@ -118,7 +118,7 @@ class OtherProcesses(object):
             if not self.agents.has(host) or now > since + ANSWER_S:
                 self.agents.drop(host)
                 del self.asked[host]
-                self.young.add(host)  # what is not known is looked for
+                self.young.add(host)  # not known any more
         if self.lock and not self.lost:
             late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
             self.lost = late[0] if late else ""
@@ -145,8 +145,9 @@ class OtherProcesses(object):
                 used[1] = row[3]
 
     def with_own(self):
-        """The other nodes on which, at the last look, this user had processes that are younger than the run."""
-        return dict((host, self.addresses[host]) for host in self.young.union(self.asked))
+        """The other nodes on which, at the last look, this user had processes that are younger than the run, or that answered only before."""
+        hosts = self.young.union(self.asked).intersection(self.times)
+        return dict((host, self.addresses[host]) for host in hosts)
 
     def result(self):
         """Look a last time; return processes with an average use of at least 0.01 cores during the run."""

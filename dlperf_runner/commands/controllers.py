@@ -90,8 +90,10 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
     """The runs of a campaign with their status, how many of them are done, how many of these are
     invalid, and its controller."""
     runs = []
-    if job_files.recorded(directory):
-        job_files.refresh(directory)
+    owner = lock.owner_alive(directory)
+    if job_files.recorded(directory) and (owner or {}).get("host") != socket.gethostname():
+        with suppress(OSError):  # others may read the campaign, and not write to it
+            job_files.refresh(directory)
     records = campaigns.read_records(directory)
     done = frozenset(record["id"] for record in records if campaigns.is_done(directory, record))
     invalid = (verdicts or Verdicts(directory)).of(done)

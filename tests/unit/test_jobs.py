@@ -13,6 +13,7 @@ import pytest
 from command_line import call
 from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
 
+from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_records, remaining_plan
 from dlperf_runner.commands.rounds import Policy
 from dlperf_runner.commands.verify import verify
@@ -157,6 +158,12 @@ def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path
     shown = call("status", directory, status=1).out
     assert "the log is empty" in shown
     assert "1 of 1 runs done, 1 of them invalid" in shown
+    record.write_text(json.dumps(planned))
+    before = record.read_text()
+    with lock.held(directory):  # its controller writes the records
+        call("status", directory, status=None)
+        assert record.read_text() == before
+    call("status", directory, status=None)
     assert [outcome["status"] for outcome in outcomes(directory)] == ["done"]
     _, said = execute(directory)
     assert "of an earlier start: 1 run" in said[0]
