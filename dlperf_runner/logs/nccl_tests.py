@@ -88,7 +88,8 @@ def read(pieces: Iterable[bytes]) -> NcclTests:
     found, last = NcclTests(), 1
     for block in blocks(pieces, _MARKERS):
         found.rows += _rows(block)
-        last = block.line(len(block.data))
+        if content := block.data.rstrip(b"\n"):
+            last = block.line(len(content))
         if holds(block.data, b" Rank "):
             devices = _RANK.findall(block.data)
             found.ranks += len(dict(devices))

@@ -159,6 +159,7 @@ WORDS = st.sampled_from(
 
 
 @settings(max_examples=200, deadline=None)
+@example("nccl_tests", ["1e400", "\n", TAG])
 @given(st.sampled_from(sorted(logs.formats())), st.lists(WORDS, max_size=30))
 def test_parsers_only_ever_refuse_a_line(log_format: str, words: list[str]) -> None:
     _survives(log_format, "".join(words).encode())
