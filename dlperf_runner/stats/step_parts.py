@@ -11,8 +11,10 @@ NOTABLE = 0.02  # a smaller share of waiting names no straggler
 
 @dataclass(frozen=True)
 class StepParts:
-    """The seconds of a step. `computation` is that of the mean rank; `waiting` is how much longer
-    the slowest rank computes; `communication` is the rest, which no computation hides."""
+    """The seconds of a step, of which the parts are the whole. `computation` is that of the mean
+    rank, measured after the run, so that it may seem longer than the step, which it then fills;
+    `waiting` is how much longer the slowest rank computes; `communication` is the rest, which no
+    computation hides."""
 
     step: float
     computation: float
@@ -39,4 +41,6 @@ def step_parts(case: Mapping[str, Any]) -> StepParts | None:
         return None
     communication = max(0.0, step - longest)
     waiting = min(longest - mean, max(0.0, step - mean))
-    return StepParts(step, mean, waiting, communication, None if rank is None else int(rank))
+    return StepParts(
+        step, min(mean, step), waiting, communication, None if rank is None else int(rank)
+    )

@@ -108,6 +108,9 @@ def test_communication_that_is_hidden_is_no_negative_number() -> None:
     parts = step_parts(CASE | {"step_time_median_s": 2.2})
     assert parts is not None
     assert (parts.communication, parts.waiting) == (0.0, pytest.approx(0.1))
+    busier = step_parts(CASE | {"step_time_median_s": 2.0})
+    assert busier is not None
+    assert (busier.computation, busier.waiting, busier.communication) == (2.0, 0.0, 0.0)
     even = step_parts(CASE | {"alone_longest_s": 2.11, "slowest_rank": 3.0})
     assert even is not None
     assert not even.has_straggler
