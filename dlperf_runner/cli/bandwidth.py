@@ -16,7 +16,7 @@ def bandwidth(
     as_json: AsJson = False,
 ) -> None:
     """Show the bus bandwidth by message size from logs of nccl-tests. The exit status is 1 if
-    results were wrong, and 2 if a log cannot be read or its table is not whole."""
+    results were wrong, and 2 if a log cannot be read or its table is incomplete."""
     from ..core.errors import UserError
     from ..report.bandwidth_text import render
     from ..results.bandwidth import read_bandwidth

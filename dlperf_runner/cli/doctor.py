@@ -57,8 +57,8 @@ def doctor(
         bool,
         option(
             "--bandwidth",
-            "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low or"
-            " nothing is expected, that of each node and of pairs, too.",
+            "Also measure the bus bandwidth of all nodes with nccl-allreduce; if it is low, or if"
+            " the stack has no limit, also that of each node and of pairs.",
         ),
     ] = False,
     everything: Annotated[bool, option("--all", "Also show passing checks.")] = False,

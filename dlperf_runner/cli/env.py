@@ -13,7 +13,7 @@ from .options import option, print_note
 
 
 def env(
-    action: Annotated[str, typer.Argument(help="build.", metavar="build")],
+    action: Annotated[str, typer.Argument(help="The word build.", metavar="build")],
     names: Annotated[
         list[str],
         typer.Argument(
@@ -52,7 +52,7 @@ def env(
     if action != "build":
         raise UserError("unknown action", where="env", expected="build", found=action)
     if python and own_python:
-        raise UserError("--python and --own-python exclude each other")
+        raise UserError("--python and --own-python cannot be combined")
     folder = to or Path("envs") / stack
     for path in build(names, stack, folder, Interpreter(python, own_python), mirror, print_note):
         print(path)

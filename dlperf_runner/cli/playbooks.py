@@ -22,7 +22,11 @@ _Options = Annotated[
 
 def lab(
     state: Annotated[
-        str, typer.Argument(help="up, down or checked.", metavar="[up|down|checked]")
+        str,
+        typer.Argument(
+            help="Start it, stop it, or check this machine; default: up.",
+            metavar="[up|down|checked]",
+        ),
     ] = "up",
     options: _Options = None,
 ) -> None:

@@ -32,7 +32,7 @@ A table never hides or cuts a column. In a pipe or a file, each row is one line.
 `COLUMNS=60` sets another width. Colours and progress bars appear only on a terminal; `NO_COLOR` disables colours. `--json`
 prints the same data for programs.
 
-`--catalog DIR`, before or behind any command, adds [workloads of your own](own-workload.md) to the catalogue;
+`--catalog DIR`, before or after any command, adds [workloads of your own](own-workload.md) to the catalogue;
 `DLPERF_CATALOG` does the same.
 """  # noqa: E501
 

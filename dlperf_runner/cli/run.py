@@ -38,7 +38,8 @@ def run(
         str,
         option(
             "--on-node-loss",
-            "retry (default) its runs, shrink: remove its runs from the plan, or stop.",
+            "What to do with the runs of a lost node: retry (default) them, shrink the plan (remove"
+            " them), or stop the campaign.",
             "POLICY",
         ),
     ] = "retry",

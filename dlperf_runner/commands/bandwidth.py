@@ -66,7 +66,7 @@ def find_slow(
 def _choice(nodes: Sequence[Node], accelerator: str) -> Choice:
     devices = min(node.devices_per_node for node in nodes)
     if len(nodes) * devices < 2:
-        raise UserError("a bandwidth needs two devices", where=_WHERE, found="one")
+        raise UserError("a bandwidth needs at least two devices", where=_WHERE, found="one device")
     names = {"workload": "nccl-allreduce", "model": "nccl-all-reduce", "matrix": "published"}
     size = f"message_bytes={MESSAGE_BYTES[accelerator]}"
     return parse_choice({**names, "gpus_per_node": devices}, [size])

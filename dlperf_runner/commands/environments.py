@@ -126,7 +126,10 @@ def _make(
 ) -> None:
     if place.exists() and not (place / RECORD).is_file():
         raise UserError(
-            "there is something else", where=str(place), expected="no directory, or an environment"
+            "this directory is not an environment",
+            where=str(place),
+            expected="no directory, or an environment that this command made",
+            hint="remove it, or choose another folder with --to",
         )
     staging = place.with_name(f".{place.name}.{os.getpid()}")
     os.umask(0o022)  # all users of the folder can read it

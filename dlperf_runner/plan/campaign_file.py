@@ -277,7 +277,11 @@ def of_variables(
         own["parameters"] = dict(choice.parameters)
     checked = vars(validated(own, CampaignModel, "-e"))
     if checked["scheduler"] is not None:
-        raise UserError("bench.yml runs no campaign by a scheduler", where="-e scheduler")
+        raise UserError(
+            "bench.yml cannot run on a scheduler",
+            where="-e scheduler",
+            hint="run the campaign file with `dlperf run FILE` on a login node",
+        )
     for name in checked["inventory"] or ():
         if not any(_same_end(name, used) for used in inventories):
             raise UserError(

@@ -296,4 +296,4 @@ def test_an_error_in_a_scheduler(slurm_file: Path, line: str, where: str, messag
 
 def test_bench_refuses_a_scheduler(slurm_file: Path) -> None:
     variables = json.dumps(yaml.safe_load(ON_SLURM))
-    assert "runs no campaign by a scheduler" in call("plan", "--variables", variables, status=2).err
+    assert "cannot run on a scheduler" in call("plan", "--variables", variables, status=2).err

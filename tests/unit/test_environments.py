@@ -119,7 +119,7 @@ def test_a_failed_build_leaves_the_earlier_environment(
 def test_what_is_something_else_is_left_alone(site: Path) -> None:
     (site / "envs" / "tinylib").mkdir(parents=True)
     (site / "envs" / "tinylib" / "thesis.txt").write_text("mine")
-    assert "there is something else" in build(site, status=2)
+    assert "this directory is not an environment" in build(site, status=2)
     assert (site / "envs" / "tinylib" / "thesis.txt").read_text() == "mine"
 
 
@@ -136,7 +136,7 @@ def test_a_python_that_the_environment_does_not_take(
     error = build(site, status=2)
     assert "No download found for request" in error
     assert "UV_PYTHON_INSTALL_MIRROR" in error
-    assert "exclude each other" in build(site, "--python", "x", "--own-python", status=2)
+    assert "cannot be combined" in build(site, "--python", "x", "--own-python", status=2)
 
 
 def test_versions_of_python() -> None:
