@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from gpu_cluster import Cluster
 from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
+from system_plays import Played, States
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +43,41 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]
     made.up(lab_nodes=2)
     yield made
     made.down()
+
+
+# The plays of test_gpu_systems.py and test_rpm_systems.py, in order. These have a `cluster`, and
+# `states`, which reads what all of its nodes are.
+
+
+@pytest.fixture(scope="module")
+def play(cluster: Cluster, states: Callable[[], States]) -> Callable[..., Played]:
+    return lambda book, *options: Played(cluster.play(book, *options)[1], states())
+
+
+@pytest.fixture(scope="module")
+def fresh(states: Callable[[], States]) -> States:
+    return states()
+
+
+@pytest.fixture(scope="module")
+def checked(play: Callable[..., Played], fresh: States) -> Played:
+    assert fresh
+    return play("provision.yml", "--tags", "gpu", "--check", "--diff")
+
+
+@pytest.fixture(scope="module")
+def converged(play: Callable[..., Played], checked: Played) -> Played:
+    assert checked
+    return play("provision.yml", "--tags", "gpu")
+
+
+@pytest.fixture(scope="module")
+def again(play: Callable[..., Played], converged: Played) -> Played:
+    assert converged
+    return play("provision.yml", "--tags", "gpu", "--diff")
+
+
+@pytest.fixture(scope="module")
+def decommissioned(play: Callable[..., Played], again: Played) -> Played:
+    assert again
+    return play("playbooks/decommission.yml")

@@ -23,6 +23,7 @@ import pytest
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import BIN, Lab
+from system_plays import SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.vendor.release_tables import wanted
 from dlperf_runner.catalog.reader import load_catalog
@@ -33,51 +34,13 @@ ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/docker/daemon.json"}
 RECORDS = {"container_engine", "container_toolkit", "nvidia_driver"}
 LIBRARIES = {"cuda", "cudnn", "nccl"}  # not on nodes whose frameworks bring their own
-SYSTEMCTL = r"""
-mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
-cat > /usr/bin/systemctl <<'EOF'
-#!/bin/sh
-echo "$*" >> /var/log/standin-systemctl.log
-[ "$1" != show ] || printf 'LoadState=loaded\nActiveState=active\n'
-EOF
-chmod 755 /usr/bin/systemctl
-"""
-
-
-@dataclass(frozen=True)
-class Pair:
-    stack: str
-    suite: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"{self.stack}-{self.suite}"
-
-
-def pairs() -> list[Pair]:
-    stacks = [stack for stack in load_catalog().stacks.values() if stack.accelerator == "gpu"]
-    found = [(stack.name, suite) for stack in stacks for suite in stack.suites]
-    return [Pair(*names, f"node{number}") for number, names in enumerate(found, 1)]
-
-
-PAIRS = pairs()
+PAIRS = pairs(
+    (stack.name, suite)
+    for stack in load_catalog().stacks.values()
+    if stack.accelerator == "gpu"
+    for suite in stack.suites
+)
 of_each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
-
-
-@dataclass(frozen=True)
-class Played:
-    """What a play has printed, and what the nodes are after it."""
-
-    output: str
-    states: dict[str, list[str]]
-
-    def changed(self, node: str) -> int:
-        """How many tasks have changed something on a node, where none has failed."""
-        recap = self.output.rpartition("PLAY RECAP")[2]
-        counts = rf"\b{node} : ok=\d+ changed=(\d+) unreachable=0 failed=0 "
-        found = re.search(counts, recap)
-        assert found, self.output
-        return int(found[1])
 
 
 @dataclass(frozen=True)
@@ -89,7 +52,7 @@ class Policy:
     priorities: dict[str, int]
 
 
-def everywhere(work: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def everywhere(work: Callable[[str], list[str]]) -> States:
     nodes = [pair.node for pair in PAIRS]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(nodes, pool.map(work, nodes), strict=True))
@@ -113,7 +76,7 @@ def of_stack(pair: Pair) -> dict[str, str]:
     stack = load_catalog().stack(pair.stack)
     assert stack.container_runtime
     docker = stack.container_runtime.model_copy(update={"engine": "docker"})
-    things = wanted(stack.model_copy(update={"container_runtime": docker}), pair.suite)
+    things = wanted(stack.model_copy(update={"container_runtime": docker}), pair.system)
     said = " ".join(one.item.name for one in things if one.wanted_by in ROLES)
     return dict(re.findall(r"(\S+)=(\S+)", said))
 
@@ -132,15 +95,15 @@ def cluster(
     scratch = tmp_path_factory.mktemp("systems")
     programs = BIN if request.param == "current" else request.getfixturevalue("old_ansible")
     mirror, lab = scratch / "mirror", Lab(scratch / "lab", programs)
-    vendors = make_vendors(mirror, scratch, dict.fromkeys(pair.suite for pair in PAIRS))
+    vendors = make_vendors(mirror, scratch, dict.fromkeys(pair.system for pair in PAIRS))
     lab.up(lab_nodes=len(PAIRS), lab_mirror_dir=mirror)
     try:
         for pair in PAIRS:
-            claim(lab, pair.node, pair.suite)
+            claim(lab, pair.node, pair.system)
             lab.said(pair.node, SYSTEMCTL)
         made = Cluster(lab, vendors, scratch, vendors.variables)
         hosts = {
-            pair.node: {"dlperf_stack": pair.stack, **vendors.archive_of(pair.suite)}
+            pair.node: {"dlperf_stack": pair.stack, **vendors.archive_of(pair.system)}
             for pair in PAIRS
         }
         made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
@@ -149,43 +112,14 @@ def cluster(
         lab.down()
 
 
-def played(cluster: Cluster, book: str, *options: str) -> Played:
-    _status, output = cluster.play(book, *options)
-    return Played(output, everywhere(cluster.state))
-
-
 @pytest.fixture(scope="module")
-def fresh(cluster: Cluster) -> dict[str, list[str]]:
-    return everywhere(cluster.state)
-
-
-@pytest.fixture(scope="module")
-def checked(cluster: Cluster, fresh: dict[str, list[str]]) -> Played:
-    assert fresh
-    return played(cluster, "provision.yml", "--tags", "gpu", "--check", "--diff")
-
-
-@pytest.fixture(scope="module")
-def converged(cluster: Cluster, checked: Played) -> Played:
-    assert checked
-    return played(cluster, "provision.yml", "--tags", "gpu")
-
-
-@pytest.fixture(scope="module")
-def again(cluster: Cluster, converged: Played) -> Played:
-    assert converged
-    return played(cluster, "provision.yml", "--tags", "gpu", "--diff")
-
-
-@pytest.fixture(scope="module")
-def decommissioned(cluster: Cluster, again: Played) -> Played:
-    assert again
-    return played(cluster, "playbooks/decommission.yml")
+def states(cluster: Cluster) -> Callable[[], States]:
+    return lambda: everywhere(cluster.state)
 
 
 @of_each_pair
 def test_check_mode_on_a_fresh_node_fails_nothing_and_changes_nothing(
-    fresh: dict[str, list[str]], checked: Played, pair: Pair
+    fresh: States, checked: Played, pair: Pair
 ) -> None:
     assert checked.changed(pair.node) > 0
     assert "+Pin-Priority: 1001" in checked.output
@@ -196,7 +130,7 @@ def test_check_mode_on_a_fresh_node_fails_nothing_and_changes_nothing(
 
 @of_each_pair
 def test_it_converges_at_the_exact_versions_and_holds_them(
-    cluster: Cluster, fresh: dict[str, list[str]], converged: Played, pair: Pair
+    cluster: Cluster, fresh: States, converged: Played, pair: Pair
 ) -> None:
     assert converged.changed(pair.node) > 0
     here, wanted = packages_of(converged.states[pair.node]), of_stack(pair)
@@ -215,7 +149,7 @@ def test_the_second_run_changes_nothing(converged: Played, again: Played, pair: 
 
 @of_each_pair
 def test_apt_prefers_what_is_there_to_newer_versions_of_it(
-    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+    cluster: Cluster, fresh: States, again: Played, pair: Pair
 ) -> None:
     new = set(packages_of(again.states[pair.node])) - set(packages_of(fresh[pair.node]))
     said = policies(cluster, pair.node, sorted(new))
@@ -231,7 +165,7 @@ def test_apt_prefers_what_is_there_to_newer_versions_of_it(
 
 @of_each_pair
 def test_an_upgrade_takes_no_newer_version_by_pin_alone_and_by_hold_alone(
-    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+    cluster: Cluster, fresh: States, again: Played, pair: Pair
 ) -> None:
     new = set(packages_of(again.states[pair.node])) - set(packages_of(fresh[pair.node]))
 
@@ -257,7 +191,7 @@ def test_each_repository_has_its_own_key_and_no_other(
         re.findall(r"(?m)^\S+/dlperf-(\S+)\.sources:Signed-By: (\S+)$", listing),
     )
     keys = cluster.vendors.variables["dlperf_vendor_keys"]
-    archive = {"nccl-2.7.3"} if pair.suite in cluster.vendors.archives else set()
+    archive = {"nccl-2.7.3"} if pair.system in cluster.vendors.archives else set()
     assert {"nvidia-cuda", "docker", *archive} < set(signed) <= set(keys)
     for name, keyring in signed.items():
         assert keyring == f"/etc/apt/keyrings/dlperf-{name}.gpg"
@@ -267,7 +201,7 @@ def test_each_repository_has_its_own_key_and_no_other(
 
 @of_each_pair
 def test_files_have_their_modes_and_docker_was_restarted_once(
-    cluster: Cluster, fresh: dict[str, list[str]], again: Played, pair: Pair
+    cluster: Cluster, fresh: States, again: Played, pair: Pair
 ) -> None:
     new = [line for line in again.states[pair.node] if line not in fresh[pair.node]]
     modes = {
@@ -295,7 +229,7 @@ def test_files_have_their_modes_and_docker_was_restarted_once(
 
 @of_each_pair
 def test_decommissioning_leaves_packages_and_files_as_they_were(
-    fresh: dict[str, list[str]], decommissioned: Played, pair: Pair
+    fresh: States, decommissioned: Played, pair: Pair
 ) -> None:
     assert decommissioned.changed(pair.node) > 0
     assert decommissioned.states[pair.node] == fresh[pair.node]

@@ -14,9 +14,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -26,6 +25,7 @@ from gpu_standins import Vendors
 from lab_under_test import PROJECT, Lab
 from node_state import FILES
 from rpm_standins import CUDA, MIRROR, repositories
+from system_plays import SYSTEMCTL, Pair, Played, States, pairs
 
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
@@ -51,7 +51,6 @@ VERSION_ID="{release}.4"
 PLATFORM_ID="platform:el{release}"
 EOF
 mkdir -p /etc/yum.repos.d /etc/rpm /etc/pki/rpm-gpg
-mkdir -p /etc/modprobe.d /etc/docker /run/systemd/system
 echo '%_dbpath /var/lib/rpm' > /etc/rpm/macros
 echo {release} > /etc/dnf/vars/releasever
 for plugin in local copr debuginfo-install; do
@@ -72,12 +71,6 @@ gpgkey=file:///srv/distribution.asc
 EOF
 dnf -q -y install sudo rsync
 rm -f /usr/bin/dpkg-query /usr/bin/apt-get /usr/bin/apt-cache /usr/bin/apt-mark /usr/bin/apt-config
-cat > /usr/bin/systemctl <<'EOF'
-#!/bin/sh
-echo "$*" >> /var/log/standin-systemctl.log
-[ "$1" != show ] || printf 'LoadState=loaded\nActiveState=active\n'
-EOF
-chmod 755 /usr/bin/systemctl
 """
 STATE = rf"""
 rpm -qa | sort
@@ -87,40 +80,10 @@ EOF
 """
 
 
-@dataclass(frozen=True)
-class Pair:
-    stack: str
-    system: str
-    node: str
-
-    def __str__(self) -> str:
-        return f"{self.stack}-{self.system}"
-
-
-PAIRS = [
-    Pair(*names, f"node{number}")
-    for number, names in enumerate(
-        [
-            (stack.name, system)
-            for stack in load_catalog().stacks.values()
-            for system in stack.systems
-        ],
-        1,
-    )
-]
+PAIRS = pairs(
+    (stack.name, system) for stack in load_catalog().stacks.values() for system in stack.systems
+)
 of_each_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
-
-
-@dataclass(frozen=True)
-class Played:
-    output: str
-    states: dict[str, list[str]]
-
-    def changed(self, node: str) -> int:
-        recap = self.output.rpartition("PLAY RECAP")[2]
-        found = re.search(rf"\b{node} : ok=\d+ changed=(\d+) unreachable=0 failed=0 ", recap)
-        assert found, self.output[-6000:]
-        return int(found[1])
 
 
 def state(lab: Lab, node: str) -> list[str]:
@@ -141,7 +104,7 @@ def prepare(lab: Lab, pair: Pair) -> dict[str, list[str]]:
     name, title = ("almalinux", "AlmaLinux") if is_alma else ("rocky", "Rocky Linux")
     sent("cat > /root/make.py", (PROJECT / "tests/support/rpm_repository.py").read_text())
     made = sent("python3 /root/make.py", json.dumps(repositories(release)))
-    sent("bash -s", CLAIM.format(name=name, title=title, release=release))
+    sent("bash -s", CLAIM.format(name=name, title=title, release=release) + SYSTEMCTL)
     return {key: [fingerprint] for key, fingerprint in json.loads(made).items()}
 
 
@@ -173,38 +136,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         lab.down()
 
 
-def played(cluster: Cluster, book: str, *options: str) -> Played:
-    _status, output = cluster.play(book, *options)
-    return Played(output, {pair.node: state(cluster.lab, pair.node) for pair in PAIRS})
-
-
 @pytest.fixture(scope="module")
-def fresh(cluster: Cluster) -> dict[str, list[str]]:
-    return {pair.node: state(cluster.lab, pair.node) for pair in PAIRS}
-
-
-@pytest.fixture(scope="module")
-def checked(cluster: Cluster, fresh: dict[str, list[str]]) -> Played:
-    assert fresh
-    return played(cluster, "provision.yml", "--tags", "gpu", "--check", "--diff")
-
-
-@pytest.fixture(scope="module")
-def converged(cluster: Cluster, checked: Played) -> Played:
-    assert checked
-    return played(cluster, "provision.yml", "--tags", "gpu")
-
-
-@pytest.fixture(scope="module")
-def again(cluster: Cluster, converged: Played) -> Played:
-    assert converged
-    return played(cluster, "provision.yml", "--tags", "gpu", "--diff")
-
-
-@pytest.fixture(scope="module")
-def decommissioned(cluster: Cluster, again: Played) -> Played:
-    assert again
-    return played(cluster, "playbooks/decommission.yml")
+def states(cluster: Cluster) -> Callable[[], States]:
+    return lambda: {pair.node: state(cluster.lab, pair.node) for pair in PAIRS}
 
 
 def of_stack(pair: Pair) -> dict[str, str]:
@@ -231,9 +165,7 @@ def said_by(module: str, cluster: Cluster, node: str, **arguments: object) -> st
 
 
 @of_each_pair
-def test_check_mode_changes_nothing(
-    fresh: dict[str, list[str]], checked: Played, pair: Pair
-) -> None:
+def test_check_mode_changes_nothing(fresh: States, checked: Played, pair: Pair) -> None:
     assert checked.changed(pair.node) > 0
     assert "+gpgcheck=1" in checked.output
     for name, version in of_stack(pair).items():
@@ -283,7 +215,7 @@ def test_a_node_whose_lock_is_gone_fails_the_verification(
 
 @of_each_pair
 def test_decommissioning_leaves_packages_and_files_as_they_were(
-    fresh: dict[str, list[str]], decommissioned: Played, pair: Pair
+    fresh: States, decommissioned: Played, pair: Pair
 ) -> None:
     assert decommissioned.changed(pair.node) > 0
     assert decommissioned.states[pair.node] == fresh[pair.node]
