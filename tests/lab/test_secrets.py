@@ -6,13 +6,13 @@ The registry's token is looked for in test_gpu_stack.py.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from lab_under_test import PROJECT, Lab
+from watcher import repeating
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
 
@@ -39,21 +39,14 @@ def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]
 def command_lines() -> Iterator[set[str]]:
     """All that are seen on this machine meanwhile; the lab's processes are among them."""
     seen: set[str] = set()
-    done = threading.Event()
 
     def look() -> None:
-        while not done.wait(0.01):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                with suppress(OSError):
-                    seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
 
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
+    with repeating(look, 0.01):
         yield seen
-    finally:
-        done.set()
-        watcher.join()
 
 
 def files_with(secret: str, *folders: Path) -> list[Path]:

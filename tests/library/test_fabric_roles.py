@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from doctor_facts import healthy
 from executed_modules import call
 from filters import load
 from standins import PROJECT
@@ -208,27 +209,9 @@ def test_netplan_reads_what_is_written() -> None:
 
 def facts(**changed: Any) -> dict[str, Any]:
     """What fabric_info tells of a ConnectX-4 at EDR, with something of its port changed."""
-    port = {
-        "port": 1,
-        "state": "ACTIVE",
-        "physical_state": "LinkUp",
-        "rate_gbps": 100,
-        "full_rate_gbps": None,
-        "link_layer": "InfiniBand",
-        "interface": "ib0",
-        "fault": None,
-        "in_use": True,
-    }
-    return {
-        "devices": [{"name": "mlx5_0", "ports": [{**port, **changed}]}],
-        "interfaces": {"ib0": {"addresses": ["10.11.0.2/24"]}},
-        "missing_rails": [],
-        "modules": {"mlx5_core": "5.0-2.1.8"},
-        "gpu_direct": ["nv_peer_mem"],
-        "dma_buf": ["a running driver"],
-        "peer_memory_client": True,
-        "ofed": "5.0-2.1.8.0",
-    }
+    found = healthy(1)["fabric"]
+    found["devices"][0]["ports"][0].update(changed)
+    return dict(found)
 
 
 def problems(found: dict[str, Any], **changed: Any) -> list[str]:

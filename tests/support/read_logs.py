@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlperf_runner import logs
 
@@ -45,10 +45,19 @@ def steps(log_format: str, content: str | bytes) -> list[tuple[int, float]]:
     return [(step.step, step.samples_per_second) for step in read(log_format, content)[1]]
 
 
-def stated(headers: Iterable[logs.Header]) -> list[dict[str, object]]:
+def stated(headers: Iterable[logs.Header]) -> list[dict[str, Any]]:
     """What each header states."""
     return [
         {key: value for key, value in vars(header).items() if value not in (None, ())}
         | ({"parameters": dict(header.parameters)} if header.parameters else {})
         for header in headers
     ]
+
+
+def together(headers: Iterable[logs.Header]) -> dict[str, Any]:
+    """What all headers state together; where two differ, the later one."""
+    found: dict[str, Any] = {}
+    for one in stated(headers):
+        parameters = {**found.get("parameters", {}), **one.get("parameters", {})}
+        found |= {**one, "parameters": parameters}
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from role_runs import HOSTS, ROOT, as_bench_does, command, outcome, run_role
+from watcher import repeating
 
 from dlperf_runner.campaign import execute
 
@@ -68,25 +68,18 @@ def test_artifacts_are_private_hold_no_secret_and_are_removed(
 def artifacts(folder: Path) -> Iterator[dict[str, set[object]]]:
     """The modes of ansible-runner's folders while they are there, and what is in their files."""
     seen: dict[str, set[object]] = {"modes": set(), "owners": set(), "contents": set()}
-    done = threading.Event()
 
     def look() -> None:
-        while not done.wait(0.05):
-            for private in folder.glob("dlperf-runner-*"):
+        for private in folder.glob("dlperf-runner-*"):
+            with suppress(OSError):
+                seen["modes"].add(private.stat().st_mode & 0o777)
+                seen["owners"].add(private.owner())
+            for path in private.rglob("*"):
                 with suppress(OSError):
-                    seen["modes"].add(private.stat().st_mode & 0o777)
-                    seen["owners"].add(private.owner())
-                for path in private.rglob("*"):
-                    with suppress(OSError):
-                        seen["contents"].add(path.read_bytes() if path.is_file() else b"")
+                    seen["contents"].add(path.read_bytes() if path.is_file() else b"")
 
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
+    with repeating(look, 0.05):
         yield seen
-    finally:
-        done.set()
-        watcher.join()
 
 
 def test_a_campaign_leaves_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
