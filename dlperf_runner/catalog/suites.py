@@ -29,6 +29,8 @@ class Suite(Entry):
 
 
 class Suites(Entry):
+    """The releases of Debian and Ubuntu; `podman_with_cdi` is the first podman that knows CDI."""
+
     name: Name
     podman_with_cdi: Number
     suites: dict[Name, Suite]

@@ -151,6 +151,8 @@ def _lacking(
 
 
 def chosen_matrix(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> str:
+    """The name of the matrix: the choice's, or else the nodes' default. Raises UserError if the
+    nodes have different defaults, or if the workload has no such matrix."""
     if choice.matrix is None:
         for node in nodes:
             if node.matrix != nodes[0].matrix:
@@ -182,6 +184,8 @@ class _Setting(NamedTuple):
 def cases_of(
     choice: Choice, workload: Workload, matrix_name: str, nodes: Sequence[Node] = ()
 ) -> list[Case]:
+    """A case for each source, batch, parameters and topology that the choice selects. `nodes`
+    decide the source if the choice names none. Raises UserError for an unknown value."""
     matrix = workload.matrices[matrix_name]
     window = _window(choice, workload.rule_of(matrix_name))
     return [

@@ -27,6 +27,7 @@ Setting = tuple[tuple[str, Value], ...]
 
 
 def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
+    """Raises UserError for a parameter that no workload has, or that a workload's model decides."""
     known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
     for name in choice.parameters:
         if name not in known:

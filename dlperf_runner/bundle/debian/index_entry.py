@@ -35,6 +35,8 @@ class Reason:
 
 
 def parse(stanza: str) -> Package:
+    """A package from its stanza in a `Packages` index, as `apt-cache show` prints it; `size` is in
+    bytes. Raises UserError if its file would lie outside the index's folder."""
     fields = Deb822(stanza)
     filename = fields["Filename"]
     if filename.startswith("/") or ".." in filename.split("/") or not filename.endswith(".deb"):

@@ -60,6 +60,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class Manifest:
+    """What a mirror folder holds, for which nodes, and what was left out; its `manifest.json`."""
+
     stack: str
     suite: str
     architecture: str

@@ -214,6 +214,7 @@ def refusals(stack: Stack, suite: str) -> list[str]:
 
 
 def tables(stack: Stack) -> Iterator[ReleaseTable]:
+    """The table of a role for each part that the stack installs from its vendor."""
     if driver := stack.driver:
         name = "releases" if driver.method == "package" else "runfiles"
         variables = ("nvidia_driver_runfile", "nvidia_driver_sha256")
