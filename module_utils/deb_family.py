@@ -75,9 +75,9 @@ MEANINGS = (
 )
 
 
-def explanation(output):
+def explanation(output, meanings=MEANINGS):
     """(explanation with the matching lines, remedy) for apt's output; None if unknown."""
-    for pattern, meaning, remedy in MEANINGS:
+    for pattern, meaning, remedy in meanings:
         if re.search(pattern, output):
             lines = [line.strip() for line in output.splitlines() if re.search(pattern, line)]
             return "%s (%s)" % (meaning, "; ".join(sorted(set(lines))[:3])), remedy

@@ -7,6 +7,8 @@ __metaclass__ = type
 import fnmatch
 import re
 
+from ansible.module_utils.deb_family import explanation as explained
+
 HEADER = "# Made by dlperf_runner\n"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
@@ -73,11 +75,7 @@ MEANINGS = (
 
 def explanation(output):
     """(explanation with the matching lines, remedy) for dnf's output; None if unknown."""
-    for pattern, meaning, remedy in MEANINGS:
-        if re.search(pattern, output):
-            lines = [line.strip() for line in output.splitlines() if re.search(pattern, line)]
-            return "%s (%s)" % (meaning, "; ".join(sorted(set(lines))[:3])), remedy
-    return None
+    return explained(output, MEANINGS)
 
 
 def without_epoch(version):
