@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
@@ -179,6 +180,19 @@ def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
     assert lines != GOOD
     write(here / "logs" / "rn50_b128_fp32_1n1g.log", lines)
     assert "the loss is not finite" in call("summarize", "logs", status=1).text
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(here: Path) -> None:
+    write(here / "logs/1n1g/rn50_b128_fp32_1.log", GOOD)
+    write(here / "more/1n2g/rn50_b128_fp32_1.log", GOOD)
+    pipe = here / "logs/1n1g/rn50_b128_fp32_2.log"
+    os.mkfifo(pipe)
+    (here / "logs/1n1g/rn50_b128_fp32_3.log").symlink_to("nowhere")
+    (here / "logs/1n2g").symlink_to(here / "more/1n2g")
+    text = call("summarize", "logs").text
+    assert "not read (not a file): 1n1g/rn50_b128_fp32_2.log, 1n1g/rn50_b128_fp32_3.log" in text
+    assert "not read (a link to a directory): 1n2g" in text
+    assert "logs are read from files" in call("summarize", pipe, status=2).err
 
 
 HOSTILE = ("=1+1", "@SUM(1)", "<script>alert(1)", "a|b", "new\nline", "\x1b[31mred", "\udcff")
