@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from make_logs import campaign_run, gluoncv, write
 from pandas import DataFrame
 from summaries import log_of, problem, summarize, table
@@ -187,6 +188,7 @@ def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> 
     assert problem(result).problem == message
     assert "run.json" in str(problem(result).where)
     assert len(table(tmp_path / "summary.csv")) == 1
+    call("report", tmp_path, "--output-dir", tmp_path / "report", status=2)
 
 
 @pytest.mark.parametrize("name", ["../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b"])
