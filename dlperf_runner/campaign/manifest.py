@@ -201,7 +201,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """A line of the manifest; None if it is incomplete."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     texts = {"subject": str, "files": dict, "number": int, "previous": str | None}
     if not isinstance(entry, dict) or any(

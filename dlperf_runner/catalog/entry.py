@@ -101,6 +101,10 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         ) from None
     except yaml.YAMLError as error:
         raise UserError(f"invalid YAML: {error}", where=shown(path)) from None
+    except RecursionError:
+        raise UserError(
+            "invalid YAML: a value is in itself, or too deep", where=shown(path)
+        ) from None
 
 
 def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:

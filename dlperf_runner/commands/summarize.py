@@ -17,7 +17,7 @@ from typing import Any
 from ..campaign.manifest import HISTORY, append, home, seal
 from ..core.errors import UserError
 from ..core.files import write_result
-from ..core.frame import COLUMNS, PEAK_TFLOPS, Row
+from ..core.frame import PEAK_TFLOPS, Row
 from ..core.identity import GROUP, label, topology_text, value_text
 from ..core.lists import counted, grouped
 from ..core.printable import printable
@@ -145,7 +145,7 @@ def documents(
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {
         "summary.csv": data.csv(*named_cases(cases, summary.COLUMNS)),
-        "measurements.csv": data.csv(COLUMNS, named_rows(rows)),
+        "measurements.csv": data.measurements(named_rows(rows)),
         "summary.json": data.summary(cases, notes, problems),
         "summary.md": markdown.render(cases, notes, problems),
     }

@@ -215,7 +215,7 @@ def _record(log: Path) -> dict[str, Any]:
     """The run record next to a log; empty if there is none."""
     try:
         document = json.loads(log.with_name("run.json").read_bytes().decode())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

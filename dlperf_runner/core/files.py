@@ -80,6 +80,8 @@ def read_json(path: Path) -> dict[str, Any]:
         ) from None
     except json.JSONDecodeError as error:
         raise UserError(f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}") from None
+    except RecursionError as error:
+        raise UserError("invalid JSON", where=str(path), found=str(error)) from None
     if not isinstance(value, dict):
         raise UserError(
             "the file does not contain a JSON object", where=str(path), found=type(value).__name__

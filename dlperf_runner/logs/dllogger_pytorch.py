@@ -36,7 +36,7 @@ FORMAT = Format(
         rb'(?(json)[^\r\n]*?"step": \[0, | - Epoch: 0 Iteration: )(?P<step>\d{1,12})'
         rb'(?(json)\], "data": \{"| +)train\.loss(?: :|":) (?P<loss>[^\s,]+)'
         rb'[^\r\n]*?train\.total_ips(?: :|":) (?P<rate>[^\s,}]+)'
-        rb'(?(json)(?:, "|\})|(?: img/s| +train\.))'
+        rb'(?(json)(?:, "|\})|(?: img/s(?!/)| +train\.))'
     ),
     rate=rb"\d+\.\d+",
     statements=(

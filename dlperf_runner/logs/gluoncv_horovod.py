@@ -24,7 +24,7 @@ FORMAT = Format(
     marker=b"] Batch[",
     entry=re.compile(
         rb"Epoch\[0\] (?:Rank\[\d+\] |)Batch\[(?P<step>\d{1,12}+)\]"
-        rb"(?:[ \t]++Speed: (?P<rate>\S++) samples/sec| Loss\[(?P<loss>[^\]\r\n]*)\])"
+        rb"(?:[ \t]++Speed: (?P<rate>\S++) samples/sec(?!/)| Loss\[(?P<loss>[^\]\r\n]*)\])"
     ),
     rate=text.NUMBER,
     statements=(

@@ -7,8 +7,12 @@
 
 The first three lines are one line. Steps count from 1. Step 1 is printed by newer versions, then
 every `log_interval` steps. The rate is in steps per second; tokens/s follow from the global batch
-size and the sequence length. A log in which the batch size ramps up is refused. A line has no
-`lm loss` if that is not finite.
+size and the sequence length. A log in which the batch size ramps up is refused.
+
+      ... | loss scale: 1.0 | number of skipped iterations:   0 | number of nan iterations:   0 |
+
+A line with no `lm loss`, like this end of one, has a loss that is no number, unless the loss scale
+skipped its iterations. Of those skipped, the second counter has the ones whose loss is no number.
 
 Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
 megatron/training/arguments.py (_print_args).
@@ -33,7 +37,10 @@ FORMAT = Format(
         rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
         rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
         rb" global batch size: +(?P<batch>\d{1,12}) \|"
-        rb"(?:(?:[^|\r\n]*+\|)*? lm loss: (?P<loss>\S+) \|)?"
+        rb"(?:(?:(?:[^|\r\n]*+\|)*? number of (?=nan iterations: +[1-9])"
+        rb"|(?:[^|\r\n]*+\|)*? lm loss: (?=\S+ \|)"
+        rb"|(?:[^|\r\n]*+\|)*? number of skipped iterations: +0 \| number of (?=nan iterations: ))"
+        rb"(?P<loss>\S+))?"
     ),
     rate=rb"\d+\.\d",
     statements=(

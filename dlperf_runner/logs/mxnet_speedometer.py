@@ -24,7 +24,8 @@ FORMAT = Format(
     marker=b"samples/sec",
     entry=re.compile(
         rb"\[0\] Batch \[(?:\d+-)?(?P<step>\d{1,12})\]"
-        rb"[ \t]+Speed: (?P<rate>\S+) samples/sec(?:[ \t]+acc=\S+[ \t]+lossvalue=(?P<loss>\S+))?"
+        rb"[ \t]+Speed: (?P<rate>\S+) samples/sec(?!/)"
+        rb"(?:[ \t]+acc=\S+[ \t]+lossvalue=(?P<loss>\S+))?"
     ),
     rate=text.NUMBER,
     # Called with argument: Namespace(batch_size=2, ctx_num=1, frequent=20, ...) {'max_steps': 120}

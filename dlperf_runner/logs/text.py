@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from .records import CUT, Format, LineError
 
-# A number between other texts, which show that it is whole.
-NUMBER = rb"\d++(?:\.\d++)?+"
+# A number between other texts, which show that it is whole. Its programs print decimals.
+NUMBER = rb"\d++\.\d++"
 END = rb" ?(?=[\r\n]|\Z)"
 # A line that begins with digits: the rest of a number if the line before was wrapped.
 WRAPPED = rb"\r?\n[\d.]+(?=(?: images/s)?%s)" % END

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from statistics import fmean, median
 from typing import Any
 
 from ..core.files import json_text
-from ..core.frame import Row
+from ..core.frame import COLUMNS, Row
 from ..core.identity import GROUP, CaseKey, case_key, topology_text
 from ..core.lists import grouped
 from ..stats.groups import values_of
@@ -25,6 +26,23 @@ def csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     fields = map(_fields, zip(*rows, strict=True))
     lines = (columns, *zip(*fields, strict=True))
     return "\n".join(map(",".join, lines)) + "\n"
+
+
+def measurements(rows: Iterable[Row]) -> str:
+    """The rows of a tidy frame as `csv` writes them, in half the time: the rows of a run differ in
+    their metric alone, so the fields before and after it are formatted once."""
+    field = lru_cache(maxsize=None, typed=True)(_field)
+    at, lines = COLUMNS.index("metric"), [",".join(COLUMNS)]
+    run, before, after = None, "", ""
+    for row in rows:
+        own = row[:at], row[at + 4 :]
+        if own != run:
+            run = own
+            before, after = (",".join(map(field, part)) for part in own)
+        metric, value, unit, estimator = row[at : at + 4]
+        number = "" if value is None else repr(value)
+        lines.append(f"{before},{metric},{number},{field(unit)},{field(estimator)},{after}")
+    return "\n".join(lines) + "\n"
 
 
 def _fields(column: Sequence[object]) -> list[str]:

@@ -59,7 +59,7 @@ def read_recorded(directory: Path) -> CampaignRecord:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         value = json.loads(path.read_bytes())
         if isinstance(value, dict):
             return value

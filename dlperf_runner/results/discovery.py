@@ -131,8 +131,10 @@ def _find_records(campaign: Path, found: Found) -> None:
 def _in_directory(directory: Path, skipped: list[Skipped]) -> Iterator[Place]:
     """The possible logs in a directory, in a stable order."""
     top, depth = directory.resolve().name, len(directory.parts)
-    for path in sorted(_files(directory), key=_natural):
-        if stem_of(path.name) is not None:
+    for path, reason in sorted(_files(directory), key=lambda file: _natural(file[0])):
+        if reason is not None:
+            skipped.append(Skipped(path, reason))
+        elif stem_of(path.name) is not None:
             yield Place(path, is_record=False, directories=(*path.parts[depth:-1][::-1], top))
         elif not _OWN.fullmatch(path.name):
             skipped.append(Skipped(path, "not the name of a log"))
@@ -159,6 +161,14 @@ def is_campaign(source: Path) -> bool:
 def _check(source: Path, sources: Sequence[Path], statements: Statements) -> None:
     if not source.exists():
         raise UserError("there is no such file or directory", where=str(source), found="nothing")
+    if not (source.is_file() or source.is_dir()):  # a pipe could be read only once, or never end
+        raise UserError(
+            "logs are read from files",
+            where=str(source),
+            expected="a file or a directory",
+            found="a pipe, a socket or a device",
+            hint="save what it prints as a file",
+        )
     if not is_campaign(source):
         return
     if len(sources) > 1:
@@ -218,10 +228,12 @@ def _rules(directory: Path, problems: list[UserError]) -> ValidityRules | None:
         return None
 
 
-def _files(directory: Path) -> Iterator[Path]:
+def _files(directory: Path) -> Iterator[tuple[Path, str | None]]:
+    """What is in a directory, with the reason if it is not read."""
     try:
         entries = list(os.scandir(directory))
-    except OSError:  # a directory that the user cannot read
+    except OSError as error:
+        yield directory, f"{error.strerror}"
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -229,7 +241,9 @@ def _files(directory: Path) -> Iterator[Path]:
         elif not entry.name.startswith("."):
             path = Path(entry)
             if entry.is_file(follow_symlinks=False) or path.is_file():
-                yield path
+                yield path, None
+            else:
+                yield path, "a link to a directory" if path.is_dir() else "not a file"
 
 
 def _natural(path: Path) -> list[Any]:

@@ -190,6 +190,8 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
     window = (number("total_steps"), number("warmup_steps", least=0))
     outcome = document.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else {}
+    if log_name in ("", ".", "..") or "/" in log_name or "\0" in log_name:
+        raise _bad_key(path, document, "log_name", "the name of a file beside it")
     log = stored(path.with_name(log_name))
     on_gpu = text("accelerator") != "cpu"
     return FoundRun(
@@ -243,7 +245,7 @@ def version_of(outcome: Mapping[str, Any], framework: str) -> str | None:
     versions = outcome.get("versions")
     names = versions if isinstance(versions, dict) else {}
     begin = framework.removeprefix("py").rstrip(string.digits)
-    fitting = sorted((n for n in names if n.startswith(begin)), key=len)
+    fitting = sorted((n for n in names if n.startswith(begin) and names[n] is not None), key=len)
     return str(names[fitting[0]]) if fitting else None
 
 
@@ -338,7 +340,7 @@ def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _json(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_bytes().decode())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise UserError(
             "invalid run record",

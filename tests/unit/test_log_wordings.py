@@ -118,6 +118,15 @@ def test_every_format_has_its_wordings_and_is_documented() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(logs.formats())
 
 
+@pytest.mark.parametrize("wording", EVERY_WORDING)
+def test_a_rate_of_one_gpu_is_none_of_all(wording: tuple[str, str, tuple[int, float]]) -> None:
+    """As a changed program may print it: the rate would be too low by the number of GPUs."""
+    log_format, line, _ = wording
+    changed = re.sub(r"( (?:samples|images|img)/s(?:ec)?)(?!\w)(?!:)", r"\1/gpu", line)
+    with contextlib.suppress(LineError):
+        assert changed == line or steps(log_format, changed + "\n") == []
+
+
 @given(st.sampled_from(EVERY_WORDING), st.integers(0, 200), st.sampled_from(["\n", "\r\n"]))
 def test_tag_of_mpirun_at_any_place_of_any_wording(
     wording: tuple[str, str, tuple[int, float]], at: int, end: str

@@ -152,6 +152,7 @@ def test_second_final_rate_is_refused_with_both_lines() -> None:
         ("dllogger", "33000.0", "33000.0 0", TENSORFLOW),
         ("dllogger", "33000.0", "33000.0\n1", TENSORFLOW),
         ("gluoncv_horovod", "Speed: 9.25 ", "Speed: 9.2e5 ", RESNET),
+        ("gluoncv_horovod", "Speed: 9.25 ", "Speed: 925 ", RESNET),
     ],
 )
 def test_rate_that_is_not_whole_is_refused(form: str, good: str, bad: str, rule: Rule) -> None:

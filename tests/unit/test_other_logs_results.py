@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 
@@ -147,11 +148,51 @@ def test_a_loss_that_is_no_longer_printed_is_invalid(here: Path) -> None:
     assert "no loss is printed after step 40" in call("summarize", "logs", status=1).text
 
 
+COUNTERS = " number of skipped iterations: {skipped:3d} | number of nan iterations: {nan:3d} |"
+
+
+@pytest.mark.parametrize(
+    ("lines_without_loss", "skipped", "nan", "step"),
+    [(11, 0, 0, 1), (0, 10, 10, 1), (11, 10, 10, 1), (2, 1, 0, None), (0, 0, 0, None)],
+)
+def test_the_counters_of_megatron_say_that_a_loss_is_no_number(
+    here: Path, lines_without_loss: int, skipped: int, nan: int, step: int | None
+) -> None:
+    """It prints a loss above 0 only, so no loss in bf16, which skips no iteration. In fp16, the
+    first iterations are skipped until the loss scale fits, and have no loss then."""
+    lines = megatron(123.4, batch=128, world=8)
+    counted = lines[:-11]
+    for number, line in enumerate(lines[-11:]):
+        is_silent = number < lines_without_loss
+        printed = re.sub(r" lm loss: \S+ \|", "", line) if is_silent else line
+        has_skipped = is_silent or nan > 0
+        counted.append(
+            printed + COUNTERS.format(skipped=has_skipped * skipped, nan=has_skipped * nan)
+        )
+    write(here / "logs/1n8g/llama3-8b_b16_bf16_1.log", counted)
+    text = call("summarize", "logs", status=0 if step is None else 1).text
+    assert (f"the loss is not finite at step {step}" in text) == (step is not None)
+    assert "loss not checked" not in text
+
+
 def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
     lines = [line.replace("Loss[7.500]", "Loss[nan]") for line in GOOD]
     assert lines != GOOD
     write(here / "logs" / "rn50_b128_fp32_1n1g.log", lines)
     assert "the loss is not finite" in call("summarize", "logs", status=1).text
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(here: Path) -> None:
+    write(here / "logs/1n1g/rn50_b128_fp32_1.log", GOOD)
+    write(here / "more/1n2g/rn50_b128_fp32_1.log", GOOD)
+    pipe = here / "logs/1n1g/rn50_b128_fp32_2.log"
+    os.mkfifo(pipe)
+    (here / "logs/1n1g/rn50_b128_fp32_3.log").symlink_to("nowhere")
+    (here / "logs/1n2g").symlink_to(here / "more/1n2g")
+    text = call("summarize", "logs").text
+    assert "not read (not a file): 1n1g/rn50_b128_fp32_2.log, 1n1g/rn50_b128_fp32_3.log" in text
+    assert "not read (a link to a directory): 1n2g" in text
+    assert "logs are read from files" in call("summarize", pipe, status=2).err
 
 
 HOSTILE = ("=1+1", "@SUM(1)", "<script>alert(1)", "a|b", "new\nline", "\x1b[31mred", "\udcff")

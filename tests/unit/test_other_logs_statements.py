@@ -142,6 +142,7 @@ def test_a_mapping_says_what_ran_by_path(here: Path) -> None:
         ('logs:\n  "{model}{model}": {}', "m.yml:2: logs.{model}{model}", "each placeholder once"),
         ('logs:\n  "*.out": {model: resnet51}', "m.yml: *.out: model", "unknown model"),
         ("logs: {", "m.yml:2", "invalid YAML"),
+        ("logs: &a {x: *a}", "m.yml", "invalid YAML: a value is in itself, or too deep"),
         ("", "m.yml", "expected keys and values"),
     ],
 )

@@ -164,6 +164,17 @@ def test_csv_has_nothing_for_what_is_absent() -> None:
     assert line.endswith('"a, b"')
 
 
+def test_measurements_are_the_csv_of_their_rows() -> None:
+    metrics = {"loss_last": 1.0, "memory_peak": -0.0, "step_time_p95": 1e22}
+    runs = [
+        row(None, valid=False, why_invalid='a "b", c'),
+        *(row(50.0, repeat=1, valid=True)._replace(metric=m, value=v) for m, v in metrics.items()),
+        *(row(50.0, repeat=2, driver=d, estimator="a,b") for d in (None, "", "=1+1", "1")),
+    ]
+    assert data.measurements(runs) == data.csv(COLUMNS, runs)
+    assert data.measurements([]) == data.csv(COLUMNS, [])
+
+
 def test_csv_is_read_back_as_it_was() -> None:
     values = ["plain", 'a "word"', "a,b", "a\nb", "a\rb", None, "=1+1", "-x", "", " "]
     numbers = [0.0, -0.0, 1e-7, 1e22, 0.1, 1.0, 2.5, None, -3.0, 5.0]

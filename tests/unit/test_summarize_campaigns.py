@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call
 from make_logs import campaign_run, gluoncv, write
 from pandas import DataFrame
 from summaries import log_of, problem, summarize, table
@@ -176,6 +177,7 @@ def test_gpu_memory_of_a_campaign(tmp_path: Path) -> None:
         ("[]", "invalid run record"),
         ("{}", "the run record has an invalid workload"),
         ("\udcff", "invalid run record"),
+        ('{"a":' * 100_000, "invalid run record"),
     ],
 )
 def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> None:
@@ -186,6 +188,19 @@ def test_damaged_record_of_a_run(tmp_path: Path, content: str, message: str) -> 
     assert problem(result).problem == message
     assert "run.json" in str(problem(result).where)
     assert len(table(tmp_path / "summary.csv")) == 1
+    call("report", tmp_path, "--output-dir", tmp_path / "report", status=2)
+
+
+@pytest.mark.parametrize("name", ["../r2/rn50_b128_fp32_2.log", "/dev/zero", "", "..", "a\0b"])
+def test_record_that_names_a_log_elsewhere(tmp_path: Path, name: str) -> None:
+    campaign_run(tmp_path, "1n1g", 1, None, log_name=name)
+    assert problem(summarize(tmp_path)).problem == "the run record has an invalid log_name"
+
+
+def test_version_that_is_none_is_unknown(tmp_path: Path) -> None:
+    outcome = {"status": "done", "versions": {"mxnet": None}}
+    campaign_run(tmp_path, "1n1g", 1, gluoncv(50.0), outcome=outcome)
+    assert "version" not in summarize(tmp_path).text
 
 
 @pytest.mark.parametrize("nodes", [0, -1, "1", None, True, 1e400])
