@@ -133,7 +133,8 @@ def script_text(
     parts = []
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
-        request = job_files.asked(settings, f"dlperf-{number}", place, own)
+        before = f"@job{number - 1}@" if number > 1 else ""
+        request = job_files.asked(settings, f"dlperf-{number}", place, own, before)
         parts += [
             f"==> {path} <==\n{text}"
             for path, text in job_files.scripts(directory, settings, request, own).items()

@@ -34,7 +34,9 @@ class Offer:
 class Allocation:
     """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
     where the job keeps its state and output, on a file system that the nodes share. `path`: the
-    search path of programs, with those of the scheduler. `prologue`: shell lines of the site."""
+    search path of programs, with those of the scheduler. `prologue`: shell lines of the site.
+    `after`: the ID of a job that must have ended before this one starts, because both could get the
+    same node; empty if there is none."""
 
     name: str
     directory: Path
@@ -44,6 +46,7 @@ class Allocation:
     options: Mapping[str, str]
     path: str = PATH
     prologue: Sequence[str] = ()
+    after: str = ""
 
     @property
     def is_exclusive(self) -> bool:
@@ -56,7 +59,8 @@ class JobState:
 
     `reason` says why it waits, or what the scheduler says of its end. `category` is empty if the
     job ended by itself. `is_hopeless`: a job that waits for this reason never starts. `position`:
-    its place among the waiting jobs, from 1 on; 0 if unknown.
+    its place among the waiting jobs, from 1 on; 0 if unknown. `is_next`: it waits for the end of
+    the job before it (`Allocation.after`).
     """
 
     job: str
@@ -67,6 +71,7 @@ class JobState:
     expected_start: str = ""
     is_hopeless: bool = False
     position: int = 0
+    is_next: bool = False
 
 
 @dataclass(frozen=True)

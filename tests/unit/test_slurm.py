@@ -72,6 +72,13 @@ def test_an_option_is_no_line_of_the_script(value: str) -> None:
         slurm.header(asked(partition=value))
 
 
+def test_a_job_that_may_share_nodes_with_the_one_before_it_waits_for_its_end() -> None:
+    lines = slurm.header(Allocation("dlperf-1", Path("/c/jobs/2"), 2, 8, 0, {}, after="12"))
+    assert "#SBATCH --dependency=afterany:12" in lines
+    (waits,) = slurm.states("13|PENDING|N/A|Dependency|1|main|dlperf-1\n")
+    assert (waits.phase, waits.is_next, waits.is_hopeless) == ("waiting", True, False)
+
+
 def test_a_word_is_quoted_but_for_the_names_of_nodes() -> None:
     assert word("--host") == "--host"
     assert word("") == "''"

@@ -39,12 +39,16 @@ class Watch:
         )
         self.rest = b""
 
-    def lines(self, seconds: float) -> list[dict[str, Any]]:
-        """A document from each node, or from fewer if the others do not answer in time."""
+    def documents(self, last: str, seconds: float) -> list[dict[str, Any]]:
+        """What the nodes say until each has said a document with the key `last`, or until nobody
+        says anything for so many seconds."""
         found: list[dict[str, Any]] = []
         assert self.child.stdout is not None  # noqa: S101
         descriptor = self.child.stdout.fileno()
-        while len(found) < self.count and select.select([descriptor], [], [], seconds)[0]:
+        while (
+            sum(last in document for document in found) < self.count
+            and select.select([descriptor], [], [], seconds)[0]
+        ):
             piece = os.read(descriptor, 65536)
             *whole, self.rest = (self.rest + piece).split(b"\n")
             for line in whole:
@@ -59,7 +63,7 @@ class Watch:
     def end(self) -> list[dict[str, Any]]:
         assert self.child.stdin is not None  # noqa: S101
         self.child.stdin.close()
-        found = self.lines(LAST_S)
+        found = self.documents("is_last", LAST_S)
         try:
             self.child.wait(LAST_S)
         except subprocess.TimeoutExpired:
@@ -106,7 +110,8 @@ def main(job: str, number: str, directory: str, *nodes: str) -> None:
         write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
         return
     watch = Watch(place, list(nodes))
-    busy = [sentence for node in watch.lines(READY_S) for sentence in node["busy"]]
+    told = watch.documents("is_ready", READY_S)
+    busy = [sentence for document in told for sentence in document.get("busy", ())]
     write(started, {**beginning, "started": now()})
     status = NOT_STARTED if busy else execute(run, list(nodes))
     end = {"exit_status": status, "ended": now(), **({"busy": busy} if busy else {})}

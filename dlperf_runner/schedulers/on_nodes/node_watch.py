@@ -3,9 +3,10 @@ node in the run's directory, with any Python from 3.7 on, until its standard inp
 
     python node_watch.py NAME exclusive|shared
 
-It prints two lines of JSON. The first says by whom the node is used before the run: `busy` has
-sentences. The second has other processes that used the CPU during the run (`beside`), and the
-devices' peak memory. Samples are in files beside the log. The modules are those of bench.yml.
+It prints lines of JSON, each with the node's name as `host`: one for each sentence about who uses
+the node before the run (`busy`), and `is_ready`; after the run, one for each other process that
+used the CPU (`beside`), one with the devices' peak memory, and `is_last`. Samples are in files
+beside the log. The modules are those of bench.yml.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ansible.module_utils import node_agents, node_lock, other_processes, proces
 # As the defaults of the role benchmark_run.
 SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
 POLL_S = 0.5
+LONGEST = 500  # srun passes lines of 1024 bytes and more on in pieces, which mix with other nodes'
 
 
 class Others(other_processes.OtherProcesses):  # type: ignore[misc]
@@ -90,8 +92,18 @@ def when_idle(
         samples.again()
 
 
-def say(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)
+def say(name: str, *documents: dict[str, Any]) -> None:
+    for document in documents:
+        print(json.dumps({"host": name, **document}), flush=True)
+
+
+def told(busy: list[str]) -> list[dict[str, Any]]:
+    return [*({"busy": [sentence[:LONGEST]]} for sentence in busy), {"is_ready": True}]
+
+
+def seen(samples: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
+    beside = [{"beside": [process]} for process in others["beside"]]
+    return [*beside, *({key: value} for key, value in samples.items()), {"is_last": True}]
 
 
 def main(name: str, kind: str) -> None:
@@ -102,11 +114,11 @@ def main(name: str, kind: str) -> None:
     samples = telemetry.Telemetry(params, agents, run["timeout_s"] + 10 * GRACE_S)
     agents.receive = samples.receive
     others, busy = when_idle(params, agents, samples, is_exclusive=kind == "exclusive")
-    say({"busy": busy})
+    say(name, *told(busy))
     while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
         agents.poll()
         others.poll()
-    say({"host": name, **samples.result(), **others.result()})
+    say(name, *seen(samples.result(), others.result()))
     agents.close()
 
 
