@@ -116,7 +116,8 @@ def asked(
 
 def places_of(directory: Path, settings: Settings) -> Places:
     """Where the nodes have what jobs need; what is hidden is no file of the results."""
-    return Places(str(directory / ".sources"), settings.environments, str(directory / ".lib"))
+    hidden = [str(directory / name) for name in (".sources", ".lib", ".images")]
+    return Places(hidden[0], settings.environments, *hidden[1:])
 
 
 def scripts(
@@ -125,7 +126,7 @@ def scripts(
     """The scripts of a job and of its runs, by path."""
     own, places = scheduler(settings.scheduler), places_of(directory, settings)
     with_places = [(run, run_directory(directory, run)) for run in runs]
-    watch = watch_script(own, request, runs[0]["environment"], places)
+    watch = watch_script(own, request, runs[0], places)
     found = {
         request.directory / "job.sh": job_script(own, request, with_places, places),
         request.directory / "watch.sh": watch,

@@ -156,17 +156,18 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     assert f'{python} -ES /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
     assert f'{SRUN} bash "$job/node.sh"' in text
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
-    text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
+    text = node_script(scheduler("slurm"), asked(), runs, "/usr/bin/mpirun", prepare, PLACES)
     assert text.splitlines()[1:] == [
         "[[ -e /opt/dlperf/data/made ]] || make -C /home/me/c/.sources/w-upstream",
-        f"exec {python} /home/me/c/.lib/node_facts.py /home/me/c/jobs/1"
-        f' "$SLURMD_NODENAME" /usr/bin/mpirun {python}',
+        f'exec {python} /home/me/c/.lib/node_facts.py /home/me/c/jobs/1 "$SLURMD_NODENAME"'
+        f""" /usr/bin/mpirun '{{"nccl": ["{python}", "/home/me/c/.lib/versions.py"]}}'""",
     ]
 
 
 @pytest.mark.parametrize(("option", "kind"), [({}, "shared"), ({"exclusive": "1"}, "exclusive")])
 def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> None:
-    text = watch_script(scheduler("slurm"), asked(**option), "nccl", PLACES)
+    (run,) = plan("nccl-allreduce", nodes=2)
+    text = watch_script(scheduler("slurm"), asked(**option), run, PLACES)
     assert text.splitlines()[1:] == [
         'node=("$@")',
         "if [[ -z ${DLPERF_ON_NODE-} ]]; then",

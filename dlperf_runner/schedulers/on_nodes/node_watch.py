@@ -14,8 +14,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from ansible.module_utils import node_agents, node_lock, other_processes, proces
 # As the defaults of the role benchmark_run.
 SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
 POLL_S = 0.5
+CLEAN_S = 60
 LONGEST = 500  # srun passes lines of 1024 bytes and more on in pieces, which mix with other nodes'
 
 
@@ -97,6 +100,14 @@ def say(name: str, *documents: dict[str, Any]) -> None:
         print(json.dumps({"host": name, **document}), flush=True)
 
 
+def clean(run: dict[str, Any]) -> None:
+    """Remove what a container engine keeps on this node beyond the end of its processes."""
+    cleanup = run["commands"][0]["cleanup"]
+    if cleanup:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(cleanup, stdout=sys.stderr, timeout=CLEAN_S, check=False)
+
+
 def told(busy: list[str]) -> list[dict[str, Any]]:
     return [*({"busy": [sentence[:LONGEST]]} for sentence in busy), {"is_ready": True}]
 
@@ -109,6 +120,7 @@ def seen(samples: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]
 def main(name: str, kind: str) -> None:
     run = json.loads(Path("run.json").read_text(encoding="utf-8"))
     params = parameters(name, run)
+    clean(run)
     agents = node_agents.Agents()
     agents.want(params["sample_hosts"], dict(os.environ))
     samples = telemetry.Telemetry(params, agents, run["timeout_s"] + 10 * GRACE_S)
@@ -118,6 +130,7 @@ def main(name: str, kind: str) -> None:
     while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
         agents.poll()
         others.poll()
+    clean(run)
     say(name, *seen(samples.result(), others.result()))
     agents.close()
 
