@@ -206,14 +206,8 @@ node=("${nodes[@]}")
 last=$(ls "$job" | sed -n 's/^started[.]\([0-9]*\)[.]json$/\1/p' | sort -n | tail -n 1)
 grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$last.json"
 
-# Number and directory of the run, its number of nodes.
-run() {
-  [[ -e $job/ended.$1.json || -e $job/stop ]] && return # ended in an earlier start of the job
-  @PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "$1" "$2" "${nodes[@]:0:$3}"
-}
-
 @PROLOGUE@@IMAGES@@EACH@ bash "$job/node.sh" || @FAILS@
-"""
+@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "${nodes[@]}" << 'RUNS'"""
 _NO_IMAGE = "the container's image cannot be used: "
 
 
@@ -232,10 +226,9 @@ def job_script(
     text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0], places)))
     text = text.replace("@PROGRAMS@", shlex.quote(places.programs))
     lines = [
-        shlex.join(["run", str(number), str(place), str(run["nodes"])])
-        for number, (run, place) in enumerate(runs, start=1)
+        f"{number} {run['nodes']} {place}" for number, (run, place) in enumerate(runs, start=1)
     ]
-    return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "exit 0", ""])
+    return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "RUNS", "exit 0", ""])
 
 
 def _image(container: str, places: Places) -> str:
@@ -274,15 +267,16 @@ def python_of(run: Run, places: Places) -> str:
 
 
 def watch_script(scheduler: Scheduler, asked: Allocation, run: Run, places: Places) -> str:
-    """The script that starts node_watch.py on each node of a run, in the run's directory. Its
-    arguments are the names of the nodes."""
+    """The script that starts node_watch.py on each node of a job. Its arguments are the names of
+    the nodes."""
     argv = [python_of(run, places), "-ES", f"{places.programs}/node_watch.py"]
+    kind = "exclusive" if asked.is_exclusive else "shared"
     return f"""#!/bin/bash
 node=("$@")
 if [[ -z ${{DLPERF_ON_NODE-}} ]]; then
   exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"
 fi
-exec {shlex.join(argv)} "{scheduler.own_node}" {"exclusive" if asked.is_exclusive else "shared"}
+exec {shlex.join(argv)} "{scheduler.own_node}" {kind} "$@"
 """
 
 

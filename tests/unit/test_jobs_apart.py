@@ -101,20 +101,25 @@ def watch(directory: Path, script: str, nodes: int) -> job_run.Watch:
     return job_run.Watch(directory, [f"n{number}" for number in range(nodes)])
 
 
-def test_what_a_node_says_late_is_not_taken_for_its_last_words(tmp_path: Path) -> None:
+def test_what_a_node_says_late_is_not_taken_for_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """n2 says only after the first waiting time that it is ready, when the run has begun."""
     script = """
+read -r _
 echo '{"host": "n1", "busy": ["n1: held"]}'; echo '{"host": "n1", "is_ready": true}'
 read -r _
 echo '{"host": "n2", "is_ready": true}'; echo '{"host": "n1", "beside": [{"pid": 1}]}'
 echo '{"host": "n1", "is_last": true}'; sleep 0.3
 echo '{"host": "n2", "beside": [{"pid": 2}]}'; echo '{"host": "n2", "is_last": true}'
 """
+    monkeypatch.setattr(job_run, "READY_S", 0.5)
     seen = watch(tmp_path, script, nodes=2)
-    ready = seen.documents("is_ready", 0.5)
+    ready = seen.begin(2, "/c/r1")
     assert [word for document in ready for word in document.get("busy", ())] == ["n1: held"]
-    beside = [process for document in seen.end() for process in document.get("beside", ())]
+    beside = [process for document in seen.end(2) for process in document.get("beside", ())]
     assert beside == [{"pid": 1}, {"pid": 2}]
+    seen.close()
 
 
 def test_no_line_of_a_watcher_is_so_long_that_srun_divides_it(site: Path) -> None:
@@ -136,3 +141,17 @@ node_watch.say("n1", *node_watch.seen({{"gpu_memory_mib": peaks}}, {{"beside": [
     assert sum("busy" in document for document in documents) == 30
     assert sum(len(document.get("beside", ())) for document in documents) == 40
     assert (documents[30].get("is_ready"), documents[-1].get("is_last")) == (True, True)
+
+
+def test_one_program_on_each_node_watches_all_runs_of_a_job(site: Path) -> None:
+    """A step of srun for each run would be most of what the harness adds to a run."""
+    srun = site.parent / "bin/srun"
+    srun.write_text(srun.read_text().replace("\nfor ", '\necho "$*" >> "$STATE/steps"\nfor ', 1))
+    directory = campaign(site, nodes="1,2", repeats=2)
+    assert execute(directory)[0] == []
+    steps = (site.parent / "bin/state/steps").read_text().splitlines()
+    assert sum("watch.sh" in step for step in steps) == 1
+    for record in scheduled.campaigns.read_records(directory):
+        place = scheduled.campaigns.run_directory(directory, record)
+        names = sorted(path.name for path in place.glob("telemetry-*.csv"))
+        assert names == [f"telemetry-n{number}.csv" for number in range(1, record["nodes"] + 1)]

@@ -148,12 +148,16 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     runs = plan("nccl-allreduce", repeats=2)
     places = [Path("/home/me/c/runs", str(run["id"])) for run in runs]
     text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)), PLACES)
-    assert text.splitlines()[-5:] == [
-        f"run {number} {place} {run['nodes']}"
-        for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
-    ] + ["exit 0"]
     python = "/shared/envs/nccl/bin/python"
-    assert f'{python} -ES /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
+    assert text.splitlines()[-7:] == [
+        f'{python} -ES /home/me/c/.lib/job_run.py "$job" "${{nodes[@]}}" << \'RUNS\'',
+        *(
+            f"{number} {run['nodes']} {place}"
+            for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
+        ),
+        "RUNS",
+        "exit 0",
+    ]
     assert f'{SRUN} bash "$job/node.sh"' in text
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
     text = node_script(scheduler("slurm"), asked(), runs, "/usr/bin/mpirun", prepare, PLACES)
@@ -174,7 +178,7 @@ def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> Non
         f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
         "fi",
         "exec /shared/envs/nccl/bin/python -ES /home/me/c/.lib/node_watch.py"
-        f' "$SLURMD_NODENAME" {kind}',
+        f' "$SLURMD_NODENAME" {kind} "$@"',
     ]
 
 

@@ -1,12 +1,13 @@
-"""Watches a node while a run of a job uses it, as the supervisor of a run by SSH does. Runs on each
-node in the run's directory, with any Python from 3.7 on, until its standard input ends.
+"""Watches a node while runs of a job use it, as the supervisor of a run by SSH does. Runs on each
+node of the job, with any Python from 3.7 on, until its standard input ends.
 
-    python node_watch.py NAME exclusive|shared
+    python node_watch.py NAME exclusive|shared NODE...
 
-It prints lines of JSON, each with the node's name as `host`: one for each sentence about who uses
-the node before the run (`busy`), and `is_ready`; after the run, one for each other process that
-used the CPU (`beside`), one with the devices' peak memory, and `is_last`. Samples are in files
-beside the log. The modules are those of bench.yml.
+A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it. It prints lines of
+JSON, each with the node's name as `host`: one for each sentence about who uses the node before the
+run (`busy`), and `is_ready`; after the run, one for each other process that used the CPU
+(`beside`), one with the devices' peak memory, and `is_last`. Samples are in files beside the log.
+The modules are those of bench.yml.
 """
 
 from __future__ import annotations
@@ -117,21 +118,51 @@ def seen(samples: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]
     return [*beside, *({key: value} for key, value in samples.items()), {"is_last": True}]
 
 
-def main(name: str, kind: str) -> None:
+class Orders:
+    """The lines of standard input."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def next(self, seconds: float | None = None) -> str | None:
+        """The next line; None if none comes in time; empty at the end."""
+        while b"\n" not in self.rest:
+            if not select.select([0], [], [], seconds)[0]:
+                return None
+            piece = os.read(0, 65536)
+            if not piece:
+                return ""
+            self.rest += piece
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line.decode()
+
+
+def watch(name: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None:
+    """Watch one run, in its directory."""
     run = json.loads(Path("run.json").read_text(encoding="utf-8"))
     params = parameters(name, run)
     clean(run)
-    agents = node_agents.Agents()
     agents.want(params["sample_hosts"], dict(os.environ))
     samples = telemetry.Telemetry(params, agents, run["timeout_s"] + 10 * GRACE_S)
     agents.receive = samples.receive
-    others, busy = when_idle(params, agents, samples, is_exclusive=kind == "exclusive")
+    others, busy = when_idle(params, agents, samples, is_exclusive=is_exclusive)
     say(name, *told(busy))
-    while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
+    while orders.next(POLL_S) is None:
         agents.poll()
         others.poll()
     clean(run)
     say(name, *seen(samples.result(), others.result()))
+
+
+def main(name: str, kind: str, *nodes: str) -> None:
+    agents, orders = node_agents.Agents(), Orders()
+    for order in iter(orders.next, ""):
+        what, _, rest = str(order).partition(" ")
+        if what == "begin":
+            count, _, directory = rest.partition(" ")
+            if name in nodes[: int(count)]:
+                os.chdir(directory)
+                watch(name, agents, orders, is_exclusive=kind == "exclusive")
     agents.close()
 
 
