@@ -35,7 +35,7 @@ PROGRAM = "import sys\nfor step in range(int(sys.argv[1])):\n    print('it', ste
 BARE = """#!/bin/bash
 #SBATCH --nodes={nodes} --output=/shared/{name}.log --export=NIL
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-export SLURM_CPU_BIND=none
+export SLURM_CPU_BIND=none SLURM_OVERLAP=1
 unset SLURM_EXPORT_ENV
 cd /shared/{directory}
 for (( i = 0; i <= {repeats}; i++ )); do
