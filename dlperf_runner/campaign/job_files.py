@@ -16,6 +16,7 @@ import os
 import secrets
 import shlex
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,9 +91,14 @@ def allocations(runs: Sequence[Mapping[str, Any]], kind: str) -> list[list[Mappi
 
 
 def asked(
-    settings: Settings, name: str, directory: Path, runs: Sequence[Mapping[str, Any]]
+    settings: Settings,
+    name: str,
+    directory: Path,
+    runs: Sequence[Mapping[str, Any]],
+    before: str = "",
 ) -> Allocation:
-    """What a job for these runs asks for."""
+    """What a job for these runs asks for. `before`: ID of the campaign's job before it, if that may
+    not have ended."""
     submit = shutil.which(scheduler(settings.scheduler).submit_argv(directory)[0])
     own = str(Path(submit).parent) if submit else ""
     return Allocation(
@@ -104,12 +110,14 @@ def asked(
         options=settings.options,
         prologue=settings.prologue,
         path=PATH if own in ("", *PATH.split(":")) else f"{PATH}:{own}",
+        after="" if settings.options.get("exclusive") else before,
     )
 
 
 def places_of(directory: Path, settings: Settings) -> Places:
     """Where the nodes have what jobs need; what is hidden is no file of the results."""
-    return Places(str(directory / ".sources"), settings.environments, str(directory / ".lib"))
+    hidden = [str(directory / name) for name in (".sources", ".lib", ".images")]
+    return Places(hidden[0], settings.environments, *hidden[1:])
 
 
 def scripts(
@@ -118,7 +126,7 @@ def scripts(
     """The scripts of a job and of its runs, by path."""
     own, places = scheduler(settings.scheduler), places_of(directory, settings)
     with_places = [(run, run_directory(directory, run)) for run in runs]
-    watch = watch_script(own, request, runs[0]["environment"], places)
+    watch = watch_script(own, request, runs[0], places)
     found = {
         request.directory / "job.sh": job_script(own, request, with_places, places),
         request.directory / "watch.sh": watch,
@@ -130,7 +138,11 @@ def scripts(
 
 
 def submit(
-    directory: Path, settings: Settings, runs: Sequence[Mapping[str, Any]], beside: Beside
+    directory: Path,
+    settings: Settings,
+    runs: Sequence[Mapping[str, Any]],
+    beside: Beside,
+    before: str = "",
 ) -> Job:
     """Write the files of a job and submit it. Its name is written first: if the runner dies before
     it knows the ID, the next one finds the job by its name."""
@@ -141,8 +153,9 @@ def submit(
         f"dlperf-{secrets.token_hex(4)}",
         [run["id"] for run in runs],
         in_given_allocation=own is not scheduler(settings.scheduler),
+        host=socket.gethostname(),
     )
-    request = asked(settings, job.name, job.directory, runs)
+    request = asked(settings, job.name, job.directory, runs, before)
     for path, text in scripts(directory, settings, request, runs).items():
         write_whole(path, text)
     for name, text in beside(request, runs).items():

@@ -43,6 +43,7 @@ class Job:
     ended: str | None = None
     # Whether its script is a process of the runner's machine, in an allocation of the user.
     in_given_allocation: bool = False
+    host: str = ""  # that machine
     lag: int = field(default=0, compare=False)
     told: str = field(default="", compare=False)
     why: str = field(default="", compare=False)  # why this runner cancelled it
@@ -54,7 +55,7 @@ class Job:
         return self.directory / "stop"
 
     def write(self) -> None:
-        keys = ("name", "runs", "id", "submitted", "ended", "in_given_allocation")
+        keys = ("name", "runs", "id", "submitted", "ended", "in_given_allocation", "host")
         write_json(self.directory / "job.json", {key: getattr(self, key) for key in keys})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,19 +56,43 @@ def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = N
     assert settings is not None  # noqa: S101  the caller has recorded it
     with _signals() as stop:
         jobs = unfinished(directory)
+        _refuse_other_machine(jobs)
         taken = {run for job in jobs for run in job.runs}
         runs = [run for run in remaining_plan(directory)["runs"] if run["id"] not in taken]
         for job in jobs:
             say(f"job {job.id or job.name} of an earlier start: {counted(len(job.runs), 'run')}")
             job.stop.unlink(missing_ok=True)
         try:
+            before = _last_active(settings, jobs, say) if runs else ""
             for own_runs in allocations(runs, settings.allocation):
-                jobs.append(submit(directory, settings, own_runs, beside))
+                jobs.append(submit(directory, settings, own_runs, beside, before))
+                before = jobs[-1].id
                 say(f"job {jobs[-1].id} submitted: {counted(len(own_runs), 'run')}")
         except UserError:
             _cancel(settings, [job for job in jobs if job.runs[0] not in taken])
             raise
         return _follow(directory, settings, jobs, say, stop, stop_at)
+
+
+def _refuse_other_machine(jobs: Sequence[Job]) -> None:
+    """Raise UserError if a job's script is a process of another machine: it cannot be seen here."""
+    here = socket.gethostname()
+    for job in jobs:
+        if job.in_given_allocation and job.host not in ("", here):
+            raise UserError(
+                "a job of this campaign is a process of another machine",
+                where=str(job.directory),
+                expected=f"this command on {job.host}",
+                found=here,
+                hint="if that machine or its allocation has ended, remove this directory",
+            )
+
+
+def _last_active(settings: Settings, jobs: Sequence[Job], say: Say) -> str:
+    """The ID of the last one of these jobs that has not ended; empty if there is none."""
+    states = _states(settings, jobs, say) or {} if jobs else {}
+    active = [job.id for job in jobs if job.id in states and states[job.id].phase != "ended"]
+    return active[-1] if active else ""
 
 
 class _Stop:
@@ -265,11 +290,14 @@ def _why_cancel(job: Job, state: JobState, settings: Settings, *, has_begun: boo
     if state.phase != "waiting":
         job.waits_since = 0.0
         return ""
+    if state.is_next:
+        job.waits_since = time.time()
+        return "stopped while it waited" if job.stop.exists() else ""
     if state.is_hopeless:
         return f"it can never start: {state.reason}"
     if job.stop.exists():
         return "stopped while it waited"
-    # A job that was requeued waits from then on.
+    # A job that was requeued, or that waited for the one before it, waits from then on.
     job.waits_since = job.waits_since or (time.time() if has_begun else job.submitted)
     waited = time.time() - job.waits_since
     if settings.max_wait_s and waited > settings.max_wait_s:

@@ -24,7 +24,7 @@ def completes(kind: str) -> Callable[[str], list[str]]:
 def _names(kind: str) -> Iterable[str]:
     from ..catalog.reader import load_catalog
     from ..commands.export import FORMATS
-    from ..core.node import ENGINES
+    from ..core.node import CONTAINER_CHOICES
     from ..plan.choice import SOURCE_NAMES
 
     catalog = load_catalog()
@@ -39,7 +39,7 @@ def _names(kind: str) -> Iterable[str]:
         ),
         "matrix": (name for workload in workloads for name in workload.matrices),
         "source": SOURCE_NAMES,
-        "container": ENGINES,
+        "container": CONTAINER_CHOICES,
         "catalogue": CATALOGUE,
         "export": FORMATS,
     }

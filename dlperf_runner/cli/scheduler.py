@@ -75,7 +75,6 @@ class Scheduled:
             "inventory": chosen.inventories,
             "limit": chosen.limit,
             "wait": chosen.wait,
-            "container": chosen.choice.container,
         }
         for name, value in without.items():
             if value:

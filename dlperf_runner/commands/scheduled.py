@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 import tarfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..campaign import job_files, jobs
 from ..catalog.reader import load_catalog
 from ..core.errors import UserError
 from ..core.files import write_whole
-from ..core.node import Node
+from ..core.node import JOB_ENGINES, Node
 from ..core.node_paths import ENVIRONMENTS
 from ..core.paths import project
 from ..plan import inventory
@@ -83,11 +84,23 @@ def nodes_of(name: str, options: Mapping[str, str], site: Mapping[str, Any]) -> 
             host: own | {"dlperf_datasets": site["dlperf_datasets"]} for host, own in hosts.items()
         }
     try:
-        return inventory.nodes_of({"nodes": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}})
+        nodes = inventory.nodes_of({"nodes": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}})
+        return tuple(replace(node, container_engine=_engine_here()) for node in nodes)
     except UserError as error:
         if error.where == f"host {placeholder(1)}":
             error.where, error.hint = "--site", "set it in the file that --site names"
         raise
+
+
+def _engine_here() -> str:
+    """The container engine that is found on this machine; empty if there is none."""
+    for name in JOB_ENGINES:
+        program = "srun" if name == "enroot" else name  # enroot needs Slurm's plugin pyxis
+        if shutil.which(program) and (
+            name != "enroot" or "--container-image" in job_files.output(["srun", "--help"])
+        ):
+            return name
+    return ""
 
 
 def settings_of(
@@ -133,7 +146,8 @@ def script_text(
     parts = []
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
-        request = job_files.asked(settings, f"dlperf-{number}", place, own)
+        before = f"@job{number - 1}@" if number > 1 else ""
+        request = job_files.asked(settings, f"dlperf-{number}", place, own, before)
         parts += [
             f"==> {path} <==\n{text}"
             for path, text in job_files.scripts(directory, settings, request, own).items()
@@ -230,9 +244,8 @@ def _node_files(
     settings = _settings(directory)
     kinds = dict.fromkeys((r["workload"], r["source"], r["environment"]) for r in runs)
     commands = [(each.argv, each.creates) for kind in kinds for each in prepare(*kind).prepare]
-    environments = list(dict.fromkeys(environment for _, _, environment in kinds))
     own, places = scheduler(settings.scheduler), job_files.places_of(directory, settings)
-    text = node_script(own, request, environments, settings.mpirun, commands, places)
+    text = node_script(own, request, runs, settings.mpirun, commands, places)
     return {"node.sh": text}
 
 

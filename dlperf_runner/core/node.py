@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-# The supported container engines.
+# The supported container engines: by SSH, and in a scheduler's jobs.
 ENGINES = ("docker", "podman")
+JOB_ENGINES = ("enroot", "apptainer", "singularity", "podman")
+ANY_ENGINE = "auto"  # in jobs: the one that is there
+CONTAINER_CHOICES = tuple(dict.fromkeys((*ENGINES, *JOB_ENGINES, ANY_ENGINE)))
 # What carries the messages of MPI between nodes.
 MPI_TRANSPORTS = ("tcp", "ucx")
 

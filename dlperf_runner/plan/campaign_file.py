@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictS
 from ..catalog.entry import read_located, validated
 from ..catalog.types import Count, CountOrNone, Entry, Name, Value, show, wrong
 from ..core.errors import UserError
-from ..core.node import ENGINES
+from ..core.node import CONTAINER_CHOICES
 from ..schedulers import schedulers
 from . import choice as choices
 from .choice import FILE_ONLY, VARIABLES, Choice, option_name, text_of
@@ -54,7 +54,7 @@ _TYPES: Mapping[Callable[[str, str], Any], Any] = {
     choices.parse_number_or_none: CountOrNone,
     choices.parse_text: StrictStr,
     choices.parse_sources: _several(_one_of(choices.SOURCE_NAMES)),
-    choices.parse_engine: _one_of(ENGINES),
+    choices.parse_engine: _one_of(CONTAINER_CHOICES),
     choices.parse_order: _one_of(choices.ORDERS),
     choices.parse_data: _one_of(choices.DATA),
     choices.parse_percentage: StrictStr,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ..core.errors import UserError
-from ..core.node import ENGINES
+from ..core.node import CONTAINER_CHOICES
 from ..core.percent import fraction
 
 SOURCE_NAMES = ("builtin", "upstream")
@@ -58,9 +58,8 @@ def parse_sources(text: str, name: str) -> tuple[str, ...]:
 
 
 def parse_engine(text: str, name: str) -> str | None:
-    _known(
-        text or ENGINES[0], name, "container engine", ENGINES, "; omit it to run without containers"
-    )
+    known = CONTAINER_CHOICES
+    _known(text or known[0], name, "container engine", known, "; omit it to run without containers")
     return text or None
 
 
@@ -164,7 +163,7 @@ class Choice:
     )
     container: str | None = _option(
         "ENGINE",
-        "Run in containers with docker or podman; default: without containers if possible.",
+        "Run in containers: docker, podman; in jobs: enroot, apptainer, singularity, podman, auto.",
         parse_engine,
     )
     # Several values of a parameter are separated by commas.

@@ -19,7 +19,11 @@ from .. import launchers
 from ..catalog.suites import RELEASES
 from ..core.case import Command
 from ..core.errors import UserError
-from ..core.node import Node
+from ..core.node import ENGINES, Node
+from ..schedulers.containers import ENGINES as JOB_ENGINES
+from ..schedulers.containers import without_container
+from ..schedulers.job import is_placeholder
+from . import job_containers
 
 if TYPE_CHECKING:
     from ..catalog.framework import Environment
@@ -62,6 +66,17 @@ _REMOVE = {
 }
 
 
+# Of an image in the engine's storage, and of one in a file.
+_DIGESTS = (
+    (
+        r"(id:)?sha256:[0-9a-f]{64}",
+        "sha256: and 64 hexadecimal digits, after id: if it is an image's ID",
+    ),
+    (
+        r"(/[^:,@\s]+@)?sha256:[0-9a-f]{64}",
+        "sha256: and 64 hexadecimal digits, after /path/of/a/file@ if it is the file's SHA-256",
+    ),
+)
 _SAVE = (
     "images that are built twice differ:"
     " build on one node, then `{engine} save` and `{engine} load`"
@@ -92,8 +107,18 @@ def engine_for(chosen: str | None, environment: Environment, stack: Stack, node:
     """
     declared = environment.container
     has_image = declared and without_tag(declared.image) in map(without_tag, node.container_images)
-    if chosen or (environment.requirements is not None and not has_image):
-        return chosen or ""
+    if not chosen and environment.requirements is not None and not has_image:
+        return ""
+    if is_placeholder(node.name):
+        return job_containers.engine_for(chosen, node)
+    if chosen in ENGINES:
+        return chosen
+    if chosen:
+        raise UserError(
+            f"{chosen} runs only in jobs of a scheduler",
+            where="--container",
+            expected=f"one of {', '.join(ENGINES)}, or also --scheduler",
+        )
     runtime = stack.container_runtime
     if named := node.container_engine or (runtime and runtime.engine):
         return named
@@ -136,12 +161,10 @@ def image_for(
                 found=", ".join(host.container_images) or "none",
                 hint=_where_from(engine, bool(declared), host),
             )
-        if not re.fullmatch(r"(id:)?sha256:[0-9a-f]{64}", digest):
+        pattern, expected = _DIGESTS[bool(JOB_ENGINES.get(engine))]
+        if not re.fullmatch(pattern, digest):
             raise UserError(
-                f"invalid digest of {image}",
-                where=where,
-                expected="sha256: and 64 hexadecimal digits, after id: if it is an image's ID",
-                found=repr(digest),
+                f"invalid digest of {image}", where=where, expected=expected, found=repr(digest)
             )
         if digest != digests[0]:
             raise UserError(
@@ -164,6 +187,8 @@ def image_for(
     reference = f"{bare}@{digests[0]}"
     if (digests[0] or "").startswith("id:"):
         reference = reference.rpartition("@id:")[2]
+    elif (digests[0] or "").startswith("/"):
+        reference = str(digests[0])
     return Image(
         engine=engine,
         reference=reference,
@@ -262,7 +287,7 @@ def inner(command: Command, container: str) -> Command:
     """The command inside its container, as it would be without one. `container` is the run's."""
     if not container:
         return command
-    argv = command.argv[command.argv.index(container.partition(" ")[2]) + 1 :]
+    argv = without_container(command.argv, container)
     start = next((n for n in range(len(argv)) if argv[n : n + len(_DAEMONS)] == _DAEMONS), None)
     if start is not None:
         argv = (*argv[:start], *argv[start + len(_DAEMONS) :])

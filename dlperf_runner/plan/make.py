@@ -20,7 +20,8 @@ from ..core.errors import UserError
 from ..core.lists import counted, grouped
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from ..core.template import fill
-from . import containers, datasets, parameters
+from ..schedulers.job import is_placeholder
+from . import containers, datasets, job_containers, parameters
 from .cases import cases_of, chosen_matrix, no_case, select_workloads
 from .choice import Choice, check_choice
 from .order import ordered
@@ -176,14 +177,22 @@ def _runs(
         if on_gpu and fabric and fabric.rails and topology.nodes > 1:
             variables = {"NCCL_IB_HCA": fabric.rails, **program.environment}
             program = replace(program, environment=variables)
-        if not image:
+        if not image or entry.container is None:  # an image of the environment itself
             program = replace(program, environment={**entry.variables, **program.environment})
-        launched = containers.inside(hosts, image) if image else hosts
         launcher = _launcher(workload, source, filled)
         if source.launcher_options.of(topology) is None:
             launcher = "direct"
-        commands = launchers.launch(launcher, program, launched)
-        if image:
+        unpacked = f"{SOURCES}/{workload.name}-{case.source}"
+        if image and is_placeholder(first.name):
+            commands = job_containers.launch(
+                launcher,
+                program,
+                hosts,
+                str(image),
+                read_only=[unpacked, *data],
+                has_fabric=fabric is not None,
+            )
+        elif image:
             commands = tuple(
                 containers.enclose(
                     command,
@@ -191,12 +200,14 @@ def _runs(
                     hosts,
                     f"{case.id}/r{repeat}",
                     data=data,
-                    source=f"{SOURCES}/{workload.name}-{case.source}",
+                    source=unpacked,
                     on_gpu=on_gpu,
                     has_fabric=fabric is not None,
                 )
-                for command in commands
+                for command in launchers.launch(launcher, program, containers.inside(hosts, image))
             )
+        else:
+            commands = launchers.launch(launcher, program, hosts)
         runs.append(
             Run(
                 id=f"{case.id}/r{repeat}",

@@ -6,14 +6,16 @@ A plan is made before the scheduler has chosen the nodes. Its runs are therefore
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..core.node_paths import ENVIRONMENTS, SOURCES
+from .containers import IMAGES, on_each_node, prepare, pyxis, versions_argv
 
 Run = Mapping[str, Any]  # a run of the plan document
 
@@ -34,7 +36,9 @@ class Offer:
 class Allocation:
     """What a job asks for. `options`: the user's options of the scheduler, by name. `directory`:
     where the job keeps its state and output, on a file system that the nodes share. `path`: the
-    search path of programs, with those of the scheduler. `prologue`: shell lines of the site."""
+    search path of programs, with those of the scheduler. `prologue`: shell lines of the site.
+    `after`: the ID of a job that must have ended before this one starts, because both could get the
+    same node; empty if there is none."""
 
     name: str
     directory: Path
@@ -44,6 +48,7 @@ class Allocation:
     options: Mapping[str, str]
     path: str = PATH
     prologue: Sequence[str] = ()
+    after: str = ""
 
     @property
     def is_exclusive(self) -> bool:
@@ -56,7 +61,8 @@ class JobState:
 
     `reason` says why it waits, or what the scheduler says of its end. `category` is empty if the
     job ended by itself. `is_hopeless`: a job that waits for this reason never starts. `position`:
-    its place among the waiting jobs, from 1 on; 0 if unknown.
+    its place among the waiting jobs, from 1 on; 0 if unknown. `is_next`: it waits for the end of
+    the job before it (`Allocation.after`).
     """
 
     job: str
@@ -67,6 +73,7 @@ class JobState:
     expected_start: str = ""
     is_hopeless: bool = False
     position: int = 0
+    is_next: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,10 @@ def placeholder(number: int) -> str:
     return f"@node{number}@"
 
 
+def is_placeholder(name: str) -> bool:
+    return bool(_NODE.fullmatch(name))
+
+
 def word(text: str) -> str:
     """One word of a shell script. `@node1@` becomes the first element of the array `node`."""
     parts = _NODE.split(text)  # literals at even places, numbers of nodes at odd ones
@@ -121,10 +132,12 @@ class Places:
     sources: str = SOURCES
     environments: str = ENVIRONMENTS
     programs: str = ".lib"
+    images: str = IMAGES
 
     def of(self, text: str) -> str:
         """The text of a plan with the paths of this site."""
         text = re.sub(rf"{re.escape(SOURCES)}(?=/)", lambda _: self.sources, text)
+        text = re.sub(rf"{re.escape(IMAGES)}(?=/)", lambda _: self.images, text)
         return re.sub(rf"{re.escape(ENVIRONMENTS)}(?=/)", lambda _: self.environments, text)
 
 
@@ -135,12 +148,15 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     nodes by itself, so it starts only here.
     """
     commands: list[Any] = list(run["commands"])
+    places = places_of(run, places)
+    options = _pyxis_options(commands[0]["argv"], directory, places)
+    each = " ".join([scheduler.each_node, *options])
     lines = ["#!/bin/bash", f"# Run {run['id']}. Arguments: the names of its nodes.", 'node=("$@")']
     if PurePosixPath(commands[0]["argv"][0]).name == "mpirun":
         return "\n".join([*lines, *_started(commands[0], directory, places)]) + "\n"
     lines += [
         "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
-        f'  exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"',
+        f'  exec {each} env DLPERF_ON_NODE=1 bash "$0" "$@"',
         "fi",
         f'case "{scheduler.own_node}" in',
     ]
@@ -155,9 +171,23 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     return "\n".join([*lines, "esac"]) + "\n"
 
 
+def _pyxis_options(argv: Sequence[str], directory: Path, places: Places) -> list[str]:
+    """The options of srun for a container in which the script of a run starts again."""
+    own = [f"--container-workdir={directory}"]
+    for option in pyxis(argv)[0]:
+        mounts = option.replace("-mounts=", f"-mounts={directory}:{directory},", 1)
+        own.append(mounts if option.startswith("--container-mounts=") else option)
+    return [word(places.of(option)) for option in own] if len(own) > 1 else []
+
+
+def places_of(run: Run, places: Places) -> Places:
+    """An image has the environment where it was made."""
+    return replace(places, environments=ENVIRONMENTS) if run["container"] else places
+
+
 def _started(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
     variables = [f"{name}={value}" for name, value in command["env"].items()]
-    argv = [*(["env", *variables] if variables else []), *command["argv"]]
+    argv = [*(["env", *variables] if variables else []), *pyxis(command["argv"])[1]]
     where = word(places.of(command["cwd"] or str(directory)))
     return [f"cd {where} || exit", "exec " + " ".join(word(places.of(text)) for text in argv)]
 
@@ -176,14 +206,9 @@ node=("${nodes[@]}")
 last=$(ls "$job" | sed -n 's/^started[.]\([0-9]*\)[.]json$/\1/p' | sort -n | tail -n 1)
 grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$last.json"
 
-# Number and directory of the run, its number of nodes.
-run() {
-  [[ -e $job/ended.$1.json || -e $job/stop ]] && return # ended in an earlier start of the job
-  @PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "$1" "$2" "${nodes[@]:0:$3}"
-}
-
-@PROLOGUE@@EACH@ bash "$job/node.sh"
-"""
+@PROLOGUE@@IMAGES@@EACH@ bash "$job/node.sh" || @FAILS@
+@PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "${nodes[@]}" << 'RUNS'"""
+_NO_IMAGE = "the container's image cannot be used: "
 
 
 def job_script(
@@ -194,13 +219,22 @@ def job_script(
     text = text.replace("@PATH@", shlex.quote(asked.path))
     text = text.replace("@SETUP@", scheduler.setup).replace("@EACH@", scheduler.each_node)
     text = text.replace("@PROLOGUE@", prologue(asked))
-    text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0]["environment"], places)))
+    images = dict.fromkeys(run["container"] for run, _ in runs if run["container"])
+    shared = [image for image in images if not on_each_node(image)]
+    text = text.replace("@IMAGES@", "".join(_image(image, places) for image in shared))
+    text = text.replace("@FAILS@", "exit 1" if images else "true")
+    text = text.replace("@PYTHON@", shlex.quote(python_of(runs[0][0], places)))
     text = text.replace("@PROGRAMS@", shlex.quote(places.programs))
     lines = [
-        shlex.join(["run", str(number), str(place), str(run["nodes"])])
-        for number, (run, place) in enumerate(runs, start=1)
+        f"{number} {run['nodes']} {place}" for number, (run, place) in enumerate(runs, start=1)
     ]
-    return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "exit 0", ""])
+    return "\n".join(["#!/bin/bash", *scheduler.header(asked), text, *lines, "RUNS", "exit 0", ""])
+
+
+def _image(container: str, places: Places) -> str:
+    """The line that lets the nodes have an image, or ends the job or the node's script."""
+    line = places.of(prepare(container))
+    return f"{{ {line}; }} || {{ echo {shlex.quote(_NO_IMAGE + container)}; exit 1; }}\n"
 
 
 # The job gets no function of the user's shell. That of modules exports itself to later shells.
@@ -225,27 +259,31 @@ def prologue(asked: Allocation) -> str:
     return "".join([_MODULES, *lines, "\n"]) if lines else ""
 
 
-def python_of(environment: str, places: Places) -> str:
-    return f"{places.environments}/{environment}/bin/python"
+def python_of(run: Run, places: Places) -> str:
+    """The Python on the nodes that runs the programs of schedulers/on_nodes for this run."""
+    if run["container"]:  # its environment need not be on the nodes
+        return "python3"
+    return f"{places.environments}/{run['environment']}/bin/python"
 
 
-def watch_script(scheduler: Scheduler, asked: Allocation, environment: str, places: Places) -> str:
-    """The script that starts node_watch.py on each node of a run, in the run's directory. Its
-    arguments are the names of the nodes."""
-    argv = [python_of(environment, places), "-ES", f"{places.programs}/node_watch.py"]
+def watch_script(scheduler: Scheduler, asked: Allocation, run: Run, places: Places) -> str:
+    """The script that starts node_watch.py on each node of a job. Its arguments are the names of
+    the nodes."""
+    argv = [python_of(run, places), "-ES", f"{places.programs}/node_watch.py"]
+    kind = "exclusive" if asked.is_exclusive else "shared"
     return f"""#!/bin/bash
 node=("$@")
 if [[ -z ${{DLPERF_ON_NODE-}} ]]; then
   exec {scheduler.each_node} env DLPERF_ON_NODE=1 bash "$0" "$@"
 fi
-exec {shlex.join(argv)} "{scheduler.own_node}" {"exclusive" if asked.is_exclusive else "shared"}
+exec {shlex.join(argv)} "{scheduler.own_node}" {kind} "$@"
 """
 
 
 def node_script(
     scheduler: Scheduler,
     asked: Allocation,
-    environments: Sequence[str],
+    runs: Sequence[Run],
     mpirun: str,
     prepare: Sequence[tuple[Sequence[str], str]],
     places: Places,
@@ -256,7 +294,18 @@ def node_script(
     for argv, creates in prepare:
         command = " ".join(word(places.of(text)) for text in argv)
         lines.append(f"[[ -e {word(places.of(creates))} ]] || {command}")
-    pythons = [python_of(name, places) for name in environments]
-    facts = shlex.join([pythons[0], f"{places.programs}/node_facts.py", str(asked.directory)])
-    lines.append(f'exec {facts} "{scheduler.own_node}" {shlex.join([mpirun, *pythons])}')
+    images = dict.fromkeys(run["container"] for run in runs if on_each_node(run["container"]))
+    lines += [_image(image, places).rstrip() for image in images]
+    software = {run["environment"]: _versions_argv(run, places) for run in runs}
+    facts = [python_of(runs[0], places), f"{places.programs}/node_facts.py", str(asked.directory)]
+    words = shlex.join([mpirun, json.dumps(software)])
+    lines.append(f'exec {shlex.join(facts)} "{scheduler.own_node}" {words}')
     return "\n".join([*lines, ""])
+
+
+def _versions_argv(run: Run, places: Places) -> list[str]:
+    script = f"{places.programs}/versions.py"
+    if not run["container"]:
+        return [python_of(run, places), script]
+    environment = f"{ENVIRONMENTS}/{run['environment']}"
+    return [places.of(w) for w in versions_argv(run["container"], environment, script)]

@@ -61,6 +61,8 @@ def header(asked: Allocation) -> tuple[str, ...]:
         **({"gpus-per-node": str(asked.gpus_per_node)} if asked.gpus_per_node else {}),
         **{name: asked.options[name] for name, _, _ in _GIVEN if asked.options.get(name)},
     }
+    if asked.after:
+        options["dependency"] = f"afterany:{asked.after}"
     if seconds := asked.options.get("time"):
         options["time"] = str(math.ceil(int(seconds) / 60))
     for name, value in options.items():
@@ -161,6 +163,7 @@ def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
             reason=reason,
             expected_start="" if start == "N/A" else start,
             is_hopeless=bool(_HOPELESS.match(reason)),
+            is_next=reason == "Dependency",
             position=before + 1,
         )
     return JobState(job, name, "running", reason)

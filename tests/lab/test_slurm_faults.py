@@ -47,7 +47,7 @@ GIVEN = given(
     JobAcctGatherParams="OverMemoryKill",
     SelectTypeParameters="CR_CPU_Memory",
     DefMemPerNode=600,
-)
+) | {"dlperf_container_engine": "podman"}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,31 @@ def idle(cluster: Lab) -> Iterator[None]:
     yield
     cluster.said("node1", "scancel --user=dlperf; pkill -KILL -u dlperf -f '[d]lperf_runner'; true")
     wait_for("an idle cluster", cluster, "squeue -h; sinfo -h -p main -o '%D %t'", "^2 idle$", 120)
+
+
+PODMAN = "runuser -u dlperf -- env -C / HOME=/home/dlperf podman"
+
+
+def test_runs_in_containers_of_podman(cluster: Lab, folder: Path) -> None:
+    """mpirun starts a container for each process, srun one on each node."""
+    image = "localhost/dlperf-nccl"
+    digest = cluster.said("node1", f"{PODMAN} images --digests --format '{{{{.Digest}}}}' {image}")
+    site = (folder / "site.yml").read_text()
+    site += f'dlperf_container_images: {{{image}: "{digest}"}}\n'
+    (folder / "podman.yml").write_text(site)
+    chosen = (*MINE[:2], "--workload", "mine,nccl-allreduce", "--container", "auto")
+    chosen += ("--matrix", "smoke", "--site", "podman.yml", "--campaign", "contained")
+    status, text = dlperf(cluster, "run", "--scheduler", "slurm", *chosen)
+    assert status == 0, text
+    assert f"in podman {image}@{digest[:19]}" in " ".join(text.split())
+    found = records(folder / "contained")
+    assert [record["outcome"]["status"] for record in found] == ["done"] * 4, text
+    assert {record["container"] for record in found} == {f"podman {image}@{digest}"}
+    assert all("openmpi" in record["outcome"]["versions"] for record in found)
+    for node in NODES:
+        assert cluster.said(node, f"{PODMAN} ps --all --quiet; echo none") == "none"
+    status, text = dlperf(cluster, *MINE[:2], "summarize", "--verify", "contained")
+    assert status == 0, text
 
 
 def job_of(folder: Path, campaign: str) -> str:

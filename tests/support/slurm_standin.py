@@ -38,11 +38,17 @@ for word; do
   case $word in --nodelist=*) nodes=${word#*=} ;; --*) ;; *) break ;; esac
   shift
 done
+place=$(mktemp -d)
 for node in ${nodes//,/ }; do # all get the standard input
-  SLURMD_NODENAME=$node "$@" <&0 &
+  mkfifo "$place/$node"
+  SLURMD_NODENAME=$node "$@" < "$place/$node" &
   tasks+=($!)
 done
+tee -p "$place"/* <&0 > /dev/null &
+copy=$!
 for task in "${tasks[@]}"; do wait "$task" || status=$?; done
+kill "$copy" 2> /dev/null
+rm -r "$place"
 exit ${status-0}
 """,
 }

@@ -177,7 +177,8 @@ def test_an_interruption_cancels_the_job_and_a_lost_terminal_leaves_it(site: Pat
     for number, state in ((signal.SIGHUP, "RUNNING"), (signal.SIGINT, "CANCELLED")):
         kill = f"kill -{number.value} {os.getpid()}"
         again = f"; sleep 1; {kill}" if number == signal.SIGINT else ""
-        child = subprocess.Popen(["sh", "-c", f"sleep 1; {kill}{again}"])
+        begun = f"until [ -e {directory}/jobs/1/started.1.json ]; do sleep 0.2; done; sleep 0.5"
+        child = subprocess.Popen(["sh", "-c", f"{begun}; {kill}{again}"])
         with pytest.raises(Stopped) as stopped:
             execute(directory)
         child.wait()

@@ -72,6 +72,13 @@ def test_an_option_is_no_line_of_the_script(value: str) -> None:
         slurm.header(asked(partition=value))
 
 
+def test_a_job_that_may_share_nodes_with_the_one_before_it_waits_for_its_end() -> None:
+    lines = slurm.header(Allocation("dlperf-1", Path("/c/jobs/2"), 2, 8, 0, {}, after="12"))
+    assert "#SBATCH --dependency=afterany:12" in lines
+    (waits,) = slurm.states("13|PENDING|N/A|Dependency|1|main|dlperf-1\n")
+    assert (waits.phase, waits.is_next, waits.is_hopeless) == ("waiting", True, False)
+
+
 def test_a_word_is_quoted_but_for_the_names_of_nodes() -> None:
     assert word("--host") == "--host"
     assert word("") == "''"
@@ -141,32 +148,37 @@ def test_a_job_lists_its_runs_and_asks_each_node_for_facts_first() -> None:
     runs = plan("nccl-allreduce", repeats=2)
     places = [Path("/home/me/c/runs", str(run["id"])) for run in runs]
     text = job_script(scheduler("slurm"), asked(), list(zip(runs, places, strict=True)), PLACES)
-    assert text.splitlines()[-5:] == [
-        f"run {number} {place} {run['nodes']}"
-        for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
-    ] + ["exit 0"]
     python = "/shared/envs/nccl/bin/python"
-    assert f'{python} -ES /home/me/c/.lib/job_run.py "$job" "$1" "$2"' in text
+    assert text.splitlines()[-7:] == [
+        f'{python} -ES /home/me/c/.lib/job_run.py "$job" "${{nodes[@]}}" << \'RUNS\'',
+        *(
+            f"{number} {run['nodes']} {place}"
+            for number, (run, place) in enumerate(zip(runs, places, strict=True), start=1)
+        ),
+        "RUNS",
+        "exit 0",
+    ]
     assert f'{SRUN} bash "$job/node.sh"' in text
     prepare = [(("make", "-C", "/opt/dlperf/src/w-upstream"), "/opt/dlperf/data/made")]
-    text = node_script(scheduler("slurm"), asked(), ["nccl"], "/usr/bin/mpirun", prepare, PLACES)
+    text = node_script(scheduler("slurm"), asked(), runs, "/usr/bin/mpirun", prepare, PLACES)
     assert text.splitlines()[1:] == [
         "[[ -e /opt/dlperf/data/made ]] || make -C /home/me/c/.sources/w-upstream",
-        f"exec {python} /home/me/c/.lib/node_facts.py /home/me/c/jobs/1"
-        f' "$SLURMD_NODENAME" /usr/bin/mpirun {python}',
+        f'exec {python} /home/me/c/.lib/node_facts.py /home/me/c/jobs/1 "$SLURMD_NODENAME"'
+        f""" /usr/bin/mpirun '{{"nccl": ["{python}", "/home/me/c/.lib/versions.py"]}}'""",
     ]
 
 
 @pytest.mark.parametrize(("option", "kind"), [({}, "shared"), ({"exclusive": "1"}, "exclusive")])
 def test_each_node_of_a_run_is_watched(option: dict[str, str], kind: str) -> None:
-    text = watch_script(scheduler("slurm"), asked(**option), "nccl", PLACES)
+    (run,) = plan("nccl-allreduce", nodes=2)
+    text = watch_script(scheduler("slurm"), asked(**option), run, PLACES)
     assert text.splitlines()[1:] == [
         'node=("$@")',
         "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
         f'  exec {SRUN} env DLPERF_ON_NODE=1 bash "$0" "$@"',
         "fi",
         "exec /shared/envs/nccl/bin/python -ES /home/me/c/.lib/node_watch.py"
-        f' "$SLURMD_NODENAME" {kind}',
+        f' "$SLURMD_NODENAME" {kind} "$@"',
     ]
 
 

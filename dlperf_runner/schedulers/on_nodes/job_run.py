@@ -1,8 +1,9 @@
-"""Executes one run of a job, on the job's first node, with any Python from 3.7 on.
+"""Executes the runs of a job in turn, on the job's first node, with any Python from 3.7 on.
 
-    python job_run.py JOB NUMBER DIRECTORY NODE...
+    python job_run.py JOB NODE... < RUNS
 
-JOB is the directory of the job, DIRECTORY that of the run. Each file is complete when it appears:
+JOB is the directory of the job. A line of RUNS is the number of a run, its number of nodes, and its
+directory. Each file is complete when it appears:
 
     JOB/started.NUMBER.json     the job's ID, the nodes, and when the run began
     JOB/ended.NUMBER.json       when it ended, its exit status, and what node_watch.py saw
@@ -17,6 +18,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -30,21 +32,39 @@ NOT_STARTED = 125
 
 
 class Watch:
-    """node_watch.py on each node of the run. If it fails, a run only lacks telemetry."""
+    """node_watch.py on each node of the job. If it fails, runs only lack telemetry."""
 
     def __init__(self, job: Path, nodes: list[str]) -> None:
-        self.count = len(nodes)
         self.child = subprocess.Popen(
             ["bash", str(job / "watch.sh"), *nodes], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.rest = b""
 
-    def lines(self, seconds: float) -> list[dict[str, Any]]:
-        """A document from each node, or from fewer if the others do not answer in time."""
+    def begin(self, count: int, directory: str) -> list[dict[str, Any]]:
+        """Let the first nodes watch a run; what they say before it starts."""
+        self._order(f"begin {count} {directory}")
+        return self.documents("is_ready", count, READY_S)
+
+    def end(self, count: int) -> list[dict[str, Any]]:
+        self._order("end")
+        return self.documents("is_last", count, LAST_S)
+
+    def _order(self, line: str) -> None:
+        assert self.child.stdin is not None  # noqa: S101
+        with suppress(OSError):
+            self.child.stdin.write(f"{line}\n".encode())
+            self.child.stdin.flush()
+
+    def documents(self, last: str, count: int, seconds: float) -> list[dict[str, Any]]:
+        """What nodes say until so many have said a document with the key `last`, or until nobody
+        says anything for so many seconds."""
         found: list[dict[str, Any]] = []
         assert self.child.stdout is not None  # noqa: S101
         descriptor = self.child.stdout.fileno()
-        while len(found) < self.count and select.select([descriptor], [], [], seconds)[0]:
+        while (
+            sum(last in document for document in found) < count
+            and select.select([descriptor], [], [], seconds)[0]
+        ):
             piece = os.read(descriptor, 65536)
             *whole, self.rest = (self.rest + piece).split(b"\n")
             for line in whole:
@@ -56,15 +76,14 @@ class Watch:
                 break
         return found
 
-    def end(self) -> list[dict[str, Any]]:
+    def close(self) -> None:
         assert self.child.stdin is not None  # noqa: S101
-        self.child.stdin.close()
-        found = self.lines(LAST_S)
+        with suppress(OSError):
+            self.child.stdin.close()
         try:
             self.child.wait(LAST_S)
         except subprocess.TimeoutExpired:
             self.child.kill()
-        return found
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -77,40 +96,69 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")  # noqa: UP017  Python 3.7
 
 
-def execute(run: dict[str, Any], nodes: list[str]) -> int:
-    """The exit status of the run's script: that of `timeout` if its time limit is reached."""
-    limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
-    with Path(run["log_name"]).open("wb") as log:
-        child = subprocess.Popen(
-            [*limit, "bash", "run.sh", *nodes],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        # Slurm sends it to all processes of the job, a cancellation within an allocation only here.
-        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-        status = child.wait()
-    return 128 - status if status < 0 else status
+class Runs:
+    """The runs of a job. TERM ends the active one, and no further one starts."""
 
+    def __init__(self, job: Path, nodes: list[str]) -> None:
+        self.job, self.nodes = job, nodes
+        self.watch: Watch | None = None
+        self.child: subprocess.Popen[bytes] | None = None
+        self.is_over = False
 
-def main(job: str, number: str, directory: str, *nodes: str) -> None:
-    place = Path(job)
-    os.chdir(directory)
-    run = json.loads(Path("run.json").read_text(encoding="utf-8"))
-    started, ended = (place / f"{what}.{number}.json" for what in ("started", "ended"))
-    before = len(list(place.glob(f"cut_off.{number}.*.json")))
-    if started.exists():
-        before += 1
-        started.replace(place / f"cut_off.{number}.{before}.json")
-    beginning = {"job": os.environ["DLPERF_JOB"], "nodes": nodes}
-    if before > RESTARTS:
+    def stop(self, *_: object) -> None:
+        self.is_over = True
+        if self.child:
+            self.child.terminate()
+
+    def execute(self, run: dict[str, Any], nodes: list[str]) -> int:
+        """The exit status of the run's script: that of `timeout` if its time limit is reached."""
+        limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
+        with Path(run["log_name"]).open("wb") as log:
+            self.child = subprocess.Popen(
+                [*limit, "bash", "run.sh", *nodes],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+            if self.is_over:
+                self.child.terminate()
+            status = self.child.wait()
+        return 128 - status if status < 0 else status
+
+    def start(self, number: str, count: int, directory: str) -> None:
+        os.chdir(directory)
+        run = json.loads(Path("run.json").read_text(encoding="utf-8"))
+        nodes = self.nodes[:count]
+        started, ended = (self.job / f"{what}.{number}.json" for what in ("started", "ended"))
+        if ended.exists() or self.is_over or (self.job / "stop").exists():
+            return
+        before = len(list(self.job.glob(f"cut_off.{number}.*.json")))
+        if started.exists():
+            before += 1
+            started.replace(self.job / f"cut_off.{number}.{before}.json")
+        beginning = {"job": os.environ["DLPERF_JOB"], "nodes": nodes}
+        if before > RESTARTS:
+            write(started, {**beginning, "started": now()})
+            write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
+            return
+        self.watch = self.watch or Watch(self.job, self.nodes)
+        told = self.watch.begin(count, directory)
+        if self.is_over:
+            return
+        busy = [sentence for document in told for sentence in document.get("busy", ())]
         write(started, {**beginning, "started": now()})
-        write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
-        return
-    watch = Watch(place, list(nodes))
-    busy = [sentence for node in watch.lines(READY_S) for sentence in node["busy"]]
-    write(started, {**beginning, "started": now()})
-    status = NOT_STARTED if busy else execute(run, list(nodes))
-    end = {"exit_status": status, "ended": now(), **({"busy": busy} if busy else {})}
-    write(ended, {**end, "nodes": watch.end()})
+        status = NOT_STARTED if busy else self.execute(run, nodes)
+        end = {"exit_status": status, "ended": now(), **({"busy": busy} if busy else {})}
+        write(ended, {**end, "nodes": self.watch.end(count)})
+
+
+def main(job: str, *nodes: str) -> None:
+    runs = Runs(Path(job), list(nodes))
+    # Slurm sends it to all processes of the job, a cancellation within an allocation only here.
+    signal.signal(signal.SIGTERM, runs.stop)
+    for line in sys.stdin.read().splitlines():
+        number, count, directory = line.split(" ", 2)
+        runs.start(number, int(count), directory)
+    if runs.watch:
+        runs.watch.close()
 
 
 if __name__ == "__main__":

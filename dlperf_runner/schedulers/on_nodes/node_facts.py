@@ -1,9 +1,10 @@
 """Records a node's facts and the versions of its software, as bench.yml does. Runs on each node of
 a job, with any Python from 3.7 on.
 
-    python node_facts.py DIRECTORY NAME MPIRUN ENVIRONMENT/bin/python...
+    python node_facts.py DIRECTORY NAME MPIRUN SOFTWARE
 
-Writes DIRECTORY/facts.NAME.json: `host` as in run.json, and `versions` by environment.
+SOFTWARE is a JSON object: for each environment, the command that prints its packages. Writes
+DIRECTORY/facts.NAME.json: `host` as in run.json, and `versions` by environment.
 """
 
 from __future__ import annotations
@@ -69,21 +70,21 @@ def host(name: str) -> dict[str, object]:
     }
 
 
-def versions(pythons: list[str], mpirun: str) -> dict[str, dict[str, str]]:
+def versions(software: dict[str, list[str]], mpirun: str) -> dict[str, dict[str, str]]:
     """The packages that each environment sees, by the environment's name."""
-    script = str(Path(__file__).with_name("versions.py"))
     openmpi = re.search(r"[0-9][0-9.]+", output(mpirun, "--version"))
     found = {}
-    for python in pythons:
-        packages = json.loads(output(python, script) or "[]")
+    for environment, argv in software.items():
+        packages = json.loads(output(*argv) or "[]")
         own = {each["name"]: each["version"] for each in packages}
         own["openmpi"] = openmpi.group() if openmpi else ""
-        found[Path(python).parents[1].name] = own
+        found[environment] = own
     return found
 
 
-def main(directory: str, name: str, mpirun: str, *pythons: str) -> None:
-    text = json.dumps({"host": host(name), "versions": versions(list(pythons), mpirun)})
+def main(directory: str, name: str, mpirun: str, software: str) -> None:
+    commands = json.loads(software.replace("@own@", name))
+    text = json.dumps({"host": host(name), "versions": versions(commands, mpirun)})
     partial = Path(directory, f".{name}")
     partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(Path(directory, f"facts.{name}.json"))

@@ -1,11 +1,13 @@
-"""Watches a node while a run of a job uses it, as the supervisor of a run by SSH does. Runs on each
-node in the run's directory, with any Python from 3.7 on, until its standard input ends.
+"""Watches a node while runs of a job use it, as the supervisor of a run by SSH does. Runs on each
+node of the job, with any Python from 3.7 on, until its standard input ends.
 
-    python node_watch.py NAME exclusive|shared
+    python node_watch.py NAME exclusive|shared NODE...
 
-It prints two lines of JSON. The first says by whom the node is used before the run: `busy` has
-sentences. The second has other processes that used the CPU during the run (`beside`), and the
-devices' peak memory. Samples are in files beside the log. The modules are those of bench.yml.
+A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it. It prints lines of
+JSON, each with the node's name as `host`: one for each sentence about who uses the node before the
+run (`busy`), and `is_ready`; after the run, one for each other process that used the CPU
+(`beside`), one with the devices' peak memory, and `is_last`. Samples are in files beside the log.
+The modules are those of bench.yml.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,8 @@ from ansible.module_utils import node_agents, node_lock, other_processes, proces
 # As the defaults of the role benchmark_run.
 SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
 POLL_S = 0.5
+CLEAN_S = 60
+LONGEST = 500  # srun passes lines of 1024 bytes and more on in pieces, which mix with other nodes'
 
 
 class Others(other_processes.OtherProcesses):  # type: ignore[misc]
@@ -90,23 +96,73 @@ def when_idle(
         samples.again()
 
 
-def say(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)
+def say(name: str, *documents: dict[str, Any]) -> None:
+    for document in documents:
+        print(json.dumps({"host": name, **document}), flush=True)
 
 
-def main(name: str, kind: str) -> None:
+def clean(run: dict[str, Any]) -> None:
+    """Remove what a container engine keeps on this node beyond the end of its processes."""
+    cleanup = run["commands"][0]["cleanup"]
+    if cleanup:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(cleanup, stdout=sys.stderr, timeout=CLEAN_S, check=False)
+
+
+def told(busy: list[str]) -> list[dict[str, Any]]:
+    return [*({"busy": [sentence[:LONGEST]]} for sentence in busy), {"is_ready": True}]
+
+
+def seen(samples: dict[str, Any], others: dict[str, Any]) -> list[dict[str, Any]]:
+    beside = [{"beside": [process]} for process in others["beside"]]
+    return [*beside, *({key: value} for key, value in samples.items()), {"is_last": True}]
+
+
+class Orders:
+    """The lines of standard input."""
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def next(self, seconds: float | None = None) -> str | None:
+        """The next line; None if none comes in time; empty at the end."""
+        while b"\n" not in self.rest:
+            if not select.select([0], [], [], seconds)[0]:
+                return None
+            piece = os.read(0, 65536)
+            if not piece:
+                return ""
+            self.rest += piece
+        line, _, self.rest = self.rest.partition(b"\n")
+        return line.decode()
+
+
+def watch(name: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None:
+    """Watch one run, in its directory."""
     run = json.loads(Path("run.json").read_text(encoding="utf-8"))
     params = parameters(name, run)
-    agents = node_agents.Agents()
+    clean(run)
     agents.want(params["sample_hosts"], dict(os.environ))
     samples = telemetry.Telemetry(params, agents, run["timeout_s"] + 10 * GRACE_S)
     agents.receive = samples.receive
-    others, busy = when_idle(params, agents, samples, is_exclusive=kind == "exclusive")
-    say({"busy": busy})
-    while not select.select([0], [], [], POLL_S)[0] or os.read(0, 65536):
+    others, busy = when_idle(params, agents, samples, is_exclusive=is_exclusive)
+    say(name, *told(busy))
+    while orders.next(POLL_S) is None:
         agents.poll()
         others.poll()
-    say({"host": name, **samples.result(), **others.result()})
+    clean(run)
+    say(name, *seen(samples.result(), others.result()))
+
+
+def main(name: str, kind: str, *nodes: str) -> None:
+    agents, orders = node_agents.Agents(), Orders()
+    for order in iter(orders.next, ""):
+        what, _, rest = str(order).partition(" ")
+        if what == "begin":
+            count, _, directory = rest.partition(" ")
+            if name in nodes[: int(count)]:
+                os.chdir(directory)
+                watch(name, agents, orders, is_exclusive=kind == "exclusive")
     agents.close()
 
 

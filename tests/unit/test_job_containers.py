@@ -1,0 +1,245 @@
+"""Containers in a scheduler's jobs: the command lines of each engine, which one is taken, and a
+campaign with a stand-in for an engine."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import call
+from job_campaigns import campaign, execute, make_site, outcomes, program
+from plan_examples import choose
+
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.core.case import Command
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import JOB_ENGINES, Node
+from dlperf_runner.plan.containers import inner
+from dlperf_runner.plan.make import make_plan
+from dlperf_runner.schedulers import containers, scheduler
+from dlperf_runner.schedulers.job import Places, placeholder, run_script
+
+PLACES = Places("/home/me/c/.sources", "/shared/envs", "/home/me/c/.lib", "/home/me/c/.images")
+DIGEST = "sha256:" + "5" * 64
+SOURCE = "/home/me/c/.sources/{}"
+
+
+def node(number: int = 1, digest: str = DIGEST, **others: Any) -> Node:
+    images = {f"localhost/dlperf-{name}": digest for name in ("nccl", "pytorch")}
+    name = placeholder(number)
+    own = Node(name, name, 2, "cpu", "cpu", matrix="smoke", container_images=images)
+    return replace(own, **others)
+
+
+def plan(workload: str, engine: str, **others: Any) -> dict[str, Any]:
+    nodes = [node(1, **others), node(2, **others)]
+    choice = choose(workload=workload, container=engine, nodes=2)
+    (run,) = make_plan(choice, load_catalog(), nodes)
+    return asdict(run)
+
+
+def executed(run: dict[str, Any]) -> list[str]:
+    """The words of the command that the first node executes."""
+    text = run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES)
+    (line,) = [x for x in text.split("  ;;\n")[0].splitlines() if x.strip().startswith("exec ")][
+        -1:
+    ]
+    return shlex.split(line)[1:]
+
+
+def apptainer(name: str, place: str) -> list[str]:
+    """What stands before a program that runs in the directory of its source."""
+    start = f'exec {name} exec --pwd "$PWD" --bind "${{TMPDIR:-/tmp}}" "$@"'
+    image = f"/home/me/c/.images/{'5' * 64}.sif"
+    return ["/bin/sh", "-c", start, name, "--no-home", "--bind", f"{place}:{place}:ro", image]
+
+
+def podman(image: str, place: str) -> list[str]:
+    start = (
+        'exec podman run --workdir "$PWD" --volume "${TMPDIR:-/tmp}:${TMPDIR:-/tmp}"'
+        ' --label "dlperf=$DLPERF_JOB" --user "$(id -u):$(id -g)"'
+        ' --uidmap "$(id -u):0:1" --gidmap "$(id -g):0:1" "$@"'
+    )
+    fixed = "--rm --pull never --log-driver none --cgroups enabled --network host --uts host"
+    fixed += " --ipc host --pid host --env-host --env HOME=/tmp --entrypoint"
+    cma = "OMPI_MCA_btl_vader_single_copy_mechanism=none"
+    own = ["--env", cma, "--volume", f"{place}:{place}:ro", image]
+    return ["/bin/sh", "-c", start, "podman", *fixed.split(), "", *own]
+
+
+MPIRUN = shlex.split(
+    "/usr/bin/mpirun --host '${node[0]}:2,${node[1]}:2' -np 4 --bind-to none --mca pml ob1"
+    " --mca btl ^openib --wdir /home/me/c/.sources/nccl-allreduce-builtin"
+)
+COLLECTIVES = shlex.split(
+    "/opt/dlperf/envs/nccl/bin/python -u mpi_collectives.py --operation all_reduce --max-bytes"
+    " 16777216 --iterations 5 --warmup-iterations 1"
+)
+
+
+def test_mpirun_starts_a_container_for_each_process() -> None:
+    place = SOURCE.format("nccl-allreduce-builtin")
+    for engine in ("apptainer", "singularity"):
+        before = [*MPIRUN, *apptainer(engine, place)]
+        assert executed(plan("nccl-allreduce", engine)) == [*before, *COLLECTIVES]
+    run = plan("nccl-allreduce", "podman")
+    image = podman(f"localhost/dlperf-nccl@{DIGEST}", place)
+    assert executed(run) == [*MPIRUN, *image, *COLLECTIVES]
+    assert run["commands"][0]["cleanup"][2].startswith("podman ps --all --quiet --filter")
+
+
+def test_torchrun_is_in_one_container_on_each_node() -> None:
+    place = SOURCE.format("pytorch-llama-builtin")
+    for engine in ("apptainer", "singularity"):
+        words = executed(plan("pytorch-llama", engine))
+        start = words.index("/bin/sh")
+        end = words.index("/opt/dlperf/envs/pytorch/bin/python")
+        assert words[start:end] == apptainer(engine, place)
+        assert words[0] == "env"  # its variables pass into the container
+    words = executed(plan("pytorch-llama", "podman"))
+    image = podman(f"localhost/dlperf-pytorch@{DIGEST}", place)
+    start = words.index("/bin/sh")
+    assert words[start : start + len(image)] == image
+    assert words[start + len(image)] == "/opt/dlperf/envs/pytorch/bin/python"
+
+
+def test_pyxis_is_options_of_the_srun_that_starts_the_script_on_each_node() -> None:
+    run = plan("pytorch-llama", "enroot")
+    text = run_script(scheduler("slurm"), run, Path("/home/me/c/r1"), PLACES)
+    (srun,) = [line for line in text.splitlines() if line.startswith("  exec srun ")]
+    place = SOURCE.format("pytorch-llama-builtin")
+    assert srun.endswith(
+        " --kill-on-bad-exit=1 --container-workdir=/home/me/c/r1"
+        f" --container-image=/home/me/c/.images/{'5' * 64}.sqsh"
+        f" --container-mounts=/home/me/c/r1:/home/me/c/r1,{place}:{place}:ro"
+        ' --no-container-mount-home env DLPERF_ON_NODE=1 bash "$0" "$@"'
+    )
+    words = executed(run)
+    assert "srun" not in words
+    assert "/opt/dlperf/envs/pytorch/bin/python" in words
+
+
+def test_gpus_fabric_and_the_sites_own_options() -> None:
+    inside = containers.Inside(
+        f"podman i@{DIGEST}", ("/d",), on_gpu=True, has_fabric=True, options=("--x",)
+    )
+    text = " ".join(containers.words_before(inside))
+    assert ' --volume "$PWD:$PWD"' in text  # it may write where it is started
+    assert "--device nvidia.com/gpu=all --ulimit host --device /dev/infiniband" in text
+    assert text.endswith(f"--volume /d:/d:ro --x i@{DIGEST}")
+    inside = replace(inside, image=f"apptainer /i.sif@{DIGEST}")
+    text = " ".join(containers.words_before(inside))
+    assert text.endswith('--bind "$PWD" "$@" apptainer --no-home --nv --bind /d:/d:ro --x /i.sif')
+
+
+@pytest.mark.parametrize(
+    ("image", "line"),
+    [
+        (
+            f"podman r.example/a/b@{DIGEST}",
+            f"podman image exists r.example/a/b@{DIGEST} || podman pull --quiet"
+            f" r.example/a/b@{DIGEST}",
+        ),
+        (
+            f"apptainer /images/b.sif@{DIGEST}",
+            f"sha256sum --check --quiet <<< '{'5' * 64}  /images/b.sif'",
+        ),
+        (
+            f"apptainer r.example/a/b@{DIGEST}",
+            f"[[ -e FILE.sif ]] || {{ mkdir -p FOLDER && apptainer pull FILE.sif.part"
+            f" docker://r.example/a/b@{DIGEST} && mv FILE.sif.part FILE.sif; }}",
+        ),
+        (
+            f"enroot r.example/a/b@{DIGEST}",
+            "[[ -e FILE.sqsh ]] || { mkdir -p FOLDER && enroot import --output FILE.sqsh.part"
+            f" 'docker://r.example#a/b:{DIGEST}' && mv FILE.sqsh.part FILE.sqsh; }}",
+        ),
+    ],
+)
+def test_a_job_gets_its_image_by_digest(image: str, line: str) -> None:
+    folder = "/opt/dlperf/images"
+    expected = line.replace("FILE", f"{folder}/{'5' * 64}").replace("FOLDER", folder)
+    assert containers.prepare(image) == expected
+
+
+@pytest.mark.parametrize("engine", JOB_ENGINES)
+def test_without_its_container_a_command_is_the_same(engine: str) -> None:
+    for workload in ("nccl-allreduce", "pytorch-llama")[engine == "enroot" :]:
+        run = plan(workload, engine)
+        (bare, *_) = make_plan(
+            choose(workload=workload, nodes=2), load_catalog(), [node(1), node(2)]
+        )
+        command = Command(**run["commands"][0])
+        assert inner(command, run["container"]).argv == bare.commands[0].argv
+
+
+def test_the_digest_of_a_file_is_refused_where_the_engine_has_a_storage() -> None:
+    file = f"/images/b.sif@{DIGEST}"
+    assert plan("nccl-allreduce", "apptainer", digest=file)["container"] == f"apptainer {file}"
+    for engine, digest in (("podman", file), ("singularity", "id:" + DIGEST), ("apptainer", "/b")):
+        with pytest.raises(UserError, match="invalid digest"):
+            plan("nccl-allreduce", engine, digest=digest)
+
+
+def test_the_engine_is_chosen_by_name_or_by_what_is_there() -> None:
+    assert plan("nccl-allreduce", "auto", container_engine="podman")["container"].startswith("pod")
+    with pytest.raises(UserError, match="no container engine was found on this machine"):
+        plan("nccl-allreduce", "auto")
+    with pytest.raises(UserError, match="mpirun cannot start containers of enroot"):
+        plan("nccl-allreduce", "enroot")
+    with pytest.raises(UserError, match="docker cannot run in a scheduler's job"):
+        plan("nccl-allreduce", "docker")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site whose apptainer says what it was told, and then starts the program without options."""
+    path = make_site(tmp_path, monkeypatch)
+    engine = tmp_path / "bin/apptainer"
+    engine.write_text(
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/told\n'
+        "while [[ $1 != *.sif ]]; do shift; done\nshift\n"
+        'if [[ $1 == /bin/sh ]]; then echo \'[{"name": "numpy", "version": "1"}]\'; exit; fi\n'
+        'echo "# in the container: $2"\n'
+    )
+    engine.chmod(0o755)
+    # mpirun starts one process.
+    program(tmp_path / "bin", 'while [[ $1 != /bin/sh ]]; do shift; done; exec "$@"')
+    image = tmp_path / "nccl.sif"
+    image.write_bytes(b"an image")
+    digest = hashlib.sha256(b"an image").hexdigest()
+    given = f'dlperf_container_images: {{localhost/dlperf-nccl: "{image}@sha256:{digest}"}}\n'
+    path.write_text(path.read_text() + given)
+    return path
+
+
+def test_a_campaign_in_containers(site: Path) -> None:
+    directory = campaign(site, container="auto", nodes="1")
+    assert execute(directory)[0] == []
+    (outcome,) = outcomes(directory)
+    assert outcome["status"] == "done", outcome
+    assert outcome["versions"] == {"numpy": "1", "openmpi": "4.1.4"}
+    (log,) = directory.glob("runs/*-apptainer_*/r1/*.log")
+    assert log.read_text() == "# in the container: -u\n"
+    assert f"{directory}/.sources/nccl-allreduce-builtin:" in (site.parent / "told").read_text()
+
+
+def test_an_image_with_another_content_starts_no_run(site: Path) -> None:
+    (site.parent / "nccl.sif").write_bytes(b"another image")
+    directory = campaign(site, container="apptainer", nodes="1")
+    (problem,) = execute(directory)[0]
+    assert "ended before 1 run began" in problem
+    assert [outcome["status"] for outcome in outcomes(directory)] == ["planned"]
+
+
+def test_the_option_is_taken_with_a_scheduler_only(site: Path) -> None:
+    options = ("--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce")
+    shown = call("plan", *options, "--container", "apptainer", "--nodes", "1").out
+    assert "exec apptainer exec" in shown
+    for engine in ("apptainer", "auto"):
+        wrong = call("plan", "--model", "resnet50v1b", "--container", engine, status=2)
+        assert f"{engine} runs only in jobs of a scheduler" in wrong.err
