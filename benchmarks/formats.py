@@ -17,6 +17,7 @@ from statistics import fmean, median
 
 from dlperf_runner import logs
 from dlperf_runner.logs import mllog, nccl_tests
+from dlperf_runner.logs.pattern import of_pattern
 
 AVERAGE = b"# Avg bus bandwidth    : 443.007\n"
 BEGAN = datetime(2026, 11, 20, 13, 40, tzinfo=UTC)
@@ -46,6 +47,11 @@ LINES: dict[str, Callable[[int], str]] = {
         f"DLL {stamp(n)} - Epoch: 0 Iteration: {n}  train.loss : 7.03125 "
         " train.compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120 "
     ),
+    "arcface_torch": lambda n: (
+        f"Training: {stamp(n)[:-3].replace('.', ',')}-Speed 2500.12 samples/sec   Loss 41.5000   "
+        f"LearningRate 0.020000   Epoch: 0   Global Step: {n}   Fp16 Grad Scale: 65536   "
+        "Required: 10 hours"
+    ),
     "torchtitan": lambda n: (
         f"[titan] {stamp(n)[:-3].replace('.', ',')} - root - INFO - step: {n:2}  loss:  8.12345"
         "  grad_norm:  1.2345  memory: 40.50GiB(51.20%)  tps: 6,835  tflops: 395.30  mfu: 39.97%"
@@ -73,6 +79,24 @@ LINES: dict[str, Callable[[int], str]] = {
 }
 
 
+# Expressions of a user, each with its line: that of docs/own-workload.md, and one that looks for
+# its numbers along a long line.
+EXPRESSIONS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "an expression": (
+        r"step (?P<step>\d+) loss (?P<loss>\S+) (?P<rate>[\d.]+) img/s",
+        lambda n: f"step {n} loss 2.3010 812.5 img/s",
+    ),
+    "an expression, long lines": (
+        r"step (?P<step>\d+).* loss (?P<loss>\S+) .*?(?P<rate>[\d.]+) img/s",
+        lambda n: (
+            f"{stamp(n)} [INFO] train.py:77 step {n} lr 0.001 loss 2.3010 grad_norm 0.2 at"
+            " 812.5 img/s, memory 40.5 GiB"
+        ),
+    ),
+}
+OWN = {name: of_pattern(name, expression, "") for name, (expression, _) in EXPRESSIONS.items()}
+
+
 def seconds(name: str, data: bytes) -> float:
     pieces = [data[at : at + 2**20] for at in range(0, len(data), 2**20)]
     began = time.process_time()
@@ -81,7 +105,7 @@ def seconds(name: str, data: bytes) -> float:
     elif name == "mllog":
         found = len(mllog.read(pieces).step_seconds)
     else:
-        found = len(logs.parse(logs.formats()[name], pieces).columns.steps)
+        found = len(logs.parse(OWN.get(name) or logs.formats()[name], pieces).columns.steps)
     took = time.process_time() - began
     if found != data.count(b"\n"):
         raise SystemExit(f"{name}: {found} of {data.count(bytes([10]))} lines were read")
@@ -94,14 +118,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     numbers = range(1, arguments.lines + 1)
-    data = {name: ("\n".join(map(line, numbers)) + "\n").encode() for name, line in LINES.items()}
+    lines = {**LINES, **{name: line for name, (_, line) in EXPRESSIONS.items()}}
+    if missing := logs.built_in().keys() - lines:
+        raise SystemExit(f"formats without a line: {', '.join(sorted(missing))}")
+    data = {name: ("\n".join(map(line, numbers)) + "\n").encode() for name, line in lines.items()}
     turns = [
         {name: seconds(name, content) for name, content in data.items()}
         for _ in range(arguments.repeats)
     ]
     print(f"| format | {arguments.lines:,} lines | lines/s | to the published formats |")
     print("| ------ | ------ | ------ | ------ |")
-    for name in LINES:
+    for name in lines:
         took = median(turn[name] for turn in turns)
         ratios = (turn[name] / fmean(turn[other] for other in PUBLISHED) for turn in turns)
         rate = arguments.lines / took

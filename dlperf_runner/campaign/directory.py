@@ -4,6 +4,7 @@
                                             plan.json, validity rules
     results/<campaign>/plan.json            the output of `plan --json`
     results/<campaign>/campaign.yml         the campaign file that the choice is from, if any
+    results/<campaign>/catalog/             the files of the user's own catalogue that it used
     results/<campaign>/plan.<n>.json        revision n of the plan, from 2 on: more runs, or runs
                                             that are `removed`, and why
     results/<campaign>/runs/<case>/r<k>/    run.json (the run, and its `outcome`), then its logs
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 LATEST = "latest"
+CATALOG = "catalog"
 _RUN_KEYS = ("id", "case", "repeat", "log_name")
 _REVISION = re.compile(r"plan\.([1-9]\d*)\.json", re.ASCII)
 
@@ -79,6 +81,7 @@ def create_campaign(
 
     Raises UserError if the directory already has a campaign or a part of one.
     """
+    from ..catalog.reader import files_to_keep
     from ..catalog.validity import catalogued_rules
     from ..plan.make import plan_document
 
@@ -103,6 +106,8 @@ def create_campaign(
         from ..plan.campaign_file import KEPT
 
         written.append(write_whole(directory / KEPT, file.content))
+    for path, content in files_to_keep({run.workload for run in runs}):
+        written.append(write_whole(directory / CATALOG / path, content))
     written.append(write_json(directory / "campaign.json", campaign))
     seal(directory, PLAN, written)
     return document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -69,25 +69,62 @@ def load_catalog(root: Path = CATALOG) -> Catalog:
     if root != CATALOG:
         return _load_catalog(root)
     own_workloads()  # which makes the user's log formats known
-    return _own_catalog(own_catalog())
+    return _own_catalog(_folders())
 
 
 @cache
-def _own_catalog(own: Path | None) -> Catalog:
-    return _load_catalog(CATALOG, own)
+def _own_catalog(folders: tuple[Path, ...]) -> Catalog:
+    return _load_catalog(CATALOG, folders)
 
 
 def own_workloads() -> Mapping[str, Workload]:
     """This project's workloads and those of the user, without the rest of the catalogue."""
-    workloads, forms = _workloads(own_catalog())
+    workloads, forms = _workloads(_folders())
     logs.use_own(forms)
     return workloads
 
 
 def forget() -> None:
     """Read the user's folder again when it is needed: a file was written there."""
+    _kept.clear()
     _workloads.cache_clear()
     _own_catalog.cache_clear()
+
+
+# Where campaigns keep the user's entries that they used.
+_kept: list[Path] = []
+
+
+def use_kept(folders: Iterable[Path]) -> None:
+    """Also know the entries that campaigns keep in these folders. Those of the user's own folder
+    come first."""
+    _kept.extend(folder for folder in folders if folder not in _kept)
+
+
+def kept() -> tuple[Path, ...]:
+    """The folders of `use_kept` that exist."""
+    return tuple(folder for folder in _kept if folder.is_dir())
+
+
+def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
+    """The user's files that describe these workloads and their frameworks, with their paths in the
+    user's folder."""
+    own = own_catalog()
+    if own is None:
+        return
+    known = own_workloads()
+    names = sorted(workloads)
+    frameworks = sorted({known[name].framework for name in names if name in known})
+    for kind, of in (("workloads", names), ("frameworks", frameworks)):
+        for path in (own / kind / f"{name}.yml" for name in of):
+            if path.is_file():
+                yield path.relative_to(own), path.read_bytes()
+
+
+def _folders() -> tuple[Path, ...]:
+    """The user's folder, then those of campaigns."""
+    own = own_catalog()
+    return ((own,) if own else ()) + kept()
 
 
 def folder_of(workload: str) -> Path:
@@ -98,28 +135,48 @@ def folder_of(workload: str) -> Path:
 
 
 @cache
-def _workloads(own: Path | None) -> tuple[Mapping[str, Workload], Mapping[str, logs.Format]]:
+def _workloads(
+    folders: tuple[Path, ...],
+) -> tuple[Mapping[str, Workload], Mapping[str, logs.Format]]:
     """The workloads, and the formats that the user's describe."""
-    found = _load_all(CATALOG / "workloads", Workload)
-    if own is None:
-        return found, {}
-    if not own.is_dir():
-        raise UserError(
-            "no such directory",
-            where=f"--catalog or DLPERF_CATALOG: {own}",
-            hint="create a workload in it: dlperf --catalog DIR init-workload",
-        )
+    built_in = _load_all(CATALOG / "workloads", Workload)
+    own = _of_user(folders, "workloads", Workload, built_in)
     forms: dict[str, logs.Format] = {}
-    for name, workload in _load_all(own / "workloads", Workload).items():
-        where = own / "workloads" / f"{name}.yml"
-        _refuse_known("workload", name, found, f"{where}: name")
-        found[name] = workload
+    for name, (path, workload) in own.items():
+        built_in[name] = workload
         if workload.log_pattern is not None:
-            _refuse_known(
-                "log format", workload.log_format, logs.built_in(), f"{where}: log_format"
-            )
+            where = f"{path}: log_format"
+            _refuse_known("log format", workload.log_format, logs.built_in(), where)
             forms[workload.log_format] = workload.log_pattern.format_named(workload.log_format)
-    return found, forms
+    return built_in, forms
+
+
+def _of_user(
+    folders: tuple[Path, ...], kind: str, model: type[_M], built_in: Mapping[str, _M]
+) -> dict[str, tuple[Path, _M]]:
+    """The entries of a kind in the user's folders, each with its file. The first folder with a name
+    counts if it is the user's own; those of campaigns must agree."""
+    found: dict[str, tuple[Path, _M]] = {}
+    own = own_catalog()
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(
+                "no such directory",
+                where=f"--catalog or DLPERF_CATALOG: {folder}",
+                hint="create a workload in it: dlperf --catalog DIR init-workload",
+            )
+        for name, entry in _load_all(folder / kind, model).items():
+            path = folder / kind / f"{name}.yml"
+            _refuse_known(kind.removesuffix("s"), name, built_in, f"{path}: name")
+            before, known = found.setdefault(name, (path, entry))
+            if known != entry and not (own and before.is_relative_to(own)):
+                raise UserError(
+                    "two campaigns have different files of a workload or framework",
+                    where=str(path),
+                    expected=f"that of {before}",
+                    hint="name the folder to use: dlperf --catalog DIR",
+                )
+    return found
 
 
 def _refuse_known(kind: str, name: str, known: Mapping[str, object], where: str) -> None:
@@ -144,17 +201,17 @@ def printed_unit(workload: str) -> str:
     return per_second(unit_of(workload)) + ("" if per == "world" else f"/{per}")
 
 
-def _load_catalog(root: Path, own: Path | None = None) -> Catalog:
+def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     frameworks = _load_all(root / "frameworks", Framework)
-    for name, framework in (_load_all(own / "frameworks", Framework) if own else {}).items():
-        _refuse_known("framework", name, frameworks, f"{own}/frameworks/{name}.yml: name")
-        frameworks[name] = _with_paths(framework, own) if own else framework
+    own_ones = _of_user(folders, "frameworks", Framework, frameworks)
+    for name, (path, framework) in own_ones.items():
+        frameworks[name] = _with_paths(framework, path.parents[1])
     workloads: Mapping[str, Workload] = _load_all(root / "workloads", Workload)
     if root == CATALOG:
         workloads = own_workloads()
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
-        path = _path(root, own, "workloads", workload.name)
+        path = _path(root, folders, "workloads", workload.name)
         lookup("log format", workload.log_format, logs.formats(), f"{shown(path)}: log_format")
         if not workload.sources.items():
             continue
@@ -166,7 +223,7 @@ def _load_catalog(root: Path, own: Path | None = None) -> Catalog:
             for stack in source.stacks:
                 lookup("stack", stack, stacks, f"{shown(path)}: sources.{source_name}.stacks")
     for framework in frameworks.values():
-        path = _path(root, own, "frameworks", framework.name)
+        path = _path(root, folders, "frameworks", framework.name)
         for stack in framework.stacks:
             lookup("stack", stack, stacks, f"{shown(path)}: environments")
     return Catalog(frameworks, workloads, stacks)
@@ -183,10 +240,10 @@ def _with_paths(framework: Framework, own: Path) -> Framework:
     return framework.model_copy(update={"environments": environments})
 
 
-def _path(root: Path, own: Path | None, kind: str, name: str) -> Path:
+def _path(root: Path, folders: tuple[Path, ...], kind: str, name: str) -> Path:
     """The file of an entry."""
-    of_root = root / kind / f"{name}.yml"
-    return of_root if own is None or of_root.is_file() else own / kind / f"{name}.yml"
+    paths = [folder / kind / f"{name}.yml" for folder in (root, *folders)]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def _load_all(directory: Path, model: type[_M]) -> dict[str, _M]:

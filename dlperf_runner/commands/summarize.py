@@ -75,8 +75,8 @@ def summarize(
 
     Raises UserError if there are no logs. Errors in single logs are in the result's `problems`.
     """
-    known = list(catalogued()) if known is None else known
     sources = [sources] if isinstance(sources, Path) else sources
+    known = list(catalogued(sources)) if known is None else known
     results = load_results(sources, known, statements=statements, progress=progress)
     cases, notes, files = documents(results, known)
     place = output_dir or destination(sources)

@@ -67,7 +67,7 @@ def verify(
         if not path.exists():
             raise UserError("there is no such file or directory", where=str(path))
     directory = sources[0]
-    known = list(catalogued()) if known is None else known
+    known = list(catalogued(sources)) if known is None else known
     place = output_dir or destination(sources)
     found: list[str] = []
     notes: list[str] = []

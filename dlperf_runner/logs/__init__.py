@@ -9,7 +9,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -42,12 +42,14 @@ FIRST = 2**11
 class Log:
     """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
     first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
-    with a rate print."""
+    with a rate print. `compute_rates`: their rates without waiting for data; none if the format
+    has no such rates."""
 
     headers: list[Header]
     columns: Columns
     has_ranks: bool = False
     memory_gib: float | None = None
+    compute_rates: list[float | None] = field(default_factory=list)
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -107,7 +109,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
                 log.headers.append(_of_run(form, of_rank, group, values))
         if most is not None and len(log.columns.steps) > most:
             break
-    log.memory_gib = seen.memory_gib
+    log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
     return log
 
 

@@ -7,8 +7,9 @@ steps since the line before.
       {"train.loss": 7.03125, "train.compute_ips": 2500.12, "train.total_ips": 2480.33, ...}}
 
 Each is one line. The first is standard output, the second the JSON file (`--raport-file`). Steps
-count from 1. Ignored are validation, epochs after the first, and the means over an epoch and over
-the run, which include the warm-up. Only rank 0 prints.
+count from 1. `train.compute_ips` leaves out the time in which a step waited for data. Ignored are
+validation, epochs after the first, and the means over an epoch and over the run, which include the
+warm-up. Only rank 0 prints.
 
 Source: NVIDIA/DeepLearningExamples 0107cf2, PyTorch/Classification/ConvNets/main.py and
 image_classification/{logger,training}.py; NVIDIA/dllogger 0478734, dllogger/logger.py.
@@ -35,6 +36,7 @@ FORMAT = Format(
         rb"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}|\d{9,11}\.\d+)?"
         rb'(?(json)[^\r\n]*?"step": \[0, | - Epoch: 0 Iteration: )(?P<step>\d{1,12})'
         rb'(?(json)\], "data": \{"| +)train\.loss(?: :|":) (?P<loss>[^\s,]+)'
+        rb'(?:[^\r\n]*?train\.compute_ips(?: :|":) (?P<compute>[^\s,}]+))?'
         rb'[^\r\n]*?train\.total_ips(?: :|":) (?P<rate>[^\s,}]+)'
         rb'(?(json)(?:, "|\})|(?: img/s(?!/)| +train\.))'
     ),

@@ -24,12 +24,13 @@ OF_RUN = {
 @dataclass
 class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
-    before its rate; what each line with a rate states of the whole run, by group; and the highest
-    memory use."""
+    before its rate; what each line with a rate states of the whole run, by group; the highest
+    memory use; and for each line with a rate, that without waiting for data."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
     memory_gib: float | None = None
+    compute_rates: list[float | None] = field(default_factory=list)
 
 
 def columns(form: Format, block: Block, seen: Seen) -> Columns:
@@ -47,6 +48,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         seen.of_run.setdefault(name, set()).update(group[name])
     if "memory_gib" in group:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
+    if "compute" in group:
+        seen.compute_rates += text.optional_numbers(group["compute"])
     if seen.losses or not all(rates):
         printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]

@@ -15,6 +15,7 @@ from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import sequence, settings
 from .estimators import Expected, Measured, measured, of_world, published_lines
+from .step_parts import of_input
 from .step_time import log_memory, step_times
 
 # How far the rate that a program prints at its end may be from the mean of the printed rates, as a
@@ -66,7 +67,9 @@ def measure(
     published = published_lines(lines, every, rule, expected.topology, number)
     result = measured(found, rates, final, confirmed, rule, expected, name, published)
     world = of_world(rates, rule, expected)
+    computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (
+        *of_input(rates, computing),
         *step_times(world, expected.per_step, span),
         *log_memory(log.memory_gib),
     )

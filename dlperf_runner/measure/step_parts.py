@@ -3,13 +3,14 @@ the network that it uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from ..core.frame import (
     ALL_REDUCE_BUS,
     ALONE_LONGEST,
     ALONE_MEAN,
+    INPUT_SHARE,
     NCCL_INTERFACES,
     SLOWEST_RANK,
 )
@@ -45,6 +46,18 @@ def of_all_reduce(headers: Iterable[Header], world_size: int) -> Iterator[Measur
         bus = rate * 2 * (world_size - 1) / world_size / 1e9
         yield Measurement(ALL_REDUCE_BUS, bus, "GB/s", what)
         return
+
+
+def of_input(
+    rates: Sequence[float], compute_rates: Sequence[float | None]
+) -> Iterator[Measurement]:
+    """The share of the time in which the program waited for data, from the rates of its lines with
+    and without that time; nothing unless each line has both."""
+    known = [rate for rate in compute_rates if rate]
+    if not rates or len(known) != len(rates) or len(compute_rates) != len(rates):
+        return
+    working = sum(1 / rate for rate in known) / sum(1 / rate for rate in rates)
+    yield Measurement(INPUT_SHARE, max(0.0, 1 - working), "1", "compute_and_total_rates")
 
 
 def network(lines: Iterable[str]) -> Iterator[Measurement]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..core.frame import ALL_REDUCE_BUS, SAMPLES_PER_SECOND
+from ..core.frame import ALL_REDUCE_BUS, INPUT_SHARE, SAMPLES_PER_SECOND
 from ..core.identity import topology_text
 from ..stats.step_parts import StepParts, step_parts
 from .case_tables import Case, group_title
@@ -24,8 +24,9 @@ def has_parts(group: Sequence[Case]) -> bool:
 
 
 def _is_explained(group: Sequence[Case]) -> bool:
-    told = ("nccl_network", ALL_REDUCE_BUS)
-    return has_parts(group) or any(case.get(name) for case in group for name in told)
+    told = ("nccl_network", ALL_REDUCE_BUS, INPUT_SHARE)
+    on_several = [case for case in group if case["world_size"] > 1]
+    return has_parts(group) or any(case.get(name) for case in on_several for name in told)
 
 
 def _measured_bandwidth(groups: Sequence[Sequence[Case]]) -> dict[str, float]:
@@ -50,6 +51,7 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
             *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
             Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
             Column(t("part_slowest"), True, "0"),
+            Column(t("part_input"), True, "0.0%", hint=t("part_input_hint")),
             Column(t("part_all_reduce"), True, "0.00", hint=t("part_all_reduce_hint")),
             Column(t("part_of_measured"), True, "0.0%"),
             Column(t("part_network")),
@@ -78,6 +80,7 @@ def _row(case: Case, parts: StepParts | None, bandwidth: Mapping[str, float]) ->
         )
     return (
         *(cell(case["nodes"]), cell(case["world_size"]), *times),
+        cell(case.get(INPUT_SHARE), ".1%"),
         cell(case.get(ALL_REDUCE_BUS), ".2f"),
         cell(_share(case, bandwidth), ".1%"),
         cell(case.get("nccl_network")),
@@ -87,7 +90,8 @@ def _row(case: Case, parts: StepParts | None, bandwidth: Mapping[str, float]) ->
 def _paragraph(
     case: Case, parts: StepParts | None, bandwidth: Mapping[str, float], t: Labels
 ) -> str:
-    """What is known of a case on several nodes; empty if nothing is."""
+    """What is known of a case on several nodes, and which part was not measured; empty if nothing
+    is known."""
     topology, said = topology_text(case), []
     if parts is not None:
         shares = {name: f"{getattr(parts, name) / parts.step:.1%}" for name in _PARTS}
@@ -102,6 +106,13 @@ def _paragraph(
         said.append(t("time_of_measured", share=f"{share:.1%}"))
     if network := case.get("nccl_network"):
         said.append(t("time_network", topology=topology, network=network))
+    waited = case.get(INPUT_SHARE)
+    if not said and waited is None:
+        return ""
+    if waited is not None:
+        said.append(t("time_input", topology=topology, share=f"{waited:.1%}"))
+    missing = {"time_no_parts": parts, "time_no_input": waited}
+    said += [t(label, topology=topology) for label, known in missing.items() if known is None]
     return t("between_sentences").join(said)
 
 

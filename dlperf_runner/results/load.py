@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import logs
-from ..catalog.reader import unit_of
+from ..campaign.directory import CATALOG
+from ..catalog.reader import kept, unit_of, use_kept
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
@@ -103,8 +104,8 @@ def load_results(
     Raises UserError if there is nothing to read. Errors of single logs are in `problems` of the
     result.
     """
-    known = list(catalogued()) if known is None else known
     sources = [source] if isinstance(source, Path) else list(source)
+    known = list(catalogued(sources)) if known is None else known
     statements = checked(statements or Statements(), sources, known_models(known))
     discovered = find(sources, statements)
     results = Results(sources[0], problems=discovered.problems, skipped=discovered.skipped)
@@ -172,10 +173,12 @@ def _about_validity(results: Results) -> Iterator[str]:
         yield f"no data to check {', '.join(rules)}"
 
 
-def catalogued() -> Iterator[Known]:
-    """The entries of the catalogue, one per model."""
+def catalogued(sources: Iterable[Path] = ()) -> Iterator[Known]:
+    """The entries of the catalogue, one per model, and those that campaigns among the sources
+    keep."""
     from ..catalog.reader import own_workloads
 
+    use_kept(source.resolve() / CATALOG for source in sources)
     for workload in own_workloads().values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
         for model, short_name in (names or {workload.model: workload.short_name}).items():
@@ -211,7 +214,7 @@ def _readings(
 
     logs.formats()
     catalogued_rules()
-    pool = ProcessPoolExecutor(jobs)
+    pool = ProcessPoolExecutor(jobs, initializer=use_kept, initargs=(kept(),))
     try:
         yield chain.from_iterable(pool.map(read_part, parts))
     finally:

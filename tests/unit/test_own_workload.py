@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,14 +55,15 @@ MORE = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The user's folder, which the environment names; the tests before have left nothing."""
     monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
     monkeypatch.chdir(tmp_path)
     reader.forget()
     (tmp_path / "train.py").write_text(PROGRAM)
     (tmp_path / "hosts.json").write_text(json.dumps(NODES))
-    return tmp_path / "catalog"
+    yield tmp_path / "catalog"
+    reader.forget()
 
 
 def call(*arguments: str, **options: str) -> Result:
@@ -217,18 +219,66 @@ def test_a_folder_that_is_not_there(folder: Path) -> None:
     assert str(folder) in said(call("list"), 2)
 
 
-def test_a_campaign_without_its_folder(
+def recorded(folder: Path, name: str, **changes: str) -> Path:
+    """A campaign of `mine` whose runs are done."""
+    said(init("train.py", **changes))
+    call("plan", "--workload", "mine", "-i", "hosts.json", "--campaign", name)
+    campaign = folder.parent / name
+    for record in campaign.glob("runs/*/*/run.json"):
+        content = json.loads(record.read_text())
+        content["outcome"] |= {"status": "done", "exit_status": 0, "versions": {}}
+        record.write_text(json.dumps(content))
+        lines = [f"it {n}/12 | 101.50 img/s | loss {9 - n / 10}" for n in range(1, 13)]
+        write(record.parent / content["log_name"], lines)
+    return campaign
+
+
+def test_a_campaign_keeps_what_it_used_of_the_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said(init("train.py"))
-    options = ("--workload", "mine", "-i", "hosts.json", "--campaign", "campaign")
-    said(call("plan", *options))
-    for record in tmp_path.glob("campaign/runs/*/*/run.json"):
-        content = json.loads(record.read_text())
-        content["outcome"] = {"status": "done"}
-        record.write_text(json.dumps(content))
-        (record.parent / content["log_name"]).write_text("it 1/12 | 3.0 img/s | loss 1.0\n")
+    """It is summarised where the folder is not: moved, in a new process, and by name."""
+    own_framework(folder)
+    (tmp_path / "hosts.json").write_text(json.dumps(NODES).replace("mxnet", "mylib"))
+    campaign = recorded(folder, "campaign", framework="mylib", unit="tokens")
+    kept = {path.relative_to(campaign / "catalog") for path in campaign.rglob("catalog/*/*")}
+    assert kept == {Path("workloads/mine.yml"), Path("frameworks/mylib.yml")}
+    assert "catalog/workloads/mine.yml" in (campaign / "manifest.jsonl").read_text()
+    campaign.rename(tmp_path / "moved")
+    shutil.rmtree(folder)
     monkeypatch.setenv("DLPERF_CATALOG", "")
+    reader.forget()
+    text = said(call("summarize", "moved", "--no-history"))
+    assert "| tokens/s |" in text
+    assert "| 101.50 |" in text
+    said(call("report", "moved"))
+    assert "not published" in said(call("compare", "moved"))
+    # Only what reads the campaign knows it.
+    reader.forget()
+    assert "mine" not in said(call("list", "workloads"))
+
+
+def test_campaigns_with_different_files_of_a_workload(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(folder, "one")
+    shutil.rmtree(folder)
+    reader.forget()
+    recorded(folder, "two", unit="tokens")
+    said(call("compare", "one", "two"), 2)  # different units, but one file for both
+    monkeypatch.setenv("DLPERF_CATALOG", "")
+    reader.forget()
+    text = said(call("compare", "one", "two"), 2)
+    assert "two campaigns have different files of a workload" in text
+    assert "name the folder to use: dlperf --catalog DIR" in text
+
+
+def test_a_campaign_that_kept_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As earlier versions made it."""
+    shutil.rmtree(recorded(folder, "campaign") / "catalog")
+    monkeypatch.setenv("DLPERF_CATALOG", "")
+    reader.forget()
     text = said(call("summarize", "campaign", "--no-history"), 2)
     assert "the workload is not in the catalogue" in text
     assert "name its folder: dlperf --catalog DIR" in text

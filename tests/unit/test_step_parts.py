@@ -130,7 +130,8 @@ def test_one_device_only_computes_and_no_data_are_no_parts() -> None:
             "en",
             "2n2g: of a step of 2.560 s, 82.0% is the computation of the mean rank, 7.8% is"
             " waiting for the slowest rank, and 10.2% is communication that no computation hides."
-            " Rank 3, on node 2, was the slowest in each run.",
+            " Rank 3, on node 2, was the slowest in each run."
+            " On 2n2g, waiting for input was not measured.",
         ),
         ("zh", "2n2g：每步 2.560 秒"),
     ],
@@ -168,6 +169,28 @@ def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -
         " bytes through eth1). That is 80.0% of what nccl-allreduce measured in this campaign."
     ) in text
     assert "all-reduce (GB/s) | of nccl-allreduce" in text
+
+
+def test_waiting_for_input_is_what_the_compute_rate_leaves_out(tmp_path: Path) -> None:
+    """1000 images/s in all, 1009 without waiting for data. The warm-up does not count."""
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    write(logs / "2n2g" / "rn50_b256_amp_1.log", dllogger_pytorch(1000.0, world=4))
+    call("report", logs, "--output-dir", out)
+    text = " ".join((out / "report.md").read_text().split())
+    assert (
+        "On 2n2g, the program waited for input in 0.9% of the time."
+        " On 2n2g, computation and communication were not measured."
+    ) in text
+    case = cases(tmp_path)["2n2g"]
+    assert float(case["input_share"]) == pytest.approx(1 - 1000 / 1009)
+
+
+def test_waiting_for_input_that_a_line_lacks_is_not_known(tmp_path: Path) -> None:
+    lines = dllogger_pytorch(1000.0, world=4)
+    at = next(number for number, line in enumerate(lines) if "Iteration: 60 " in line)
+    lines[at] = lines[at].replace("train.compute_ips : 1009.00 img/s ", "")
+    write(tmp_path / "logs" / "2n2g" / "rn50_b256_amp_1.log", lines)
+    assert cases(tmp_path)["2n2g"]["input_share"] == ""
 
 
 def test_an_all_reduce_without_its_end_is_none(tmp_path: Path) -> None:
