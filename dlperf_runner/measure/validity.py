@@ -95,7 +95,8 @@ class Evidence:
     """What a run's directory says about the nodes during the run. `xids` is None if no kernel log
     was read, `gpu_processes` if no process was seen on a device, not even the run's own.
     `unsampled`: hosts whose telemetry ended before the run, and the second of the run in which it
-    did. `network`: lines in which NCCL logs its network choice. `nccl`: the plan's NCCL variables."""
+    did. `network`: lines in which NCCL logs its network choice. `nccl`: its variables in the plan.
+    """
 
     on_gpu: bool = False
     nodes: int = 1
