@@ -21,16 +21,17 @@ WORKLOAD += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--command"
 WORKLOAD += ("--total-steps", "3", "--warmup-steps", "0")
 
 
-def campaign(made: Lab, name: str, nodes: int, runs: int) -> list[float]:
-    """From the record of one run to the record of the next, less what its command took."""
+def campaign(made: Lab, name: str, nodes: int, runs: int) -> tuple[list[float], float]:
+    """From the record of one run to the record of the next, less what its command took; and the
+    controller's CPU time for the campaign."""
     directory = made.directory.with_name(name)
     chosen = ("-e", "workload=nothing", "-e", f"nodes={nodes}", "-e", f"repeats={runs}")
-    made.play("bench.yml", *chosen, "-e", f"campaign={directory}")
+    timed = made.timed("ansible-playbook", "bench.yml", *chosen, "-e", f"campaign={directory}")
     records = sorted(directory.glob("runs/*/r*/run.json"), key=lambda path: path.stat().st_mtime)
     ended = [path.stat().st_mtime for path in records]
     took = [json.loads(path.read_text())["outcome"]["elapsed_s"] for path in records]
     pairs = zip(ended, ended[1:], took[1:], strict=False)
-    return [after - before - s for before, after, s in pairs]
+    return [after - before - s for before, after, s in pairs], timed.cpu
 
 
 def mpirun(nodes: int) -> str:
@@ -66,19 +67,22 @@ def row(nodes: int, repeats: int) -> str:
         floors = [floor(made, nodes) for _ in range(repeats)]
         used = [made.cpu_of_nodes()]
         logins = [made.logins()]
+        controller = []
         for name, runs in (("one", 1), ("several", repeats + 1)):
-            added = campaign(made, name, nodes, runs)
+            added, cpu = campaign(made, name, nodes, runs)
+            controller.append(cpu)
             used.append(made.cpu_of_nodes())
             logins.append(made.logins())
         one, several = (after - before for before, after in pairwise(used))
         before = made.cpu_of_nodes()
         floors += [floor(made, nodes) for _ in range(repeats)]
         bare = (made.cpu_of_nodes() - before) / repeats
-    last = f"node{nodes}"
+    last, load = f"node{nodes}", os.getloadavg()[0]
     counts = [after[last] - before[last] for before, after in pairwise(logins)]
     # mpirun logs in once for each run.
     return (
-        f"| {nodes} | {median(added):.2f} s ({min(added):.2f} to {max(added):.2f})"
+        f"| {nodes}, load {load:.0f} | {median(added):.2f} s ({min(added):.2f} to {max(added):.2f})"
+        f" | {(controller[1] - controller[0]) / repeats:.2f} s"
         f" | {(several - one) / repeats - bare:.1f} s"
         f" | {counts[0] - 1}, {counts[1] - repeats - 1}"
         f" | {median(floors):.2f} s ({min(floors):.2f} to {max(floors):.2f}) |"
@@ -90,13 +94,9 @@ def main() -> None:
     parser.add_argument("--nodes", default="4", help="sizes of the lab, such as 4,64")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
-    print(f"load before: {os.getloadavg()[0]:.1f}")
-    print(
-        "| nodes | harness, per run | CPU of the nodes | logins to the last node in campaigns of",
-        end="",
-    )
-    print(f" 1 and {given.repeats + 1} runs | floor: ssh, mpirun, scp |")
-    print("| --- | --- | --- | --- | --- |")
+    print("| nodes | harness, per run | controller's CPU | nodes' CPU, without mpirun", end="")
+    print(f" | logins to the last node in campaigns of 1 and {given.repeats + 1} runs", end="")
+    print(" | floor: ssh, mpirun, scp |\n| --- | --- | --- | --- | --- | --- |")
     for nodes in map(int, given.nodes.split(",")):
         print(row(nodes, given.repeats), flush=True)
 

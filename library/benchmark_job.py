@@ -117,6 +117,10 @@ gpu_memory_mib:
   description: Peak memory of each used device in MiB, by host and device index.
   type: dict
   returned: when finished and a GPU was seen
+unsampled_from_s:
+  description: Hosts whose sampling ended before the command, or did not begin, with the seconds until their last sample.
+  type: dict
+  returned: when finished and there is such a host
 devices:
   description: The last sample of each GPU, with C(host), C(device), C(memory_used_mib), C(utilization_percent), C(temperature_c) and C(power_w).
   returned: while the command runs
@@ -259,8 +263,9 @@ def follow(module, directory, state_file, lease_file, log_file):
         renew(lease_file)
         for name in optional_files(params):
             discard(os.path.join(directory, name))  # from an earlier launch
-        if not hand_over(params):
-            detach(lambda: supervise_all(params))
+        launch = dict(params, caller=os.getpid())
+        if not hand_over(launch):
+            detach(lambda: supervise_all(launch))
     elif state is None or state["launch"] != params["launch"]:
         lost(module, state_file, lease_file)
     else:
@@ -288,7 +293,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         time.sleep(POLL_S)
 
     size, end = size_and_end(log_file, params["tail_bytes"])
-    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "busy", "gpu_memory_mib")
+    keys = ("exit_status", "started", "ended", "reason", "silent_s", "median_s", "left", "beside", "busy", "gpu_memory_mib", "unsampled_from_s")
     result = dict((key, state[key]) for key in keys if key in state)
     if state.get("finished"):
         result["files"] = files(params, log_file)

@@ -16,9 +16,9 @@ import traceback
 from ansible.module_utils.node_agents import Agents, signal_group
 from ansible.module_utils.next_launch import next_launch
 from ansible.module_utils.node_lock import age, uptime
-from ansible.module_utils.other_processes import adopt_orphans, descendants, when_idle
+from ansible.module_utils.other_processes import adopt_orphans, when_idle
 from ansible.module_utils.owned_file import OwnedFile, Refused, create, write_whole
-from ansible.module_utils.process_table import is_alive, local, processes
+from ansible.module_utils.process_table import descendants, is_alive, local, processes
 from ansible.module_utils.run_processes import Silence, end_others, keep_states
 from ansible.module_utils.telemetry import Telemetry
 
@@ -243,8 +243,9 @@ def supervise(params, agents, state_file):
                 time.sleep(POLL_S)
             state.update(ended=time.time())
             signal_group(process.pid, signal.SIGKILL)  # processes that the command left in its group
-            state.update(telemetry.result(), exit_status=process.returncode)
+            telemetry.end()  # asked together with the last look at the nodes
             state.update(others.result())
+            state.update(telemetry.result(), exit_status=process.returncode)
             state.update(limits.silence.result() if reason == "hung" else {})
         else:
             telemetry.result()

@@ -32,10 +32,11 @@ class Lost(Exception):
 
 
 class Agent(object):
-    """The program. `sample`, `gpus`, `local` and `processes` are those of node_sampler, gpu_sampler and process_table."""
+    """The program. Its arguments are `main` of node_sampler, `gpus` of gpu_sampler, and functions of process_table."""
 
-    def __init__(self, sample, gpus, local, processes):
-        self.sample, self.gpus, self.local, self.processes = sample, gpus, local, processes
+    def __init__(self, sample, gpus, local, processes, descendants):
+        self.sample, self.gpus = sample, gpus
+        self.local, self.processes, self.descendants = local, processes, descendants
         self.input = self.output = self.child = None
 
     def run(self):
@@ -93,8 +94,8 @@ class Agent(object):
         with open("/proc/uptime") as handle:
             now = handle.read().split()[0]
         parents = dict((pid, row[2]) for (pid, _), row in table.items())
-        own = set([self.child])
-        pid = os.getpid()
+        own = self.descendants(table, [os.getpid()])  # the sampler and what it executes
+        pid = parents.get(os.getpid())
         while pid in parents and pid not in own:
             own.add(pid)
             pid = parents[pid]
@@ -152,8 +153,8 @@ class Agent(object):
             self.forward(tells=False)  # nobody waits for that
 
 
-def serve(sample, gpus, local, processes):
-    agent = Agent(sample, gpus, local, processes)
+def serve(*functions):
+    agent = Agent(*functions)
     try:
         agent.run()
         agent.end()

@@ -48,7 +48,7 @@ def source(module):
 
 
 SOURCES = [source(module) for module in (process_table, gpu_sampler, node_sampler, node_agent)]
-TEXT = "\0".join(SOURCES + ["serve(main, gpus, local, processes)"]).encode("utf-8")
+TEXT = "\0".join(SOURCES + ["serve(main, gpus, local, processes, descendants)"]).encode("utf-8")
 
 
 class Stream(object):
@@ -86,7 +86,7 @@ class Agents(object):
         return set(stream.child.pid for stream in self.streams.values())
 
     def ask(self, host, request):
-        """Send a line to a host, when its agent is there."""
+        """Send a line to a host with the next `poll`, when its agent is there: what is asked together costs one message each way."""
         line = (request + "\n").encode("utf-8")
         stream = self.streams.get(host)
         if stream is None:
@@ -94,7 +94,6 @@ class Agents(object):
         else:
             stream.asked = time.time()
             stream.to_write += line
-            self.write(stream)
 
     def start(self, host, requests):
         start = START % (len(TEXT), len(TEXT))

@@ -10,7 +10,7 @@ import time
 
 from ansible.module_utils.node_agent import ORDINARY_USERS
 from ansible.module_utils.node_lock import lease_path, uptime
-from ansible.module_utils.process_table import local, processes
+from ansible.module_utils.process_table import descendants, local, processes
 
 EVERY_S = 10
 ANSWER_S = 20
@@ -37,6 +37,7 @@ class OtherProcesses(object):
         self.hosts = sorted(params["hosts"])
         self.idle = sorted(params["idle"])
         self.agents = agents
+        self.caller = params.get("caller")  # the module, whose start takes as much CPU time as a busy program
         self.by_engine = bool(params["cleanup"])
         self.began = self.looked = time.time()
         self.renewed = dict((host, self.began) for host in self.hosts)
@@ -85,9 +86,11 @@ class OtherProcesses(object):
         uid = os.getuid()
         table = processes(local())
         own = descendants(table, [os.getpid()])
+        if self.here not in self.first:
+            self.caller = set(key for key in table if key[0] == self.caller)
         if self.by_engine and self.here in self.first:
             own |= set(key[0] for key, row in table.items() if row[1] == uid and key not in self.first[self.here])
-        self.take(self.here, table, lambda key, row: key[0] not in own, uptime())
+        self.take(self.here, table, lambda key, row: key[0] not in own and key not in self.caller, uptime())
         for host in self.hosts + self.idle:
             if host not in self.asked:
                 self.ask(host)
@@ -168,8 +171,9 @@ def when_idle(params, agents, telemetry, why_ended):
     """
     began = time.time()
     deadline = began + max(params["idle_wait_s"], GRACE_S)
-    others = observe(params, agents, telemetry)
     telemetry.start()
+    others = observe(params, agents, telemetry)
+    telemetry.start()  # on nodes that were waiting for their login
     while True:
         busy = others.busy(params["most_cores_beside"]) + telemetry.busy()
         reason = why_ended(others)
@@ -196,18 +200,6 @@ def observe(params, agents, telemetry):
     for host in others.hosts:
         others.first.setdefault(host, {})  # it did not answer: what it has later may be the run's
     return others
-
-
-def descendants(table, roots):
-    """Ids of these processes and all their descendants."""
-    parents = dict((pid, row[2]) for (pid, _), row in table.items())
-    family = set(roots)
-    grown = True
-    while grown:
-        more = set(pid for pid, parent in parents.items() if parent in family and pid not in family)
-        family |= more
-        grown = bool(more)
-    return family
 
 
 def adopt_orphans():

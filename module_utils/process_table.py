@@ -39,6 +39,18 @@ def processes(lines):
     return table
 
 
+def descendants(table, roots):
+    """Ids of these processes and all their descendants."""
+    parents = dict((pid, row[2]) for (pid, _), row in table.items())
+    family = set(roots)
+    grown = True
+    while grown:
+        more = set(pid for pid, parent in parents.items() if parent in family and pid not in family)
+        family |= more
+        grown = bool(more)
+    return family
+
+
 def is_alive(pid):
     """Whether this user has a process with this id."""
     try:

@@ -47,13 +47,14 @@ class Telemetry(object):
         self.found = {}
         self.present = {}
         self.sampled = {}
-        self.is_over = False
+        self.is_over, self.ending = False, None
         self.forget()
 
     def start(self):
+        """Ask the agents that are there for a sampler, unless they have it."""
         for host in self.hosts:
             stream = self.agents.streams.get(host)
-            if stream:
+            if stream and self.sampled.get(host) is not stream:
                 self.sampled[host] = stream
                 self.agents.ask(host, "sample,%d,%d,%d" % (self.seconds, self.longest, self.has_gpus))
 
@@ -61,6 +62,7 @@ class Telemetry(object):
         """Begin anew with what is kept."""
         self.peaks, self.files, self.known, self.events = {}, {}, {}, {}
         self.before, self.memory = {}, {}
+        self.began, self.last = node_sampler.clock(), {}
         for name in file_names(self.hosts):
             discard(os.path.join(self.directory, name))
 
@@ -94,6 +96,7 @@ class Telemetry(object):
                 self.event(kind, host, fields)
         if samples:
             self.keep("telemetry", host, samples)
+            self.last[host] = node_sampler.clock()
         if rested:
             self.sampled.pop(host)
 
@@ -179,18 +182,30 @@ class Telemetry(object):
 
     def result(self):
         """End all samplers, which take a last sample; return what to add to the state."""
-        self.rest()
+        lost = self.rest()
         peaks = dict((host, devices) for host, devices in self.peaks.items() if devices)
-        return {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
+        found = {"gpu_memory_mib": peaks} if any(self.devices.values()) else {}
+        if lost:
+            found["unsampled_from_s"] = dict((host, round(self.last.get(host, self.began) - self.began, 1)) for host in lost)
+        return found
+
+    def end(self):
+        """Ask all samplers for a last sample, unless that was done."""
+        if self.ending is None:
+            self.ending = self.samples()
+            for host in self.ending:
+                self.agents.ask(host, "rest")
 
     def rest(self):
-        for host in self.samples():
-            self.agents.ask(host, "rest")
+        """Wait for the last samples. Returns the hosts whose sampler did not run until now."""
+        self.end()
         deadline = time.time() + LAST_S
         while self.samples() and time.time() < deadline:
             self.agents.poll(0.02)
         for host in self.samples():
             self.agents.drop(host)
+        lost, self.ending = (set(self.hosts) - self.ending) | set(self.sampled), None
+        return lost
 
     def not_freed(self):
         """Sentences about the run's devices on which, after the clean-up, more memory is in use than before the run. Waits for the driver."""

@@ -143,9 +143,11 @@ def _earlier(
 def _watched(ended: Mapping[str, Any]) -> dict[str, Any]:
     """What was seen on the run's nodes, in the form of bench.yml."""
     found = ended.get("nodes") or []
-    memory = {host: mib for node in found for host, mib in node.get("gpu_memory_mib", {}).items()}
     beside = [process for node in found for process in node.get("beside", ())]
-    return ({"gpu_memory_mib": memory} if memory else {}) | ({"beside": beside} if beside else {})
+    seen: dict[str, Any] = {"beside": beside}
+    for key in ("gpu_memory_mib", "unsampled_from_s"):
+        seen[key] = {host: value for node in found for host, value in node.get(key, {}).items()}
+    return {key: value for key, value in seen.items() if value}
 
 
 def _facts(

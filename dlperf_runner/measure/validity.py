@@ -94,11 +94,14 @@ class GpuProcess:
 class Evidence:
     """What a run's directory says about the nodes during the run. `xids` is None if no kernel log
     was read, `gpu_processes` if no process was seen on a device, not even the run's own.
-    `network`: lines in which NCCL logs its network choice. `nccl`: the plan's NCCL variables."""
+    `unsampled`: hosts whose telemetry ended before the run, and the second of the run in which it
+    did. `network`: lines in which NCCL logs its network choice. `nccl`: its variables in the plan.
+    """
 
     on_gpu: bool = False
     nodes: int = 1
     beside: Sequence[OtherProcess] = ()
+    unsampled: Sequence[tuple[str, float]] = ()
     samples: Samples = field(default_factory=dict)
     of_nodes: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
     xids: Sequence[XidError] | None = None
@@ -133,8 +136,9 @@ def judge(
         *_about_cores(evidence.beside, rules),
         *_about_processors(evidence.of_nodes, rules),
     ]
+    remarks = [*_about_telemetry(evidence.unsampled)]
     if not evidence.on_gpu:
-        return Verdict(tuple(reasons))
+        return Verdict(tuple(reasons), remarks=tuple(remarks))
     judged = {
         THROTTLING: _about_throttling(evidence.samples, rules),
         CLOCKS: _about_clocks(evidence.samples, rules),
@@ -145,7 +149,7 @@ def judge(
     }
     reasons += [reason for found in judged.values() for reason in found or ()]
     reasons += [str(report) for report in evidence.health if report.health in rules.dcgm_health]
-    remarks = (str(report) for report in evidence.health if report.health not in rules.dcgm_health)
+    remarks += [str(r) for r in evidence.health if r.health not in rules.dcgm_health]
     not_judged = (what for what, found in judged.items() if found is None)
     return Verdict(tuple(reasons), tuple(not_judged), tuple(remarks))
 
@@ -205,6 +209,11 @@ def _about_processors(nodes: Mapping[str, Sequence[Sample]], rules: ValidityRule
         share = (held[-1]["cpu_throttled_s"] - held[0]["cpu_throttled_s"]) / seconds
         if share > rules.most_throttled:
             yield f"{host}: the CPU was throttled by heat for {100 * share:.0f} % of the run"
+
+
+def _about_telemetry(unsampled: Iterable[tuple[str, float]]) -> Iterator[str]:
+    for host, seconds in unsampled:
+        yield f"{host}: no telemetry" + (f" after {seconds:.0f} s of the run" if seconds else "")
 
 
 # ---- the devices

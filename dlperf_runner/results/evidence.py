@@ -29,11 +29,14 @@ _COLUMNS = (
 def evidence_of(run: FoundRun) -> Evidence:
     devices, nodes = _telemetry(run)
     if not run.on_gpu:
-        return Evidence(nodes=run.topology.nodes, beside=run.beside, of_nodes=nodes)
+        return Evidence(
+            nodes=run.topology.nodes, beside=run.beside, unsampled=run.unsampled, of_nodes=nodes
+        )
     return Evidence(
         on_gpu=True,
         nodes=run.topology.nodes,
         beside=run.beside,
+        unsampled=run.unsampled,
         samples=devices,
         of_nodes=nodes,
         xids=_xids(run),

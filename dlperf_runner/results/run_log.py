@@ -180,7 +180,7 @@ def _energy(
     what, number = "cpu", expected.topology.nodes
     if evidence.on_gpu:
         parts, what, number = list(evidence.samples.values()), "gpu", expected.topology.world_size
-    if len(parts) != number:
+    if len(parts) != number or evidence.unsampled:
         return ()
     window = (series.warmup_steps, series.total_steps)
     times = [

@@ -139,6 +139,7 @@ class FoundRun:
     devices: tuple[tuple[str, tuple[int, ...]], ...] = ()
     nccl: tuple[tuple[str, str], ...] = ()
     beside: tuple[OtherProcess, ...] = ()
+    unsampled: tuple[tuple[str, float], ...] = ()  # until when hosts without full telemetry had it
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
 
@@ -222,6 +223,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         devices=_devices(outcome),
         nccl=_nccl(document),
         beside=_other_processes(outcome),
+        unsampled=_unsampled(outcome),
     )
 
 
@@ -326,6 +328,13 @@ def _other_processes(outcome: Mapping[str, Any]) -> tuple[OtherProcess, ...]:
         and isinstance(row.get("uid"), int)
         and isinstance(row.get("cores"), int | float)
     )
+
+
+def _unsampled(outcome: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """The hosts whose telemetry ended before the run, and after how many seconds."""
+    hosts = outcome.get("unsampled_from_s")
+    pairs = hosts.items() if isinstance(hosts, dict) else ()
+    return tuple((str(host), float(s)) for host, s in pairs if isinstance(s, int | float))
 
 
 def _nccl(document: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

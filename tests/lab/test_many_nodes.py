@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -115,6 +117,13 @@ def test_what_changed_on_one_of_them_is_noticed(many: Lab) -> None:
     assert many.said("node63", "stat -c %a /opt/dlperf") == "755"
 
 
+@dataclass(frozen=True)
+class Runs:
+    directories: list[Path]
+    logins: dict[str, int]
+    copying_s: float
+
+
 # A program that ends at once.
 NOTHING = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
 NOTHING += ("--command", "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3", "--total-steps", "3")
@@ -128,26 +137,52 @@ def logins(lab: Lab) -> dict[str, int]:
     return {log.stem: log.read_text().count(line) for log in (lab.directory / "log").glob("node*")}
 
 
-def test_one_login_per_node_serves_all_runs_of_a_campaign(
-    many: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def runs(many: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """A campaign of several runs on all nodes."""
+    directory = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DLPERF_CATALOG", str(directory / "catalog"))
+        argv = (sys.executable, "-m", "dlperf_runner", "init-workload", *NOTHING)
+        seconds(many, *argv, "--topologies", f"{NODES}n1g")
+        before, copied = logins(many), [copying(many, directory) for _ in range(3)]
+        chosen = {"workload": "nothing", "nodes": NODES, "repeats": RUNS}
+        chosen["campaign"] = str(directory / "campaign")
+        many.play("bench.yml", *(f"-e{key}={value}" for key, value in chosen.items()))
+    copied += [copying(many, directory) for _ in range(3)]
+    after = logins(many)
+    found = sorted((directory / "campaign/runs").glob("*/r*"), key=lambda run: run.name)
+    assert len(found) == RUNS
+    yield Runs(found, {node: after[node] - before[node] for node in after}, median(copied))
+
+
+def copying(lab: Lab, directory: Path) -> float:
+    """Seconds of two logins to a node, one of which copies a file."""
+    (directory / "log").write_text("step 1 rate 1.0\n" * 1000)
+    scp = ("scp", "-q", "-F", str(lab.directory / "ssh_config"), str(directory / "log"))
+    return seconds(lab, *lab.ssh_argv("node1", "true"))[0] + seconds(lab, *scp, "node1:/tmp")[0]
+
+
+def test_one_login_per_node_serves_all_runs_of_a_campaign(many: Lab, runs: Runs) -> None:
     """mpirun's own is one more for each run. The first node watches the others through it: who else
     uses them, their load and their lock."""
-    monkeypatch.setenv("DLPERF_CATALOG", str(tmp_path / "catalog"))
-    argv = (sys.executable, "-m", "dlperf_runner", "init-workload", *NOTHING)
-    done = many.command(*argv, "--topologies", f"{NODES}n1g")
-    assert done.returncode == 0, done.stdout
-    before = logins(many)
-    chosen = {"workload": "nothing", "nodes": NODES, "repeats": RUNS}
-    chosen["campaign"] = str(tmp_path / "campaign")
-    many.play("bench.yml", *(f"-e{key}={value}" for key, value in chosen.items()))
-    runs = sorted((tmp_path / "campaign/runs").glob("*/r*"))
-    assert len(runs) == RUNS
-    for run in runs:
-        assert json.loads((run / "run.json").read_text())["outcome"]["status"] == "done"
+    for run in runs.directories:
+        outcome = json.loads((run / "run.json").read_text())["outcome"]
+        assert outcome["status"] == "done"
+        assert "unsampled_from_s" not in outcome
         assert len(list(run.glob("telemetry-node*.csv"))) == NODES
-    after = logins(many)
-    others = {after[node] - before[node] for node in after if node != "node1"}
-    assert others == {RUNS + 1}
+    assert {n for node, n in runs.logins.items() if node != "node1"} == {RUNS + 1}
     for node in ("node1", "node2", "node64"):  # nothing is left
         assert many.said(node, "find /proc -maxdepth 1 -user dlperf -name '[0-9]*'") == ""
+
+
+def test_harness_adds_at_most_2_s_to_a_run(runs: Runs) -> None:
+    """From the record of a run to the record of the next, less its command. Where two logins take
+    more than the half second of a machine without other load, in the same proportion more."""
+    paths = [run / "run.json" for run in runs.directories]
+    recorded = [path.stat().st_mtime for path in paths]
+    commands = [json.loads(path.read_text())["outcome"]["elapsed_s"] for path in paths]
+    added = [
+        now - before - s for (before, now), s in zip(pairwise(recorded), commands[1:], strict=True)
+    ]
+    assert median(added) <= 2 * max(1, runs.copying_s / 0.5), (added, runs.copying_s)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils.node_agents import Agents
+from ansible.module_utils.other_processes import OtherProcesses
 from benchmark_jobs import BURN, SLEEP, agents_of, call, has_ended, lock_in, until_gone
 from standins import program
 
@@ -150,6 +152,21 @@ def test_node_whose_connection_ended_is_asked_again(tmp_path: Path) -> None:
     assert has_ended(supervisor(tmp_path, 2))
 
 
+def test_run_whose_connection_to_a_node_is_lost_says_until_when_it_was_sampled(
+    tmp_path: Path,
+) -> None:
+    """The run goes on."""
+    there = f'[ "$2" != n2.site ] || echo $$ > {tmp_path}/pid; exec sh -c "$3"'
+    options = campaign(tmp_path, idle={}) | {"env": ssh_in(tmp_path, there)}
+    argv = ("/bin/sh", "-c", f"sleep 2; kill -9 $(cat {tmp_path}/pid); sleep 2")
+    result = run(tmp_path, 1, *argv, **options)
+    assert (result["exit_status"], result["reason"]) == (0, "")
+    assert result["unsampled_from_s"] == {"n2": pytest.approx(2, abs=1.2)}
+    assert "unsampled_from_s" not in run(tmp_path, 2, "/bin/sleep", "1", **options)
+    (tmp_path / "lock/lease.a").unlink()
+    assert has_ended(supervisor(tmp_path, 2))
+
+
 def test_what_a_run_leaves_ends_and_the_connections_stay(tmp_path: Path) -> None:
     marker = f"dlperf-left-{os.getpid()}"
     options = campaign(tmp_path)
@@ -179,3 +196,20 @@ def test_process_of_somebody_else_on_another_node_is_seen(tmp_path: Path) -> Non
     )
     assert 0.02 < seen["n2"]["cores"] <= 1.05
     assert len(logins(tmp_path)) == 1
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")
+@pytest.mark.parametrize("is_caller", [True, False])
+def test_module_that_started_a_run_is_nobody_else(is_caller: bool) -> None:
+    """Its start takes as much CPU time as a busy program: before each run, all nodes were asked a
+    second time because of it."""
+    apart = ["sh", "-c", '"$@" > /dev/null & echo $!', "sh", "/usr/bin/python3", "-c", BURN]
+    module = int(subprocess.check_output(apart, user=4711, cwd="/"))
+    try:
+        params = {"lock": {}, "host": "n1", "hosts": {}, "idle": {}, "cleanup": []}
+        others = OtherProcesses(params | ({"caller": module} if is_caller else {}), Agents())
+        for _ in range(2):
+            others.wait()
+        assert (module in {pid for _, pid, _ in others.seen}) != is_caller
+    finally:
+        os.kill(module, signal.SIGKILL)

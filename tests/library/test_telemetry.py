@@ -281,6 +281,7 @@ def test_several_nodes(tmp_path: Path) -> None:
     )
     assert result["gpu_memory_mib"] == {"node1": {"0": 10, "1": 20}, "node2": {"0": 30, "1": 40}}
     assert kept(result) == {"train.log", "telemetry-node1.csv", "telemetry-node2.csv"}
+    assert result["unsampled_from_s"] == {"node3": 0}
     assert set((tmp_path / "asked").read_text().split()) == {"node2", "node3"}
     assert all(has_ended(pid) for pid in agents_of(tmp_path))
 

@@ -114,10 +114,10 @@ ENDED = {"exit_status": 0, "reason": "", "started": 1.0, "ended": 2.5, "tail": "
 
 def test_what_ended_well_is_taken_as_it_is() -> None:
     memory = {"node1": {"0": 12565}}
-    answer = {**ENDED, "gpu_memory_mib": memory, "destination": "/etc/shadow", "log_sha256": "f"}
-    assert plugin.checked(answer, {"node1": ""}) == {
-        **ENDED, "changed": True, "finished": True, "gpu_memory_mib": memory,
-    }  # fmt: skip
+    seen = {"gpu_memory_mib": memory, "unsampled_from_s": {"node1": 2.5}}
+    answer = {**ENDED, **seen, "destination": "/etc/shadow", "log_sha256": "f"}
+    expected = {**ENDED, **seen, "changed": True, "finished": True}
+    assert plugin.checked(answer, {"node1": ""}) == expected
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,7 @@ def test_what_ended_well_is_taken_as_it_is() -> None:
         {"started": "yesterday"}, {"started": None}, {"ended": float("nan")}, {"ended": 1e300},
         {"started": -1}, {"gpu_memory_mib": 7}, {"gpu_memory_mib": {"node1": [1]}},
         {"gpu_memory_mib": {"node1": {"0": "9" * 9999}}}, {"gpu_memory_mib": {"node1": {"a": 1}}},
+        {"unsampled_from_s": {"node1": "nan"}}, {"unsampled_from_s": 7},
     ],
 )  # fmt: skip
 def test_forged_values_are_refused(forged: dict[str, Any]) -> None:

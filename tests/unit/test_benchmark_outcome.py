@@ -46,6 +46,12 @@ def test_gpu_memory_of_all_launches_is_put_together() -> None:
     assert "gpu_memory_mib" not in nothing
 
 
+def test_lost_telemetry_of_all_launches_is_put_together() -> None:
+    lost = {"node1": 0.0}, {"node2": 340.5}
+    jobs = {f"node{n}": ENDED | {"unsampled_from_s": host} for n, host in enumerate(lost, 1)}
+    assert outcome(jobs, ["node1", "node2"], 60)["unsampled_from_s"] == lost[0] | lost[1]
+
+
 def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
     failed = ENDED | {"exit_status": 1, "tail": "Traceback\nImportError: no mxnet\n\n"}
     found = outcome({"node1": ENDED, "node2": failed}, ["node1", "node2"], 60)

@@ -128,6 +128,23 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "note"), [(12.4, "no telemetry after 12 s of the run"), (0.0, "no telemetry")]
+)
+def test_lost_telemetry_is_noted_and_gives_no_energy(
+    tmp_path: Path, seconds: float, note: str
+) -> None:
+    campaign = tmp_path / "results/one"
+    path = run_on_cpu(campaign, 1) / "run.json"
+    record = json.loads(path.read_text())
+    record["outcome"]["unsampled_from_s"] = {"node2": seconds}
+    path.write_text(json.dumps(record))
+    out = " ".join(call("summarize", campaign).out.split())
+    assert f"r1: node2: {note}" in out
+    (case,) = rows_of(campaign / "summary.csv")
+    assert case["power_mean_w"] == case["energy_per_sample_j"] == ""
+
+
 def test_energy_of_the_processors_in_summary_table_and_report(tmp_path: Path) -> None:
     """Two nodes of 80 W for 20 s: 3200 J for 120 steps of 256 samples."""
     campaign = tmp_path / "results/one"

@@ -187,7 +187,11 @@ def checked(result: dict[str, Any], hosts: dict[str, str]) -> dict[str, Any]:
             for host in hosts
             if host in memory
         }
-    return outcome
+    lost = result.get("unsampled_from_s") or {}
+    seconds = {host: float(lost[host]) for host in hosts if host in lost}
+    if not all(map(math.isfinite, seconds.values())):
+        raise UnfitError("a time of the telemetry is no number")
+    return outcome | ({"unsampled_from_s": seconds} if seconds else {})
 
 
 def sampled(devices: object) -> list[dict[str, Any]]:

@@ -24,6 +24,10 @@ options:
 """
 
 
+# Of an earlier attempt.
+ENDED = ("beside", "unsampled_from_s", "reason", "lost", "category", "advice")
+
+
 class ActionModule(ActionBase):
     _VALID_ARGS = frozenset(("directory", "run", "outcome", "command"))
     _requires_connection = False
@@ -39,13 +43,7 @@ class ActionModule(ActionBase):
         outcome = document.get("outcome", {}) | dict(self._task.args["outcome"])
         outcome.pop("controller", None)
         if outcome.get("status") == "running":
-            for name in (
-                "beside",
-                "reason",
-                "lost",
-                "category",
-                "advice",
-            ):  # from an earlier attempt
+            for name in ENDED:
                 outcome.pop(name, None)
             path.with_name(".failed").unlink(missing_ok=True)
             # From this, `status` recognises an interrupted run.

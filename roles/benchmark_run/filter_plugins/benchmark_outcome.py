@@ -101,11 +101,10 @@ def benchmark_outcome(
         outcome["ended"] = datetime.fromtimestamp(first["ended"], UTC).isoformat()
         outcome["elapsed_s"] = round(first["ended"] - first["started"], 3)
     # Each launch samples different hosts.
-    memory: dict[str, Any] = {}
-    for job in jobs.values():
-        memory.update(job.get("gpu_memory_mib") or {})
-    if memory:
-        outcome["gpu_memory_mib"] = memory
+    for key in ("gpu_memory_mib", "unsampled_from_s"):
+        of_hosts = {h: v for job in jobs.values() for h, v in (job.get(key) or {}).items()}
+        if of_hosts:
+            outcome[key] = of_hosts
     beside = [process for job in jobs.values() for process in job.get("beside") or ()]
     if beside:
         outcome["beside"] = beside
