@@ -72,6 +72,12 @@ def test_an_unreachable_host_has_no_exit_status() -> None:
     }
 
 
+def test_node_that_was_restarted_during_the_run_is_lost() -> None:
+    died = {"failed": True, "lost": True, "msg": "the supervisor of the launch has died"}
+    found = outcome({"node1": died}, ["node1"], 60)
+    assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node1"])
+
+
 def test_what_ran_beside_is_kept_of_every_launch() -> None:
     row = {"host": "node2", "pid": 1, "uid": 1000, "command": "sh", "cores": 0.5}
     found = outcome({"node1": ENDED, "node2": ENDED | {"beside": [row]}}, ["node1", "node2"], 60)

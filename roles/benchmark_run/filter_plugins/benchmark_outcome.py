@@ -83,7 +83,9 @@ def benchmark_outcome(
         for line in job.get("left", ())
         if UNCHECKED in line
     ]
-    lost = [host for host in hosts if jobs[host].get("unreachable")] + silent
+    # A node that was restarted meanwhile does answer.
+    gone = [host for host in hosts if jobs[host].get("unreachable") or jobs[host].get("lost")]
+    lost = gone + silent
     ended = [job for job in jobs.values() if "exit_status" in job]
     outcome: dict[str, Any] = {
         "status": "failed" if reasons else "done",
