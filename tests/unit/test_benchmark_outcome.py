@@ -85,7 +85,10 @@ def test_what_ran_beside_is_kept_of_every_launch() -> None:
 
 
 def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
-    for reason, why in (("stopped", "stopped together with its campaign"), ("lock", "another")):
+    for reason, why in (
+        ("stopped", "stopped together with its campaign"),
+        ("lock", "no longer holds"),
+    ):
         found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
         assert found["status"] == "failed"
         assert why in found["message"]
