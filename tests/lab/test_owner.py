@@ -166,9 +166,9 @@ def test_term_ends_the_playbook_alone_in_order(nodes: Lab, tmp_path: Path) -> No
 def test_nodes_of_a_killed_playbook_are_taken_over_by_the_same_campaign_at_once(
     nodes: Lab, tmp_path: Path
 ) -> None:
-    """The nodes end what ran, and `status` knows that it was cut off."""
+    """The nodes end what ran long before its lease ends; `status` knows that it was cut off."""
     directory = tmp_path / "campaign"
-    with started(nodes, *playbook(directory)) as process:
+    with started(nodes, *playbook(directory, benchmark_run_lease_s=3600)) as process:
         wait_for_training(nodes, directory, process)
         for pid in playbooks(directory):
             with suppress(ProcessLookupError):
@@ -176,9 +176,7 @@ def test_nodes_of_a_killed_playbook_are_taken_over_by_the_same_campaign_at_once(
         process.wait()
     told = nodes.command(*runner("status", directory))
     assert re.search(r"cut off +\| its controller ended", told.stdout)
-    began = time.monotonic()
     check_resumes(nodes, directory)
-    assert time.monotonic() - began < 120  # not the lease and the run
 
 
 def test_second_campaign_is_refused_or_waits(nodes: Lab, tmp_path: Path) -> None:
