@@ -36,6 +36,17 @@ STEPS, STEP_S, RHYTHM = 120, 0.2, 35  # after so many steps a hang is noticed
 LEASE_S, LOCK_S = 15, 45
 # Beside the lab's inventory: shorter leases than a campaign of hours has.
 SHORT_LEASES = {"benchmark_run_lease_s": LEASE_S, "benchmark_run_wait_s": 1}
+# Processes of the benchmarks' user. Between two runs of a campaign, its supervisor waits for the
+# next one, with a connection to each node.
+ALL = "ps -u dlperf -o pid=,stat=,args= || true"
+OF_RUNS = """
+waits=$(cat /opt/dlperf/runs/.supervisor.*[0-9a-f] 2>/dev/null)
+for pid in $(pgrep -u dlperf); do
+  [ "$pid" = "$waits" ] || grep -qs DLPERF_AGENT=1 /proc/$pid/environ /proc/$pid/cmdline ||
+    ps -o pid=,stat=,args= -p $pid
+done
+true
+"""
 
 
 @contextmanager
@@ -172,9 +183,11 @@ class Campaign:
         told = self.lab.command(*self.argv("summarize", "--verify", self.directory, "--no-history"))
         assert not re.search("(changed|deleted) since|: added:", told.stdout), told.stdout
 
-    def note(self, name: str, how: str, outcome: str, seconds: float | None) -> None:
+    def note(
+        self, name: str, how: str, outcome: str, seconds: float | None, script: str = ALL
+    ) -> None:
         """Record what came of a fault, and check that nothing is lost or left."""
-        remained = left(self.lab)
+        remained = left(self.lab, script)
         row = {"fault": name, "how": how, "outcome": outcome, "lost": self.lost()}
         row |= {"left": len(remained), "seconds": None if seconds is None else round(seconds, 1)}
         MEASURED.parent.mkdir(exist_ok=True)
@@ -220,7 +233,8 @@ class Sufferer:
         campaign = self.campaign
         outcome, seconds = self.suffer(fault)
         found = outcome.get("category", outcome["status"])
-        campaign.note(fault.name, fault.how, found, seconds if found != DONE else None)
+        told = seconds if found != DONE else None
+        campaign.note(fault.name, fault.how, found, told, OF_RUNS)
         assert found == fault.outcome, outcome
         if found == DONE:
             return
@@ -270,11 +284,11 @@ def until(what: str, seconds: float, check: Callable[[], bool]) -> float:
     return time.monotonic() - began
 
 
-def left(lab: Lab) -> list[str]:
-    """Processes of the benchmarks' user, and TCP ports that are listened on beside sshd's."""
+def left(lab: Lab, script: str = ALL) -> list[str]:
+    """Processes that the script lists, and TCP ports that are listened on beside sshd's."""
     found = []
     for node in NODES:
-        told = inside(lab, node, "ps -u dlperf -o pid=,stat=,args= || true")
+        told = inside(lab, node, script)
         found += [f"{node}: {line}" for line in told.splitlines() if "sshd" not in line]
         ports = inside(lab, node, "grep ' 0A ' /proc/net/tcp /proc/net/tcp6 | tr -s ' ' || true")
         own = [line.split()[2].rpartition(":")[2] for line in ports.splitlines()]
