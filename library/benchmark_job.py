@@ -104,6 +104,7 @@ reason:
 silent_s: {description: "How long the log had not grown.", type: float, returned: when RV(reason) is hung}
 median_s: {description: "The median time between two lines before.", type: float, returned: when RV(reason) is hung}
 left: {description: "Processes of the command that did not end, and hosts that could not be checked for them.", type: list, elements: str, returned: when finished}
+lost: {description: "Whether the command's supervisor is gone, as after a restart of the node.", type: bool, returned: failed}
 log: {description: "Path of the log.", type: str, returned: always}
 log_bytes: {description: "Current size of the log.", type: int, returned: always}
 tail: {description: "The end of the log.", type: str, returned: always}
@@ -284,10 +285,9 @@ def follow(module, directory, state_file, lease_file, log_file):
         if state.get("finished"):
             break
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
-            module.fail_json(
-                msg="%s: the supervisor of the launch has died. %s"
-                % (directory, (read_state(state_file) or {}).get("crash") or "Check whether the node was restarted or ran out of memory.")
-            )
+            crash = (read_state(state_file) or {}).get("crash")
+            why = crash or "Check whether the node was restarted or ran out of memory."
+            module.fail_json(msg="%s: the supervisor of the launch has died. %s" % (directory, why), lost=not crash)
         if time.time() > deadline:
             break
         time.sleep(POLL_S)

@@ -268,6 +268,7 @@ def supervise(params, agents, state_file):
         failed = reason or process.returncode
         left += end_others(params["hosts"] if failed else others.with_own(), limits.began, environment(params["env"]))
     left += telemetry.not_freed() if process and reason != "lock" else []
+    left += ["%s: cannot be checked for processes of the run, because it was restarted or did not answer" % host for host in sorted(others.away)]
     state.update(finished=True, reason=reason, left=left)
     write_whole(state_file, state)
 

@@ -3,7 +3,7 @@
 
 Like node_sampler.py, it is executed from its source (see node_agents.py) and needs no package. Each line of its standard input asks:
 
-    lease,PATH                      renew a lease of node_lock; prints `lost` and ends if it is missing
+    lease,PATH                      renew a lease of node_lock; if it is missing, prints `lost` or `restarted` and ends
     list                            prints `running,PID,START,UID,PARENT,TICKS,NAME` for each process of an ordinary user but this program
                                     and its login, then `listed,UPTIME,UID`, with its own user
     sample,SECONDS,LONGEST,GPUS     start node_sampler, whose lines follow; GPUS is 0 or 1
@@ -86,7 +86,8 @@ class Agent(object):
         try:
             os.utime(path, (now, now))  # never created: only root gives leases
         except OSError:
-            self.tell("lost")
+            # Its directory is on a tmpfs, and only a restart removes it.
+            self.tell("lost" if os.path.isdir(os.path.dirname(path)) else "restarted")
             raise Lost
 
     def list(self):

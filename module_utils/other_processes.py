@@ -42,6 +42,7 @@ class OtherProcesses(object):
         self.began = self.looked = time.time()
         self.renewed = dict((host, self.began) for host in self.hosts)
         self.lost = ""
+        self.away = set()  # of these, the nodes that were restarted or do not answer
         self.asked = {}
         self.listed = {}
         self.first = {}
@@ -106,8 +107,9 @@ class OtherProcesses(object):
     def receive(self, host, lines):
         for line in lines:
             fields = line.split(",", 6)
-            if line == "lost" and host in self.hosts:
+            if line in ("lost", "restarted") and host in self.hosts:
                 self.lost = host
+                self.away |= set([host] if line == "restarted" else [])
             elif fields[0] == "running" and host in self.asked:
                 self.listed[host].append(fields[1:])
             elif fields[0] == "listed" and host in self.asked:
@@ -125,6 +127,7 @@ class OtherProcesses(object):
         if self.lock and not self.lost:
             late = [host for host in self.hosts if now - self.renewed[host] > self.lock["lease_s"]]
             self.lost = late[0] if late else ""
+            self.away |= set(late)
 
     def take_remote(self, host, told):
         try:

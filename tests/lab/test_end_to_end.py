@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fault_campaigns import Campaign, faulty_workload, suffering
+from faults import QUICK
 from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
 from readme_commands import Readme
 
@@ -216,6 +218,16 @@ def test_a_run_that_fails_is_told_and_loses_nothing(provisioned: Lab, tmp_path: 
     record = json.loads(next(directory.glob("runs/*/r1/run.json")).read_text())
     assert record["outcome"]["status"] == "failed"
     assert next(directory.glob("runs/*/r1/*.log")).stat().st_size > 0
+
+
+def test_campaign_survives_three_faults(provisioned: Lab, tmp_path: Path) -> None:
+    """The quick part of the suite of faults."""
+    campaign = Campaign(provisioned, faulty_workload(tmp_path), tmp_path / "campaign", steps=60)
+    with suffering(campaign, QUICK) as sufferer:
+        for fault in QUICK:
+            sufferer.check(fault)
+        sufferer.finish()
+    assert campaign.statuses() == ["done", *["failed"] * len(QUICK)]
 
 
 def test_more_than_the_inventory_has_is_refused(provisioned: Lab) -> None:

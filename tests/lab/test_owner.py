@@ -286,5 +286,5 @@ def test_campaign_whose_lock_was_taken_away_stops(nodes: Lab, tmp_path: Path) ->
         nodes.said("node2", "rm /run/dlperf/lock /run/dlperf/lease.*")
         text, _ = process.communicate(timeout=120)
     assert process.returncode == 1, text
-    assert "another campaign took one of its nodes" in str(outcomes(directory))
+    assert "no longer holds one of its nodes" in str(outcomes(directory))
     shutil.rmtree(directory)

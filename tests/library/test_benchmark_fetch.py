@@ -223,5 +223,7 @@ def test_a_killed_supervisor_is_told(tmp_path: Path) -> None:
     argv = (*python("time.sleep(3)"), f"dlperf-orphan-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0.5)
     os.kill(json.loads((tmp_path / "job.json").read_text())["supervisor"], signal.SIGKILL)
-    assert "the supervisor of the launch has died" in call(tmp_path, *argv, launched=True)["msg"]
+    answer = call(tmp_path, *argv, launched=True)
+    assert "the supervisor of the launch has died. Check whether the node" in answer["msg"]
+    assert answer["lost"]
     assert until_gone(argv[-1])

@@ -30,20 +30,24 @@ def logins(directory: Path) -> list[str]:
     return sorted((directory / "logins").read_text().split())
 
 
-@pytest.mark.parametrize(("lost", "lease_s"), [(False, 60), (True, 60), (False, "60")])
+@pytest.mark.parametrize(
+    ("lost", "lease_s"),
+    [("", 60), ("", "60"), ("rm lock/lease.*", 60), ("mv lock gone", 60)],
+)
 def test_another_node_of_the_run_is_asked_before_the_launch(
-    tmp_path: Path, lost: bool, lease_s: int | str
+    tmp_path: Path, lost: str, lease_s: int | str
 ) -> None:
     """ansible-core 2.16 gives the lease as text. Where it is missing, another campaign has the
-    node."""
+    node, or it was restarted."""
     (tmp_path / "ran").touch()
     lock = lock_in(tmp_path / "lock") | {"lease_s": lease_s}
-    there = f'cd {tmp_path}; mv lock gone; exec sh -c "$3"' if lost else 'exec sh -c "$3"'
+    there = f'cd {tmp_path}; {lost or "true"}; exec sh -c "$3"'
     argv = ("/bin/rm", str(tmp_path / "ran"))
     environment = ssh_in(tmp_path, there)
     result = call(tmp_path / "r1", *argv, env=environment, lock=lock, hosts={"n2": "n2.site"})
     assert (result["finished"], result["reason"]) == (True, "lock" if lost else "")
-    assert (tmp_path / "ran").exists() == lost
+    assert ["restarted" in line for line in result["left"]] == [True] * (lost == "mv lock gone")
+    assert (tmp_path / "ran").exists() == bool(lost)
     assert lost or logins(tmp_path) == ["n2.site"]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 from child_processes import started
 from fault_table import MEASURED
-from faults import Fault
+from faults import DONE, Fault
 from lab_under_test import PROJECT, Lab, children_of
 
 from dlperf_runner.campaign.directory import is_done
@@ -36,6 +36,17 @@ STEPS, STEP_S, RHYTHM = 120, 0.2, 35  # after so many steps a hang is noticed
 LEASE_S, LOCK_S = 15, 45
 # Beside the lab's inventory: shorter leases than a campaign of hours has.
 SHORT_LEASES = {"benchmark_run_lease_s": LEASE_S, "benchmark_run_wait_s": 1}
+# Processes of the benchmarks' user. Between two runs of a campaign, its supervisor waits for the
+# next one, with a connection to each node.
+ALL = "ps -u dlperf -o pid=,stat=,args= || true"
+OF_RUNS = """
+waits=$(cat /opt/dlperf/runs/.supervisor.*[0-9a-f] 2>/dev/null)
+for pid in $(pgrep -u dlperf); do
+  [ "$pid" = "$waits" ] || grep -qs DLPERF_AGENT=1 /proc/$pid/environ /proc/$pid/cmdline ||
+    ps -o pid=,stat=,args= -p $pid
+done
+true
+"""
 
 
 @contextmanager
@@ -89,8 +100,8 @@ class Campaign:
 
     def run(self, *options: object, nodes: str = "2", repeats: int = 1) -> list[str]:
         chosen = ("--workload=faulty", f"--nodes={nodes}", f"--repeats={repeats}")
-        where = f"--campaign={self.directory}"
-        return self.argv("run", *self.inventories, *chosen, where, *options)
+        more = (f"--iterations={self.steps}", f"--campaign={self.directory}")
+        return self.argv("run", *self.inventories, *chosen, *more, *options)
 
     def resume(self, *options: object) -> list[str]:
         return self.argv("run", "--resume", self.directory, *self.inventories, *options)
@@ -130,7 +141,7 @@ class Campaign:
                     return bool(found) and int(found[-1]) >= steps
             return False
 
-        until("the run trains", 400, has_steps)
+        until("the run trains", 600, has_steps)
 
     def lost(self) -> int:
         """How many runs were done and are no longer, or have other files than were recorded."""
@@ -172,15 +183,17 @@ class Campaign:
         told = self.lab.command(*self.argv("summarize", "--verify", self.directory, "--no-history"))
         assert not re.search("(changed|deleted) since|: added:", told.stdout), told.stdout
 
-    def note(self, name: str, how: str, outcome: str, seconds: float | None) -> None:
+    def note(
+        self, name: str, how: str, outcome: str, seconds: float | None, script: str = ALL
+    ) -> None:
         """Record what came of a fault, and check that nothing is lost or left."""
-        remained = left(self.lab)
+        remained = left(self.lab, script)
         row = {"fault": name, "how": how, "outcome": outcome, "lost": self.lost()}
         row |= {"left": len(remained), "seconds": None if seconds is None else round(seconds, 1)}
         MEASURED.parent.mkdir(exist_ok=True)
         with MEASURED.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        assert remained == []
+        assert remained == [], remained
         assert row["lost"] == 0
 
 
@@ -205,7 +218,7 @@ class Sufferer:
                 campaign.trains(self.process)
                 began = time.time()
                 inside(campaign.lab, node, fault.training)
-            until(f"{run} has ended: {fault.name}", 200, lambda: campaign.has_ended(run))
+            until(f"{run} has ended: {fault.name}", 600, lambda: campaign.has_ended(run))
             ended = time.time()
         finally:
             inside(campaign.lab, node, f"{fault.undo or 'true'}; rm -f /home/dlperf/fault")
@@ -215,17 +228,35 @@ class Sufferer:
                 began = float(told[0]) if told else began
         return campaign.outcome(run), ended - began
 
+    def check(self, fault: Fault) -> None:
+        """Let the next run suffer a fault, note what came of it, and compare that."""
+        campaign = self.campaign
+        outcome, seconds = self.suffer(fault)
+        found = outcome.get("category", outcome["status"])
+        told = seconds if found != DONE else None
+        campaign.note(fault.name, fault.how, found, told, OF_RUNS)
+        assert found == fault.outcome, outcome
+        if found == DONE:
+            return
+        assert outcome["advice"]
+        assert ": process " not in outcome["message"]  # that could not be ended
+        if found == "hung":
+            run = campaign.directory / f"runs/faulty-builtin_fp32_b1_2n1g/r{self.number}"
+            state = (run / "hang-node1.txt").read_text()
+            assert "==== node2" in state and "fault_program" in state
+            assert ("T (stopped)" in state) == ("STOP" in fault.how)
+
     def next_run(self, run: str) -> float:
         """Let the next run begin, and none after it. Returns the time."""
         fcntl.flock(self.manifest, fcntl.LOCK_UN)
-        until(f"{run} runs", 200, lambda: self.campaign.is_running(run))
+        until(f"{run} runs", 600, lambda: self.campaign.is_running(run))
         began = time.time()
         fcntl.flock(self.manifest, fcntl.LOCK_EX)
         return began
 
     def finish(self) -> str:
         fcntl.flock(self.manifest, fcntl.LOCK_UN)
-        text, _ = self.process.communicate(timeout=600)
+        text, _ = self.process.communicate(timeout=900)
         return text
 
 
@@ -241,7 +272,7 @@ def suffering(campaign: Campaign, faults: Sequence[Fault]) -> Iterator[Sufferer]
         campaign.trains(process, 1)
         with (campaign.directory / "manifest.jsonl").open("ab") as manifest:
             fcntl.flock(manifest, fcntl.LOCK_EX)
-            until("the first run is done", 200, lambda: "done" in campaign.statuses())
+            until("the first run is done", 600, lambda: "done" in campaign.statuses())
             yield Sufferer(campaign, process, manifest)
 
 
@@ -253,11 +284,11 @@ def until(what: str, seconds: float, check: Callable[[], bool]) -> float:
     return time.monotonic() - began
 
 
-def left(lab: Lab) -> list[str]:
-    """Processes of the benchmarks' user, and TCP ports that are listened on beside sshd's."""
+def left(lab: Lab, script: str = ALL) -> list[str]:
+    """Processes that the script lists, and TCP ports that are listened on beside sshd's."""
     found = []
     for node in NODES:
-        told = inside(lab, node, "ps -u dlperf -o pid=,stat=,args= || true")
+        told = inside(lab, node, script)
         found += [f"{node}: {line}" for line in told.splitlines() if "sshd" not in line]
         ports = inside(lab, node, "grep ' 0A ' /proc/net/tcp /proc/net/tcp6 | tr -s ' ' || true")
         own = [line.split()[2].rpartition(":")[2] for line in ports.splitlines()]

@@ -78,6 +78,12 @@ def test_an_unreachable_host_has_no_exit_status() -> None:
     }
 
 
+def test_node_that_was_restarted_during_the_run_is_lost() -> None:
+    died = {"failed": True, "lost": True, "msg": "the supervisor of the launch has died"}
+    found = outcome({"node1": died}, ["node1"], 60)
+    assert (found["status"], found["reason"], found["lost"]) == ("failed", "unreachable", ["node1"])
+
+
 def test_what_ran_beside_is_kept_of_every_launch() -> None:
     row = {"host": "node2", "pid": 1, "uid": 1000, "command": "sh", "cores": 0.5}
     found = outcome({"node1": ENDED, "node2": ENDED | {"beside": [row]}}, ["node1", "node2"], 60)
@@ -85,7 +91,10 @@ def test_what_ran_beside_is_kept_of_every_launch() -> None:
 
 
 def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
-    for reason, why in (("stopped", "stopped together with its campaign"), ("lock", "another")):
+    for reason, why in (
+        ("stopped", "stopped together with its campaign"),
+        ("lock", "no longer holds"),
+    ):
         found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
         assert found["status"] == "failed"
         assert why in found["message"]

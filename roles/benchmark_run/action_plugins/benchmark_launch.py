@@ -52,7 +52,7 @@ KINDS = ("telemetry", "processes", "xid", "health")
 TAIL = 4096
 DEVICES = 10000
 # Keys that are passed on from a failed module's answer; the rest is not trusted.
-TOLD = ("failed", "unreachable", "skipped", "changed", "msg", "module_stderr", "exception")
+TOLD = ("failed", "unreachable", "lost", "skipped", "changed", "msg", "module_stderr", "exception")
 ADVICE = (
     "Only a regular file with one link, owned by the benchmark's user, of at most {limit} MiB is"
     " fetched. Check what the benchmark does with it. If it is too large, raise"

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,8 @@ class ActionModule(ActionBase):
             temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
             temporary.replace(path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
             return {"failed": True, "msg": f"cannot write {path}: {error.strerror}"}
         if outcome.get("status") == "done":
             point_latest_at(path.parents[3])

@@ -19,7 +19,7 @@ STOPPED = {
     "timeout": "stopped after its time limit of {timeout_s} s",
     "lease": "stopped because the controller no longer polled it",
     "stopped": "stopped together with its campaign",
-    "lock": "stopped because another campaign took one of its nodes",
+    "lock": "stopped because its campaign no longer holds one of its nodes",
     "busy": "not started because of others. {busy}. Wait for them with --wait 30m",
     "hung": "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
     " {median_s:.1f} s; hang-*.txt has the state of its processes",
@@ -83,7 +83,9 @@ def benchmark_outcome(
         for line in job.get("left", ())
         if UNCHECKED in line
     ]
-    lost = [host for host in hosts if jobs[host].get("unreachable")] + silent
+    # A node that was restarted meanwhile does answer.
+    gone = [host for host in hosts if jobs[host].get("unreachable") or jobs[host].get("lost")]
+    lost = gone + silent
     ended = [job for job in jobs.values() if "exit_status" in job]
     outcome: dict[str, Any] = {
         "status": "failed" if reasons else "done",
