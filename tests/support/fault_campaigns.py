@@ -37,13 +37,13 @@ LEASE_S, LOCK_S = 15, 45
 # Beside the lab's inventory: shorter leases than a campaign of hours has.
 SHORT_LEASES = {"benchmark_run_lease_s": LEASE_S, "benchmark_run_wait_s": 1}
 # Processes of the benchmarks' user. Between two runs of a campaign, its supervisor waits for the
-# next one, with a connection to each node.
+# next one, with a program on each node.
 ALL = "ps -u dlperf -o pid=,stat=,args= || true"
 OF_RUNS = """
 waits=$(cat /opt/dlperf/runs/.supervisor.*[0-9a-f] 2>/dev/null)
 for pid in $(pgrep -u dlperf); do
-  [ "$pid" = "$waits" ] || grep -qs DLPERF_AGENT=1 /proc/$pid/environ /proc/$pid/cmdline ||
-    ps -o pid=,stat=,args= -p $pid
+  case " $pid $(ps -o ppid= -p $pid | tr -d ' ') " in *" ${waits:-none} "*) continue;; esac
+  grep -qs DLPERF_AGENT=1 /proc/$pid/environ || ps -o pid=,stat=,args= -p $pid
 done
 true
 """
@@ -261,13 +261,13 @@ class Sufferer:
 
 
 @contextmanager
-def suffering(campaign: Campaign, faults: Sequence[Fault]) -> Iterator[Sufferer]:
+def suffering(campaign: Campaign, faults: Sequence[Fault], *options: str) -> Iterator[Sufferer]:
     """One campaign whose runs suffer one fault each; the first is well.
 
     Between two runs the campaign waits, because the end of a run is recorded in the manifest, whose
     lock is held here.
     """
-    argv = campaign.run(repeats=len(faults) + 1)
+    argv = campaign.run(*options, repeats=len(faults) + 1)
     with started(campaign.lab, *argv) as process:
         campaign.trains(process, 1)
         with (campaign.directory / "manifest.jsonl").open("ab") as manifest:
