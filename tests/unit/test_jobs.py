@@ -114,6 +114,19 @@ def test_a_program_that_slurm_ends_before_the_jobs_script(site: Path) -> None:
     assert "reached its time limit" in outcome["message"]
 
 
+def test_no_run_starts_between_the_end_of_the_programs_and_of_the_script(site: Path) -> None:
+    folder = site.parent / "bin"
+    job = folder / "state/job1"
+    later = f"(sleep 1; kill -TERM $own; sed -i s/^COMPLETING/TIMEOUT/ {job}) &"
+    own = "own=$(ps -o ppid= -p $PPID)"  # job_run.py
+    program(folder, f"{own}; sed -i s/^RUNNING/COMPLETING/ {job}; {later} exit 143")
+    directory = campaign(site, nodes="1", repeats=2)
+    execute(directory)
+    first, second = outcomes(directory)
+    assert (first["exit_status"], first["category"]) == (143, "time_limit")
+    assert second["status"] == "planned"
+
+
 def test_a_job_that_can_never_start_is_cancelled_at_once(site: Path) -> None:
     hold(site, "PENDING|N/A|PartitionTimeLimit")
     directory = campaign(site, nodes="1")

@@ -18,6 +18,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -29,6 +30,9 @@ READY_S, LAST_S = 60, 15
 GRACE_S = 30
 RESTARTS = 2  # by requeues of the job
 NOT_STARTED = 125
+# Exit statuses of a run that a signal ended, and the seconds to wait then for the end of the job.
+KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
+KILLED_S = 10
 
 
 class Watch:
@@ -123,6 +127,12 @@ class Runs:
             status = self.child.wait()
         return 128 - status if status < 0 else status
 
+    def wait_for_end_of_job(self) -> None:
+        """Slurm ends the programs of a run a moment before it sends TERM to this one."""
+        deadline = time.monotonic() + KILLED_S
+        while not self.is_over and time.monotonic() < deadline:
+            time.sleep(0.1)
+
     def start(self, number: str, count: int, directory: str) -> None:
         os.chdir(directory)
         run = json.loads(Path("run.json").read_text(encoding="utf-8"))
@@ -148,6 +158,8 @@ class Runs:
         status = NOT_STARTED if busy else self.execute(run, nodes)
         end = {"exit_status": status, "ended": now(), **({"busy": busy} if busy else {})}
         write(ended, {**end, "nodes": self.watch.end(count)})
+        if status in KILLED:
+            self.wait_for_end_of_job()
 
 
 def main(job: str, *nodes: str) -> None:
