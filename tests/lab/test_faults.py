@@ -105,7 +105,11 @@ def test_node_that_is_unreachable(campaign: Campaign, policy: str) -> None:
         assert states.count("done") == 2
     else:
         assert process.returncode == 1, text
-        assert states == ["done", "done", "failed", "planned"]
+        # The next run may have started before the controller saw the loss.
+        assert states in (
+            ["done", "failed", *["planned"] * 2],
+            ["done", "done", "failed", "planned"],
+        )
     until("no process is left", 60, lambda: left(lab) == [])
     campaign.note(
         "node2 unreachable", f"its network cut, `--on-node-loss {policy}`", outcome, seconds
