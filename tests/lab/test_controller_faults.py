@@ -283,13 +283,14 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
     length = time.monotonic() - began
     campaign.check_complete()
     print(f"\na campaign of 3 runs takes {length:.0f} s; seed {seed}")
+    lengths = dict.fromkeys(range(4), length)
     killed, number = 0, 0
     while killed < kills:
         number += 1
         place = campaign.directory.with_name(f"campaign{number}")
         campaign = Campaign(campaign.lab, campaign.catalog, place, 8)
         print(f"campaign {number}:", end="", flush=True)
-        while killed < kills and (moment := killed_once(campaign, chance, length, new)):
+        while killed < kills and (moment := killed_once(campaign, chance, lengths, new)):
             killed += 1
             print(f" {moment},", end="", flush=True)
             if not is_planned(campaign):
@@ -308,17 +309,21 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
 
 
 def killed_once(
-    campaign: Campaign, chance: random.Random, length: float, new: dict[str, Any]
+    campaign: Campaign, chance: random.Random, lengths: dict[int, float], new: dict[str, Any]
 ) -> str:
     """Start or resume a campaign and kill its controller. Returns the seconds until then, whom it
-    hit, and the states of the runs; nothing if the campaign ended before."""
+    hit, and the states of the runs; nothing if the campaign ended before. `lengths`: the seconds
+    that a campaign takes, by how many of its runs are done."""
     argv = campaign.resume() if is_planned(campaign) else campaign.run(**new)
-    moment, alone = chance.uniform(0.2, length), chance.random() < 0.5
+    done = campaign.statuses().count("done")
+    moment, alone = chance.uniform(0.2, lengths[done]), chance.random() < 0.5
+    began = time.monotonic()
     with started(campaign.lab, *argv) as process:
         with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=moment)
         if process.returncode is not None:
             assert process.returncode == 0
+            lengths[done] = time.monotonic() - began  # this machine is faster than it was
             campaign.check_complete()
             return ""
         if alone:

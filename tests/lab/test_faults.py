@@ -105,7 +105,11 @@ def test_node_that_is_unreachable(campaign: Campaign, policy: str) -> None:
         assert states.count("done") == 2
     else:
         assert process.returncode == 1, text
-        assert states == ["done", "done", "failed", "planned"]
+        # The next run may have started before the controller saw the loss.
+        assert states in (
+            ["done", "failed", *["planned"] * 2],
+            ["done", "done", "failed", "planned"],
+        )
     until("no process is left", 60, lambda: left(lab) == [])
     campaign.note(
         "node2 unreachable", f"its network cut, `--on-node-loss {policy}`", outcome, seconds
@@ -163,13 +167,13 @@ rm -rf /run/dlperf /tmp/*
 @pytest.mark.parametrize("name", ["node1", "node2"])
 def test_node_that_is_rebooted(campaign: Campaign, name: str) -> None:
     """All but its first processes are killed, its volatile files are gone, and it does not answer
-    for 10 s. Its runs are tried again."""
+    for 30 s. Its runs are tried again."""
     lab = campaign.lab
     with started(lab, *campaign.run(repeats=2)) as process, cut_off(lab, name) as node:
         campaign.trains(process)
         inside(lab, name, REBOOT)
         began = time.monotonic()
-        time.sleep(10)
+        time.sleep(30)
         node("up")
         until("it has failed", 600, lambda: two_nodes(campaign, "failed", "category"))
         seconds = time.monotonic() - began
@@ -180,7 +184,7 @@ def test_node_that_is_rebooted(campaign: Campaign, name: str) -> None:
     campaign.check_complete()
     campaign.note(
         f"{name} rebooted",
-        "all processes killed, /run and /tmp emptied, no network for 10 s",
+        "all processes killed, /run and /tmp emptied, no network for 30 s",
         f"{first['category']}, then done",
         seconds,
     )

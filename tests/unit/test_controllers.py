@@ -19,7 +19,7 @@ from planned_campaigns import create, end
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import lock
-from dlperf_runner.campaign.manifest import read
+from dlperf_runner.campaign.manifest import changes, read
 from dlperf_runner.commands import rounds
 from dlperf_runner.commands.controllers import stop
 from dlperf_runner.commands.watch import time_left
@@ -122,6 +122,17 @@ def test_playbook_that_runs_alone_has_the_lock_from_its_plan_to_its_end(
         call("release", tmp_path)
         assert lock.read_owner(tmp_path) is None
         playbook.kill()
+
+
+def test_what_a_killed_controller_did_not_record_is_recorded_by_the_next(tmp_path: Path) -> None:
+    create(tmp_path)
+    for record in campaigns.read_records(tmp_path):
+        end(tmp_path, record, status="done")
+    (tmp_path / "ansible.log").write_text("PLAY\n")
+    assert rounds.execute_campaign(tmp_path, [], "", print) == []
+    manifest = read(tmp_path)
+    assert manifest
+    assert list(changes(tmp_path, manifest)) == []
 
 
 @pytest.mark.parametrize(
