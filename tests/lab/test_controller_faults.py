@@ -283,7 +283,7 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
     length = time.monotonic() - began
     campaign.check_complete()
     print(f"\na campaign of 3 runs takes {length:.0f} s; seed {seed}")
-    lengths = dict.fromkeys(range(4), length)
+    lengths = [length]
     killed, number = 0, 0
     while killed < kills:
         number += 1
@@ -309,21 +309,22 @@ def test_controller_killed_at_random_moments_resumes_to_the_planned_runs(
 
 
 def killed_once(
-    campaign: Campaign, chance: random.Random, lengths: dict[int, float], new: dict[str, Any]
+    campaign: Campaign, chance: random.Random, lengths: list[float], new: dict[str, Any]
 ) -> str:
     """Start or resume a campaign and kill its controller. Returns the seconds until then, whom it
     hit, and the states of the runs; nothing if the campaign ended before. `lengths`: the seconds
-    that a campaign takes, by how many of its runs are done."""
-    argv = campaign.resume() if is_planned(campaign) else campaign.run(**new)
-    done = campaign.statuses().count("done")
-    moment, alone = chance.uniform(0.2, lengths[done]), chance.random() < 0.5
+    that whole campaigns took."""
+    is_new = not is_planned(campaign)
+    argv = campaign.run(**new) if is_new else campaign.resume()
+    moment, alone = chance.uniform(0.2, lengths[-1]), chance.random() < 0.5
     began = time.monotonic()
     with started(campaign.lab, *argv) as process:
         with suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=moment)
         if process.returncode is not None:
             assert process.returncode == 0
-            lengths[done] = time.monotonic() - began  # this machine is faster than it was
+            if is_new:
+                lengths.append(time.monotonic() - began)  # this machine is faster than it was
             campaign.check_complete()
             return ""
         if alone:
