@@ -59,7 +59,7 @@ def before(lab: Lab) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
+def cluster(lab: Lab, before: dict[str, list[str]], folder: Path) -> Lab:
     """The lab with Slurm, provisioned as a user does."""
     assert before
     output = lab.play("provision.yml", "-e", json.dumps(GIVEN))
@@ -67,6 +67,7 @@ def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
     assert re.fullmatch("[0-9a-f]{128}", key)
     assert key not in output
     assert key == lab.said("node2", "cat /etc/munge/munge.key")
+    add_own_workload(lab, folder)
     return lab
 
 
@@ -107,7 +108,6 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
 
 
 def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> None:
-    add_own_workload(cluster, folder)
     status, text = run(cluster, "own", *MINE)
     assert status == 0, text
     two = folder / "own/runs/mine-builtin_fp32_b1_2n1g/r1"
