@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, stored, write_json, write_whole
-from .manifest import FILE, PLAN, seal
+from .manifest import FILE, PLAN, read, seal, seal_run
 
 if TYPE_CHECKING:
     from ..core.case import Run
@@ -313,6 +313,22 @@ def remaining_plan(directory: Path) -> dict[str, Any]:
 def missing_runs(directory: Path) -> list[dict[str, Any]]:
     """The runs of the plan that are not done."""
     return [run for run in read_plan(directory)["runs"] if not is_done(directory, run)]
+
+
+def unrecorded_runs(directory: Path) -> list[str]:
+    """The IDs of the done runs that the manifest lacks: their controller was killed or its disk was
+    full. Empty if the campaign has no manifest."""
+    if (manifest := read(directory)) is None:
+        return []
+    recorded = {sealed.subject for sealed in manifest.files.values()}
+    done = (run["id"] for run in read_plan(directory)["runs"] if is_done(directory, run))
+    return [name for name in done if f"runs/{name}" not in recorded]
+
+
+def record_rest(directory: Path) -> None:
+    """Add to the manifest the done runs that it lacks."""
+    for name in unrecorded_runs(directory):
+        seal_run(directory, name)
 
 
 def _is_campaign(directory: Path) -> bool:

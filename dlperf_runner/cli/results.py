@@ -186,6 +186,7 @@ def _verify(
 
 def print_status(document: Mapping[str, Any]) -> None:
     """Print the runs that are not done or are invalid, with the reason, and how many are done."""
+    from ..campaign.manifest import FILE
     from ..report.tables import Cell, Column
     from ..report.terminal import table
 
@@ -197,6 +198,8 @@ def print_status(document: Mapping[str, Any]) -> None:
     print(table(columns, rows, screen()) if left else "", end="")
     invalid = f", {document['invalid']} of them invalid" if document["invalid"] else ""
     print(f"{document['done']} of {document['total']} runs done{invalid}")
+    if names := document["unrecorded"]:
+        print(f"not recorded in {FILE}: {', '.join(names)}. Resume the campaign to record them")
 
 
 def _reason(run: Mapping[str, Any]) -> str:
@@ -239,8 +242,8 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the unfinished runs of a campaign, and why runs failed or are invalid. The exit status
-    is 1 if there are any."""
+    """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that the
+    manifest lacks. The exit status is 1 if there are any."""
     from ..commands.controllers import status_of
     from ..commands.watch import watched
 
@@ -261,7 +264,7 @@ def status(
 
 
 def _end(document: Mapping[str, Any]) -> None:
-    if document["done"] - document["invalid"] < document["total"]:
+    if document["done"] - document["invalid"] < document["total"] or document["unrecorded"]:
         raise typer.Exit(1)
 
 

@@ -58,7 +58,8 @@ def plan(
     wait_s = parse_wait(wait)
     if resume:
         campaigns.read_campaign(Path(resume))
-        _lock_for_playbook(Path(resume))
+        if _lock_for_playbook(Path(resume)):
+            campaigns.record_rest(Path(resume))
         document = campaigns.remaining_plan(Path(resume))
     else:
         with located(file):
@@ -127,11 +128,12 @@ def prepare(
     return directory
 
 
-def _lock_for_playbook(directory: Path) -> None:
+def _lock_for_playbook(directory: Path) -> bool:
     """If bench.yml asks for the plan: lock the campaign until the playbook ends."""
     if playbook := int(os.environ.get("DLPERF_PLAYBOOK_PID") or 0):
         runner = int(os.environ.get("DLPERF_RUNNER_PID") or playbook)
         lock.acquire(directory, runner, playbook)
+    return bool(playbook)
 
 
 def _planned(

@@ -88,7 +88,7 @@ class Verdicts:
 
 def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, Any]:
     """The runs of a campaign with their status, how many of them are done, how many of these are
-    invalid, and its controller."""
+    invalid, which of them the manifest lacks, and its controller."""
     runs = []
     owner = lock.owner_alive(directory)
     if job_files.recorded(directory) and (owner or {}).get("host") != socket.gethostname():
@@ -115,5 +115,6 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
         "done": len(done),
         "invalid": len(invalid),
         "total": len(runs),
+        "unrecorded": campaigns.unrecorded_runs(directory),
         "controller": lock.owner_alive(directory),
     }

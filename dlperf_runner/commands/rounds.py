@@ -19,13 +19,13 @@ from ..campaign import lock
 from ..campaign.directory import (
     UNREACHABLE,
     add_revision,
-    is_done,
     missing_runs,
     read_plan,
     read_record,
+    record_rest,
     remaining_plan,
 )
-from ..campaign.manifest import read, seal, seal_run
+from ..campaign.manifest import seal
 from ..core.errors import UserError
 from ..core.frame import SAMPLES_PER_SECOND
 from ..core.identity import CaseKey, case_key, parameters_text
@@ -87,7 +87,9 @@ def execute_campaign(
     stop_at = time.monotonic() + limit if limit else None
     stops = policy.on_node_loss == STOP
     with lock.held(directory):
-        _record_rest(directory)
+        record_rest(directory)
+        if (log := directory / "ansible.log").is_file():
+            seal(directory, log.name, [log])
         return run_rounds(
             directory,
             lambda: execute(directory, absolute, wait, stop_at, stop_on_node_loss=stops),
@@ -95,18 +97,6 @@ def execute_campaign(
             policy,
             stop_at,
         )
-
-
-def _record_rest(directory: Path) -> None:
-    """Add to the manifest what an earlier controller was killed before it recorded."""
-    if (manifest := read(directory)) is None:
-        return
-    recorded = {sealed.subject for sealed in manifest.files.values()}
-    for run in read_plan(directory)["runs"]:
-        if is_done(directory, run) and f"runs/{run['id']}" not in recorded:
-            seal_run(directory, run["id"])
-    if (log := directory / "ansible.log").is_file():
-        seal(directory, log.name, [log])
 
 
 def run_rounds(

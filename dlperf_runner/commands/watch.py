@@ -65,6 +65,7 @@ class Watch:
             "notes": self.record.get("notes"),
             "done": status["done"],
             "invalid": status["invalid"],
+            "unrecorded": status["unrecorded"],
             "controller": status["controller"],
             "ended": sum(run["status"] in _ENDED for run in runs),
             "total": len(runs),

@@ -18,7 +18,7 @@ from make_logs import ROOT
 from planned_campaigns import create, end
 
 from dlperf_runner.campaign import directory as campaigns
-from dlperf_runner.campaign import lock
+from dlperf_runner.campaign import lock, manifest
 from dlperf_runner.campaign.manifest import changes, read
 from dlperf_runner.commands import rounds
 from dlperf_runner.commands.controllers import stop
@@ -130,9 +130,29 @@ def test_what_a_killed_controller_did_not_record_is_recorded_by_the_next(tmp_pat
         end(tmp_path, record, status="done")
     (tmp_path / "ansible.log").write_text("PLAY\n")
     assert rounds.execute_campaign(tmp_path, [], "", print) == []
-    manifest = read(tmp_path)
-    assert manifest
-    assert list(changes(tmp_path, manifest)) == []
+    recorded = read(tmp_path)
+    assert recorded
+    assert list(changes(tmp_path, recorded)) == []
+
+
+def test_done_run_that_is_not_recorded_is_told_until_the_playbook_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(tmp_path)
+    for record in campaigns.read_records(tmp_path):
+        end(tmp_path, record, status="done")
+    manifest.seal_run(tmp_path, campaigns.read_records(tmp_path)[0]["id"])
+    monkeypatch.setattr("dlperf_runner.commands.controllers.Verdicts.of", lambda *_: {})
+    names = [run["id"] for run in campaigns.read_records(tmp_path)[1:]]
+    said = " ".join(call("status", tmp_path, status=1).out.split())
+    assert said.endswith(
+        f"not recorded in manifest.jsonl: {', '.join(names)}. Resume the campaign to record them"
+    )
+    with subprocess.Popen(["sleep", "60"]) as playbook:
+        monkeypatch.setenv("DLPERF_PLAYBOOK_PID", str(playbook.pid))
+        call("plan", "--json", "--resume", tmp_path, "--variables", "{}")
+        playbook.kill()
+    assert "not recorded" not in call("status", tmp_path).both
 
 
 @pytest.mark.parametrize(
