@@ -242,8 +242,8 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that the
-    manifest lacks. The exit status is 1 if there are any."""
+    """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that
+    the manifest lacks. The exit status is 1 if there are any."""
     from ..commands.controllers import status_of
     from ..commands.watch import watched
 
