@@ -6,11 +6,12 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax_common import DATA
+from jax_common import DATA, Collectives
 from resnet50_common import BLOCKS, CHANNELS, EXPANSION
 
 KEPT, EPSILON = 0.9, 1e-5  # of the running statistics of batch normalisation
@@ -104,9 +105,10 @@ def forward(parameters: Any, statistics: Any, images: Any) -> tuple[Any, Any]:
 
 def training(
     arguments: argparse.Namespace, mesh: Any
-) -> tuple[Any, Any, Callable[..., tuple[Any, Any]]]:
-    """The state before the first step, the batch, and the step: from a state and the batch to the
-    next state and the loss. Each device has running statistics of its own."""
+) -> tuple[Any, Any, Callable[[bool], Callable[..., tuple[Any, Any]]]]:
+    """The state before the first step, the batch, and what compiles the step, with or without
+    communication: from a state and the batch to the next state and the loss. Each device has
+    running statistics of its own."""
     dtype = jnp.bfloat16 if arguments.precision == "bf16" else jnp.float32
 
     def begin() -> tuple[Any, Any]:
@@ -122,7 +124,7 @@ def training(
             labels,
         )
 
-    def step(state: Any, batch: Any) -> Any:
+    def step(state: Any, batch: Any, together: Collectives) -> Any:
         parameters, velocity, statistics = state
         images, labels = batch
 
@@ -135,7 +137,7 @@ def training(
 
         (loss, statistics), gradient = jax.value_and_grad(loss_of, has_aux=True)(parameters)
         gradient = jax.tree.map(
-            lambda own, value: jax.lax.pmean(own, DATA) + arguments.wd * value, gradient, parameters
+            lambda own, value: together.mean(own) + arguments.wd * value, gradient, parameters
         )
         velocity = jax.tree.map(lambda old, new: arguments.momentum * old + new, velocity, gradient)
         # Nesterov's momentum
@@ -143,7 +145,7 @@ def training(
             lambda value, new, fast: value - arguments.lr * (new + arguments.momentum * fast),
             *(parameters, gradient, velocity),
         )
-        return (parameters, velocity, statistics), jax.lax.pmean(loss, DATA)
+        return (parameters, velocity, statistics), together.mean(loss)
 
     everywhere, divided = jax.P(), jax.P(DATA)
     state, batch = (everywhere, everywhere, divided), (divided, divided)
@@ -151,6 +153,10 @@ def training(
     def per_device(function: Any, takes: Any, gives: Any) -> Any:
         return jax.shard_map(function, mesh=mesh, in_specs=takes, out_specs=gives, check_vma=False)
 
+    def compiled(alone: bool) -> Callable[..., tuple[Any, Any]]:
+        own = partial(step, together=Collectives(jax, mesh.size, alone))
+        whole = jax.jit(per_device(own, (state, batch), (state, everywhere)), donate_argnums=0)
+        return whole.lower(first, data).compile()
+
     first, data = jax.jit(per_device(begin, (), (state, batch)))()
-    compiled = jax.jit(per_device(step, (state, batch), (state, everywhere)), donate_argnums=0)
     return first, data, compiled

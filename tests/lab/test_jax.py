@@ -51,6 +51,17 @@ def test_the_table_has_tokens_and_images(nodes: Lab, campaign: Path) -> None:
     assert {row["framework_version"] for row in rows} == {"0.10.2"}
 
 
+def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
+    for run, log in runs_of(campaign):
+        assert ("seconds of a step without communication" in log) == (run["world_size"] != 1)
+    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
+    assert done.returncode == 0, done.stdout
+    text = " ".join((campaign / "report" / "report.md").read_text().split())
+    said = re.findall(r"2n2g: of a step of (\S+) s, (\S+)% is the computation", text)
+    assert len(said) == 2
+    assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share in said)
+
+
 def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
     directory = tmp_path / "mpirun"
     chosen = ("--workload", "jax-llama", "--parameter", "launcher=jax_mpirun")
