@@ -28,6 +28,8 @@ FORMAT = Format(
     ),
     rate=text.NUMBER,
     statements=(
+        Statement(text.ALONE, text.SECONDS_OF_RANKS),
+        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
         Statement(
             "Namespace(",
             NAMESPACE,

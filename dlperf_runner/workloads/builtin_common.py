@@ -11,7 +11,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn
+
+# Steps without communication, and all-reduces without steps, that are timed after a training.
+ALONE_STEPS = 5
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -96,6 +100,42 @@ def intervals(
             wait()
             yield number, clock() - began
             began = clock()
+
+
+def said_alone(seconds: Sequence[float]) -> str:
+    """The text that says how long each rank takes for a step without communication."""
+    shown = " ".join(f"{value:.6f}" for value in seconds)
+    return f"seconds of a step without communication, by rank: {shown}"
+
+
+def said_all_reduce(
+    reduce: Callable[[], object], size: int, clock: Callable[[], float] = time.perf_counter
+) -> str:
+    """The text that says how long an all-reduce of `size` bytes takes, and which interface of this
+    node sent most of them. `reduce` returns when it is done; the first one is not timed, and lets
+    all ranks begin together."""
+    reduce()
+    before, began = sent_bytes(), clock()
+    for _ in range(ALONE_STEPS):
+        reduce()
+    seconds = (clock() - began) / ALONE_STEPS
+    sent = {name: count - before.get(name, 0) for name, count in sent_bytes().items()}
+    most = max(sent, key=lambda name: sent[name], default="")
+    # Others may send a little; what GPUs and InfiniBand send is not counted by the kernel.
+    is_it = sent.get(most, 0) > size * ALONE_STEPS / 10
+    through = f" through {most}" if is_it else ""
+    return f"all-reduce of the gradients alone: {size} bytes in {seconds:.6f} s{through}"
+
+
+def sent_bytes(path: str = "/proc/net/dev") -> dict[str, int]:
+    """What each network interface of this node has sent; nothing where the kernel does not say."""
+    try:
+        lines = Path(path).read_text("ascii").splitlines()[2:]
+    except OSError:
+        return {}
+    # interface: bytes packets errs drop fifo frame compressed multicast | bytes packets ...
+    named = (line.partition(":") for line in lines)
+    return {name.strip(): int(rest.split()[8]) for name, _, rest in named}
 
 
 def share_of(classes: int, parts: int, part: int) -> tuple[int, int]:

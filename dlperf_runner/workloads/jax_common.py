@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from builtin_common import ALONE_STEPS, said_alone
+
 # The axis of the mesh over which batches, and with FSDP parameters, are divided.
 DATA = "data"
-# Steps without communication after the training that are timed.
-ALONE_STEPS = 5
 Result = TypeVar("Result")
 
 
@@ -127,8 +127,7 @@ def alone(
     jax.block_until_ready(running)
     own = [(clock() - began) / ALONE_STEPS] * jax.local_device_count()
     every = together.process_allgather(jax.numpy.array(own)).reshape(-1).tolist()
-    shown = " ".join(f"{seconds:.6f}" for seconds in every)
-    return f"seconds of a step without communication, by rank: {shown}"
+    return said_alone(every)
 
 
 def completed(

@@ -2,14 +2,15 @@
 
 What is timed is what gluon-cv's train_horovod.py does per batch: forward, backward, all-reduce,
 update, metric; each interval ends only when the device has finished. The speed is the world's
-total. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpirun.
+total. Several processes then take steps without communication, and all-reduce without a step, which
+are timed, too. Runs with MXNet 1.6 to 1.9, on CPU and GPU, alone or under mpirun.
 """
 
 import argparse
 import logging
 import time
 
-from builtin_common import check, leave, positive
+from builtin_common import ALONE_STEPS, check, leave, positive, said_all_reduce, said_alone
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -112,6 +113,29 @@ def run(step, report, arguments, world_size, log, clock=time.time):
     return losses
 
 
+def parts(step, trainer, gather, wait, size, clock=time.time):
+    """The texts that say how long each rank takes for a step without Horovod, and how long Horovod
+    takes to all-reduce the gradients, of `size` bytes, without a step. To be called after the
+    training: the ranks' networks are different afterwards.
+
+    `gather` takes this rank's number and returns those of all, when all have called it.
+    """
+    all_reduce = trainer._allreduce_grads  # where Horovod's trainer differs from MXNet's
+
+    def reduce():
+        all_reduce()
+        wait()
+
+    trainer._allreduce_grads = lambda: None
+    step()
+    gather(0.0)
+    began = clock()
+    for _ in range(ALONE_STEPS):
+        step()
+    every = gather((clock() - began) / ALONE_STEPS)
+    return [said_alone(every), said_all_reduce(reduce, size, clock)]
+
+
 def train(arguments):
     """Train on a fixed batch, and return the losses; only rank 0 says anything."""
     # Imported here so that --help and a wrong option need no framework.
@@ -159,8 +183,17 @@ def train(arguments):
     def report():
         return (float(loss.mean().asscalar()), *metric.get(), trainer.learning_rate)
 
+    def gather(number):
+        return hvd.allgather(mx.nd.array([number]), name="seconds").asnumpy().tolist()
+
     mx.nd.waitall()
-    return run(step, report, arguments, world_size, log)
+    losses = run(step, report, arguments, world_size, log)
+    if world_size > 1:
+        gradients = [each.grad() for each in parameters.values() if each.grad_req != "null"]
+        size = sum(each.size * each.dtype().itemsize for each in gradients)
+        for text in parts(step, trainer, gather, mx.nd.waitall, size):
+            log(text)
+    return losses
 
 
 def main(argv=None):

@@ -17,9 +17,9 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from builtin_common import ALONE_STEPS, said_all_reduce, said_alone
 from builtin_common import leave as end
 
 SIOCGIFADDR = 0x8915
@@ -31,8 +31,7 @@ PLACES = (
 )
 
 
-# Steps without communication after the training: some to get going, and those that are timed.
-ALONE_BEFORE, ALONE_STEPS = 2, 5
+ALONE_BEFORE = 2  # steps without communication to get going
 BUCKET = 25 * 2**18  # values in 25 MiB, in which DDP reduces gradients
 
 
@@ -216,10 +215,9 @@ def alone(
     of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)
     of_ranks[place.rank] = seconds
     torch.distributed.all_reduce(of_ranks)
-    shown = " ".join(f"{value:.6f}" for value in of_ranks.tolist())
     values = sum(parameter.numel() for parameter in network.parameters())
     return [
-        f"seconds of a step without communication, by rank: {shown}",
+        said_alone(of_ranks.tolist()),
         all_reduce_alone(torch, values, device, wait, clock),
     ]
 
@@ -228,8 +226,7 @@ def all_reduce_alone(
     torch: Any, values: int, device: Any, wait: Callable[[], None], clock: Callable[[], float]
 ) -> str:
     """The text that says how long an all-reduce of so many values in single precision takes, in the
-    pieces of DDP, and which interface of this node sent most of them. FSDP with bf16 sends as much.
-    """
+    pieces of DDP. FSDP with bf16 sends as much."""
     rest = values % BUCKET
     buckets = [torch.zeros(BUCKET, device=device)] * (values // BUCKET)
     buckets += [torch.zeros(rest, device=device)] if rest else []
@@ -239,29 +236,7 @@ def all_reduce_alone(
             work.wait()
         wait()
 
-    reduce()
-    torch.distributed.barrier()
-    before, began = sent_bytes(), clock()
-    for _ in range(ALONE_STEPS):
-        reduce()
-    seconds = (clock() - began) / ALONE_STEPS
-    sent = {name: count - before.get(name, 0) for name, count in sent_bytes().items()}
-    most = max(sent, key=lambda name: sent[name], default="")
-    # Others may send a little; what GPUs and InfiniBand send is not counted by the kernel.
-    is_it = sent.get(most, 0) > values * 4 * ALONE_STEPS / 10
-    through = f" through {most}" if is_it else ""
-    return f"all-reduce of the gradients alone: {values * 4} bytes in {seconds:.6f} s{through}"
-
-
-def sent_bytes(path: str = "/proc/net/dev") -> dict[str, int]:
-    """What each network interface of this node has sent; nothing where the kernel does not say."""
-    try:
-        lines = Path(path).read_text("ascii").splitlines()[2:]
-    except OSError:
-        return {}
-    # interface: bytes packets errs drop fifo frame compressed multicast | bytes packets ...
-    named = (line.partition(":") for line in lines)
-    return {name.strip(): int(rest.split()[8]) for name, _, rest in named}
+    return said_all_reduce(reduce, 4 * values, clock)
 
 
 def mean_over_ranks(torch: Any, value: Any, place: Place) -> float:

@@ -113,6 +113,11 @@ def test_the_world_of_each_log_is_the_planned_one_and_the_loss_falls(campaign: P
         losses = [float(x) for x in re.findall(r"Loss\[([\d.]+)\]", text)]
         assert len(losses) == run["total_steps"]
         assert losses[-1] < losses[0]
+        for told in (
+            "seconds of a step without communication",
+            "all-reduce of the gradients alone",
+        ):
+            assert (told in text) == (run["world_size"] > 1)
 
 
 def test_benchmarks_run_as_the_ordinary_user(provisioned: Lab, campaign: Path) -> None:

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import builtin_common
+import jax_common
+import mxnet_resnet50
 import pytest
-from make_logs import dllogger_pytorch, torchtitan, write
+from make_logs import dllogger_pytorch, gluoncv, torchtitan, write
 from nccl_logs import nccl_tests
 from typer.testing import CliRunner
 
@@ -269,19 +272,19 @@ def test_the_program_times_steps_without_communication() -> None:
     assert found[1].startswith(
         f"all-reduce of the gradients alone: {4 * common.BUCKET + 400} bytes"
     )
-    assert len(passed) == 1 + common.ALONE_BEFORE + common.ALONE_STEPS
+    assert len(passed) == 1 + common.ALONE_BEFORE + builtin_common.ALONE_STEPS
 
 
 def test_the_interface_that_sends_most_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of 26 MB, reduced five times in 0.5 s each; lo sends a little meanwhile."""
     counts = iter([{"lo": 9, "eth1": 100}, {"lo": 99, "eth1": 10**8}])
-    monkeypatch.setattr(common, "sent_bytes", lambda: next(counts))
+    monkeypatch.setattr(builtin_common, "sent_bytes", lambda: next(counts))
     times = iter([1.0, 3.5])
     values, wait = common.BUCKET, lambda: None
     told = common.all_reduce_alone(torch_of([]), values, "cpu", wait, lambda: next(times))
     assert told == "all-reduce of the gradients alone: 26214400 bytes in 0.500000 s through eth1"
     few = iter([{"eth1": 100}, {"eth1": 10**6}])  # GPUs exchanged the rest
-    monkeypatch.setattr(common, "sent_bytes", lambda: next(few))
+    monkeypatch.setattr(builtin_common, "sent_bytes", lambda: next(few))
     times = iter([1.0, 3.5])
     told = common.all_reduce_alone(torch_of([]), values, "cpu", wait, lambda: next(times))
     assert told.endswith(" s")
@@ -294,9 +297,9 @@ def test_sent_bytes_are_those_of_the_kernel(tmp_path: Path) -> None:
         "    lo:     10    1    0    0    0     0          0         0      20    1    0\n"
         "  eth1: 1000000    9    0    0    0     0          0         0 3000000    9    0\n"
     )
-    assert common.sent_bytes(str(tmp_path / "dev")) == {"lo": 20, "eth1": 3000000}
-    assert common.sent_bytes(str(tmp_path / "none")) == {}
-    assert "lo" in common.sent_bytes()
+    assert builtin_common.sent_bytes(str(tmp_path / "dev")) == {"lo": 20, "eth1": 3000000}
+    assert builtin_common.sent_bytes(str(tmp_path / "none")) == {}
+    assert "lo" in builtin_common.sent_bytes()
 
 
 def test_a_sharded_network_takes_its_own_parts() -> None:
@@ -319,3 +322,54 @@ def test_a_single_process_and_what_always_communicates_print_nothing() -> None:
     network = types.SimpleNamespace(modules=lambda: [object()])
     for place in (common.Place(0, 2, 0), common.Place(0, 1, 0)):
         assert common.alone(torch_of([]), network, lambda: None, lambda: None, place) == []
+
+
+def test_jax_times_its_step_for_all_devices_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two processes with two devices each, this is the second."""
+    passed, ranks = [0.0], [0.5, 0.5]
+
+    def step() -> None:
+        passed.append(0.25 if len(passed) > 1 else 9.0)  # the first is not timed
+
+    together = types.SimpleNamespace(
+        sync_global_devices=lambda _: None,
+        process_allgather=lambda own: types.SimpleNamespace(reshape=lambda _: Values(ranks + own)),
+    )
+    monkeypatch.setattr(jax_common.importlib, "import_module", lambda _: together)
+    jax = types.SimpleNamespace(
+        block_until_ready=lambda _: None, local_device_count=lambda: 2,
+        numpy=types.SimpleNamespace(array=list),
+    )  # fmt: skip
+    mesh = types.SimpleNamespace(size=4)
+    told = jax_common.alone(jax, step, mesh, lambda: sum(passed))
+    assert told == f"{TEXT}0.500000 0.500000 0.250000 0.250000"
+    assert len(passed) == 2 + builtin_common.ALONE_STEPS
+    assert jax_common.alone(jax, step, types.SimpleNamespace(size=1)) is None
+
+
+def test_mxnet_times_its_steps_without_horovod_and_horovod_without_steps() -> None:
+    """A step takes 0.25 s and Horovod's all-reduce 0.5 s; the other rank needs 0.3 s."""
+    passed = [0.0]
+
+    def all_reduce() -> None:
+        passed.append(0.5)
+
+    trainer = types.SimpleNamespace(_allreduce_grads=all_reduce)
+
+    def step() -> None:
+        passed.append(0.25)
+        trainer._allreduce_grads()
+
+    found = mxnet_resnet50.parts(
+        step, trainer, lambda own: [0.3, own], lambda: None, 1000, lambda: sum(passed)
+    )
+    assert found[0] == f"{TEXT}0.300000 0.250000"
+    assert found[1].startswith("all-reduce of the gradients alone: 1000 bytes in 0.500000 s")
+
+
+def test_the_log_of_mxnet_has_these_times(tmp_path: Path) -> None:
+    log = [*gluoncv(100.0, world=2), f"INFO:root:{TEXT}0.400000 0.500000", f"INFO:root:{REDUCED}"]
+    write(tmp_path / "logs" / "1n2g" / "rn50_b128_fp32_1.log", log)
+    case = cases(tmp_path)["1n2g"]
+    assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.5", "1.0")
+    assert float(case["all_reduce_bus_bandwidth"]) == pytest.approx(16e6 / 0.02 / 1e9)
