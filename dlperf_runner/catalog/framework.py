@@ -81,7 +81,8 @@ class Framework(Entry):
 
     `flavors` are environments with another build or version of the framework, by name and stack.
     A source can request a flavor. If a stack has no environment for the flavor, the framework's
-    default environment is used. `unavailable`: why a stack has no environment.
+    default environment is used. `unavailable`: why a stack has no environment. `lacking`: libraries
+    that its programs would use, and why no environment has them.
     """
 
     name: Name
@@ -91,6 +92,7 @@ class Framework(Entry):
     environments: dict[str, Environment]
     flavors: dict[Name, dict[str, Environment]] = {}
     unavailable: dict[str, str] = {}
+    lacking: dict[str, str] = {}
 
     @property
     def stacks(self) -> tuple[str, ...]:

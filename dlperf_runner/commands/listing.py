@@ -149,7 +149,8 @@ def _frameworks(catalog: Catalog) -> Iterator[Block]:
             details += [
                 (f"{stack} ({flavor})", _environment(e)) for stack, e in environments.items()
             ]
-        details += [(stack, f"none: {why}") for stack, why in framework.unavailable.items()]
+        missing = {**framework.unavailable, **framework.lacking}
+        details += [(name, f"none: {why}") for name, why in missing.items()]
         yield f"{framework.name}: {framework.title}", details or [("environments", "none")]
 
 

@@ -47,6 +47,13 @@ def test_what_a_workload_and_a_stack_are(catalog: Catalog) -> None:
     assert "    driver             440.33.01" in text
 
 
+def test_a_library_that_a_framework_lacks_is_named_with_its_reason(catalog: Catalog) -> None:
+    text = " ".join(listing.render(catalog, "frameworks").split())
+    assert "Horovod none: 0.28.1, its newest release, does not compile with 2.21" in text
+    lacking = listing.document(catalog, "frameworks")["frameworks"]["tensorflow2"]["lacking"]
+    assert list(lacking) == ["Horovod"]
+
+
 @pytest.mark.parametrize("what", KINDS)
 def test_one_kind_only(catalog: Catalog, what: str) -> None:
     assert listing.render(catalog, what).startswith(what.capitalize())
