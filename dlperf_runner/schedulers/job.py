@@ -84,7 +84,8 @@ class Scheduler:
     of a job's script. `setup`: shell lines that set `id` to the job's ID and the array `nodes` to
     the names of its nodes. `each_node`: the shell words that start a command once on each of the
     nodes of the array `node`. `own_node`: the shell expression for the name of the node there.
-    `offers`, `job_id` and `states` read what the commands print.
+    `offers`, `job_id` and `states` read what the commands print. `past_argv`: the command for jobs
+    that `states_argv` no longer names. `states` reads its output; a site need not have it.
 
     Where the variable `given` is set, the runner is in an allocation that it did not ask for:
     `steps` is the scheduler that starts a job's script there.
@@ -103,6 +104,7 @@ class Scheduler:
     states_argv: Callable[[], tuple[str, ...]]
     states: Callable[[str], tuple[JobState, ...]]
     cancel_argv: Callable[[Sequence[str]], tuple[str, ...]]
+    past_argv: Callable[[Sequence[str]], tuple[str, ...]] | None = None
     given: str = ""
     steps: Scheduler | None = None
 

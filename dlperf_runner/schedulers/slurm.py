@@ -1,4 +1,5 @@
-"""The scheduler Slurm, from version 21.08 on. It needs no accounting (sacct)."""
+"""The scheduler Slurm, from version 21.08 on. It needs no accounting: where sacct
+answers, it tells how jobs ended that squeue has forgotten."""
 
 from __future__ import annotations
 
@@ -133,9 +134,10 @@ def job_id(output: str) -> str:
 
 
 def states(output: str) -> tuple[JobState, ...]:
-    """The states of all jobs, from `squeue`; `8_[2-3%2]` is a job of somebody's array.
+    """The states of all jobs, from `squeue` or `sacct`; `8_[2-3%2]` is a job of somebody's array.
 
     12|PENDING|2026-11-22T21:03:20|Resources|4294901756|gpu|dlperf-3f2a9c
+    11|CANCELLED by 1000|2026-11-22T21:03:20|None|4294901757|gpu|dlperf-8c01de
     """
     rows = [line.split("|", 6) for line in output.splitlines() if line.count("|") >= 6]
     queues: dict[str, list[int]] = {}
@@ -150,6 +152,7 @@ def states(output: str) -> tuple[JobState, ...]:
 def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
     """`queue`: the priorities of the jobs that wait in its partition, sorted."""
     job, state, start, reason, priority, _, name = row
+    state = state.partition(" ")[0]
     reason = "" if reason == "None" else reason
     if state in _ENDED:
         category, meaning = _ENDED[state]
@@ -181,6 +184,14 @@ def states_argv() -> tuple[str, ...]:
     """One call for all jobs: those that have just ended, those before the user's in the queue, and
     those of hidden partitions included."""
     return ("squeue", "--all", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%Q|%P|%j")
+
+
+def past_argv(jobs: Sequence[str]) -> tuple[str, ...]:
+    """Slurm forgets a job MinJobAge after its end, its accounting does not."""
+    return (
+        *("sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"),
+        "--format=JobID,State,Start,Reason,Priority,Partition,JobName",
+    )
 
 
 def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
@@ -217,6 +228,7 @@ SCHEDULER = Scheduler(
     states_argv=states_argv,
     states=states,
     cancel_argv=cancel_argv,
+    past_argv=past_argv,
     given="SLURM_JOB_ID",
 )
 SCHEDULER = replace(
@@ -229,6 +241,7 @@ SCHEDULER = replace(
         job_id=lambda output: output.strip(),
         states_argv=lambda: ("ps", "-ww", "-eo", "pid=,args="),
         states=processes,
+        past_argv=None,
         cancel_argv=lambda jobs: ("kill", "-TERM", "--", *(f"-{job}" for job in jobs)),
     ),
 )
