@@ -37,8 +37,8 @@ _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
 _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
 _VERSIONS = Path("roles", "benchmark_source", "files", "versions.py")
 _MODULES = "ansible", "module_utils"
-# Modules of bench.yml that node_watch.py needs; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock")
+# Modules of bench.yml that node_watch.py and job_run.py need; they import others.
+_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_processes")
 _IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 

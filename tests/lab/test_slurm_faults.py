@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from lab_under_test import Lab
 from slurm_lab import (
     MINE,
@@ -141,6 +143,38 @@ def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
     told = outcome(folder / "preempted")
     assert told["status"] == "done"
     assert [attempt["category"] for attempt in told["earlier"]] == ["preempted"]
+
+
+def test_a_stopped_process_is_noticed_and_its_state_kept(cluster: Lab, folder: Path) -> None:
+    """As by SSH (test_faults.py): the first node's program waits for that of the second one."""
+    catalog = folder / "hangs"
+    shutil.copytree(folder / "catalog", catalog)
+    path = catalog / "workloads/mine.yml"
+    document = yaml.safe_load(path.read_text())
+    for matrix in document["matrices"].values():
+        matrix |= {"hung_after_s": 6, "hung_after_lines": 4}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    chosen = ("--catalog", f"/shared/{catalog.name}", *MINE[2:], "--nodes", "2")
+    process = start(cluster, *options("hung", *chosen, "--iterations", "100000"))
+    wait_for_run(cluster, "hung")
+    # A silence is noticed by the rhythm before it.
+    wait_for("the rhythm", cluster, "cat /shared/hung/runs/*/r1/*.log | grep -c '^it'",
+             r"^(\d{4,}|[3-9]\d\d)$")  # fmt: skip
+    cluster.said("node2", "pkill -STOP -f '[t]rain[.]py 100000'")
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=300)
+    assert time.monotonic() - began < 120
+    assert process.returncode == 1, output
+    told = outcome(folder / "hung")
+    assert (told["status"], told["category"]) == ("failed", "hung"), told
+    assert "node1: stopped because it hung: no new line for " in told["message"]
+    assert "hang-*.txt" in told["advice"]
+    (place,) = (folder / "hung/runs").glob("*/r1")
+    states = {node: (place / f"hang-{node}.txt").read_text() for node in NODES}
+    assert all("train.py 100000" in state for state in states.values())
+    assert {node for node in NODES if "T (stopped)" in states[node]} == {"node2"}
+    for node in NODES:
+        assert cluster.ssh(node, "pgrep -f '[t]rain[.]py'").stdout == ""
 
 
 def test_a_run_that_needs_too_much_memory(cluster: Lab, folder: Path) -> None:
