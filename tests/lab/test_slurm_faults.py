@@ -10,6 +10,7 @@ import csv
 import json
 import re
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,19 +131,49 @@ def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Pa
 
 
 def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("preempted", *MINE, "--nodes", "2", "--iterations", "500"))
-    wait_for_run(cluster, "preempted")
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500", "--repeats", "2")
+    process = start(cluster, *options("preempted", *chosen))
+    wait_for_run(cluster, "preempted", 2)
+    log = next((folder / "preempted/runs").glob("*/r1/*.log"))
+    before = log.read_bytes()
     urgent = "cd /shared && runuser -u dlperf -- sbatch -o /dev/null -p urgent -N2 --exclusive"
     cluster.said("node1", f"{urgent} --wrap 'sleep 2'")
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
-    told = outcome(folder / "preempted")
+    first, told = (record["outcome"] for record in records(folder / "preempted"))
+    assert first["status"] == "done"
     assert (told["status"], told["category"]) == ("failed", "preempted"), told
     status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "preempted")
     assert status == 0, text
-    told = outcome(folder / "preempted")
+    unchanged, told = (record["outcome"] for record in records(folder / "preempted"))
+    assert unchanged == first
+    assert log.read_bytes() == before
     assert told["status"] == "done"
     assert [attempt["category"] for attempt in told["earlier"]] == ["preempted"]
+
+
+def test_two_hundred_jobs_cost_one_question_a_poll(cluster: Lab, folder: Path) -> None:
+    """Counted by slurmctld. A partition that is down lets no job start."""
+    asked = "sdiag | sed -n 's/.*REQUEST_JOB_INFO .*count:\\([0-9]*\\).*/\\1/p'"
+    chosen = (*MINE, "--nodes", "1", "--repeats", "200", "--allocation", "run")
+    cluster.said("node1", "scontrol update partitionname=main state=down")
+    try:
+        process = start(cluster, *options("many", *chosen))
+        wait_for("the jobs", cluster, "squeue --noheader --user=dlperf | wc -l", "^200$", 300)
+        cluster.said("node1", "sdiag --reset")
+        began = time.monotonic()
+        time.sleep(40)
+        count = int(cluster.said("node1", asked))
+        polls = (time.monotonic() - began) / 5
+        signal_runner(cluster, "TERM")
+        output, _ = process.communicate(timeout=300)
+    finally:
+        cluster.said("node1", "scontrol update partitionname=main state=up")
+    assert polls / 4 <= count <= polls + 1  # on a busy machine, a poll takes longer
+    assert "position 200 in the queue" in output
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert {record["outcome"]["status"] for record in records(folder / "many")} == {"planned"}
+    assert cluster.said("node1", "squeue --noheader") == ""
 
 
 def test_a_stopped_process_is_noticed_and_its_state_kept(cluster: Lab, folder: Path) -> None:
