@@ -96,6 +96,7 @@ def record_outcome(
     hosts, versions = _facts(job, nodes, str(run["environment"]))
     outcome = {**PLANNED_OUTCOME, "status": "running", "job": started["job"]}
     outcome |= {"started": started["started"], "hosts": hosts, "versions": versions}
+    outcome |= {"mpi": started["mpi"]} if "mpi" in started else {}
     if earlier := _earlier(job, str(run["id"]), before, started):
         outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ OPTIONS = (
     *_GIVEN,
     ("time", "TIME", "Time limit of a job, such as 90m or 2h; default: the partition's."),
     ("exclusive", "", "Use whole nodes, without jobs of others."),
+    ("mpirun", "", "Start MPI programs by mpirun even where srun --mpi=pmix works."),
 )
 
 _WAITING = {
@@ -97,6 +99,32 @@ _EACH_NODE = (
     ' --nodelist="$(IFS=,; echo "${node[*]}")" --cpus-per-task="$SLURM_CPUS_ON_NODE"'
     " --cpu-bind=none --mpi=none --kill-on-bad-exit=1"
 )
+# The variables by which programs know their rank before they have called MPI_Init.
+_RANK = shlex.quote(
+    "export OMPI_COMM_WORLD_RANK=$SLURM_PROCID OMPI_COMM_WORLD_SIZE=$SLURM_STEP_NUM_TASKS"
+    " OMPI_COMM_WORLD_LOCAL_RANK=$SLURM_LOCALID"
+    ' OMPI_COMM_WORLD_LOCAL_SIZE=${SLURM_STEP_TASKS_PER_NODE%%[(,]*}; exec "$@"'
+)
+_EACH_RANK = (
+    'srun --nodes="${#node[@]}" --ntasks="$((ranks * ${#node[@]}))" --ntasks-per-node="$ranks"'
+    ' --nodelist="$(IFS=,; echo "${node[*]}")" --overcommit'
+    ' --cpus-per-task="$((SLURM_CPUS_ON_NODE < ranks ? 1 : SLURM_CPUS_ON_NODE / ranks))"'
+    f" --cpu-bind=none --mpi=pmix --kill-on-bad-exit=1 bash -c {_RANK} rank"
+)
+# srun lists PMIx even where its plugin lacks the library that it opens, and its steps then hang: so
+# this looks for the library beside the paths in the plugin.
+PMIX_LIBRARIES = r"""pmix_libraries() {
+  local plugin path found
+  for plugin in "$1"/mpi_pmix_v*.so; do
+    [[ -r $plugin ]] || continue
+    found=no
+    for path in $(grep -aoE '/[[:alnum:]_./+-]+' "$plugin" | sort -u); do
+      [[ ! -e $path/libpmix.so && ! ( $path == *libpmix.so* && -e $path ) ]] || found=yes
+    done
+    echo "$found"
+  done
+}"""
+_PLUGINS = "$(scontrol show config | sed -n 's/^PluginDir *= *//p')"
 
 
 def offers(output: str, options: Mapping[str, str]) -> tuple[Offer, ...]:
@@ -221,6 +249,9 @@ SCHEDULER = Scheduler(
     setup=_SETUP,
     each_node=_EACH_NODE,
     own_node="$SLURMD_NODENAME",
+    each_rank=_EACH_RANK,
+    pmix_libraries=PMIX_LIBRARIES,
+    pmix_plugins=_PLUGINS,
     offers_argv=offers_argv,
     offers=offers,
     submit_argv=submit_argv,

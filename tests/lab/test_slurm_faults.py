@@ -303,12 +303,13 @@ def test_within_an_allocation_by_salloc(cluster: Lab, folder: Path) -> None:
         assert len(told["hosts"]) == record["nodes"]
 
 
-def test_nccl_by_mpirun_within_an_allocation(cluster: Lab, folder: Path) -> None:
+def test_nccl_within_an_allocation(cluster: Lab, folder: Path) -> None:
     chosen = ("--workload", "nccl-allreduce", "--nodes", "2")
     within = "salloc -N2 --chdir=/shared"
     status, text = run(cluster, "steps", *chosen, within=within)
     assert status == 0, text
-    assert {record["outcome"]["status"] for record in records(folder / "steps")} == {"done"}
+    told = [record["outcome"] for record in records(folder / "steps")]
+    assert {(each["status"], each["mpi"]) for each in told} == {("done", "pmix")}
 
 
 def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:

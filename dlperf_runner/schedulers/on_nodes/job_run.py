@@ -5,7 +5,8 @@
 JOB is the directory of the job. A line of RUNS is the number of a run, its number of nodes, and its
 directory. Each file is complete when it appears:
 
-    JOB/started.NUMBER.json     the job's ID, the nodes, and when the run began
+    JOB/started.NUMBER.json     the job's ID, the nodes, when the run began, and `mpi` if mpirun's
+                                processes are started by something else
     JOB/ended.NUMBER.json       when it ended, its exit status, what node_watch.py saw, and for how
                                 long its log had not grown, if it hung
     JOB/cut_off.NUMBER.K.json   the K-th start, if the job was requeued before it ended
@@ -165,6 +166,8 @@ class Runs:
             before += 1
             started.replace(self.job / f"cut_off.{number}.{before}.json")
         beginning = {"job": os.environ["DLPERF_JOB"], "nodes": nodes}
+        if os.environ.get("DLPERF_PMIX") and "DLPERF_PMIX" in Path("run.sh").read_text():
+            beginning["mpi"] = "pmix"
         if before > RESTARTS:
             write(started, {**beginning, "started": now()})
             write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
