@@ -3,7 +3,7 @@
 <campaign>/scheduler.json          the scheduler, its options, and the site's paths
 <campaign>/jobs/<n>/job.json       ID and name of job n, its runs, and how it ended
 <campaign>/jobs/<n>/job.sh         its script; node.sh is what each node executes first, watch.sh
-                                   what watches the nodes of a run
+                                   what watches the nodes of a run, pmix.sh what tests PMIx
 <campaign>/jobs/<n>/started.<i>.json, ended.<i>.json      what it says of its run i
 <campaign>/jobs/<n>/cut_off.<i>.<k>.json   the same of a start of run i that a requeue cut off
 <campaign>/jobs/<n>/stop           no further run of the job starts
@@ -28,7 +28,14 @@ from ..core.errors import UserError
 from ..core.files import read_json, write_json, write_whole
 from ..core.lists import grouped
 from ..schedulers import Allocation, Scheduler, here, scheduler
-from ..schedulers.job import PATH, Places, job_script, run_script, watch_script
+from ..schedulers.job import (
+    PATH,
+    Places,
+    job_script,
+    pmix_script,
+    run_script,
+    watch_script,
+)
 from .directory import read_plan, run_directory
 from .job_record import Job, record_outcome, said
 from .manifest import seal
@@ -131,6 +138,8 @@ def scripts(
         request.directory / "job.sh": job_script(own, request, with_places, places),
         request.directory / "watch.sh": watch,
     }
+    if test := pmix_script(own, request, runs, settings.mpirun, places):
+        found[request.directory / "pmix.sh"] = test
     for run in runs:
         place = run_directory(directory, run)
         found[place / "run.sh"] = run_script(own, run, place, places)

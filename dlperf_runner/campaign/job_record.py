@@ -24,6 +24,11 @@ from .manifest import seal_run
 
 TAIL_BYTES = 4096
 OUT_OF_MEMORY = "out_of_memory"
+# As in a campaign by SSH.
+HUNG = (
+    "stopped because it hung: no new line for {silent_s:.0f} s, before that one every"
+    " {median_s:.1f} s; hang-*.txt has the state of its processes"
+)
 # Runs that the end of their job cut off, by its category; they remain to be run (CUT_OFF).
 CUT_OFF_BY = {
     **dict.fromkeys(("cancelled", "preempted", "revoked", "time_limit"), "stopped"),
@@ -91,6 +96,7 @@ def record_outcome(
     hosts, versions = _facts(job, nodes, str(run["environment"]))
     outcome = {**PLANNED_OUTCOME, "status": "running", "job": started["job"]}
     outcome |= {"started": started["started"], "hosts": hosts, "versions": versions}
+    outcome |= {"mpi": started["mpi"]} if "mpi" in started else {}
     if earlier := _earlier(job, str(run["id"]), before, started):
         outcome["earlier"] = earlier
     log = run_directory(directory, run) / str(run["log_name"])
@@ -104,6 +110,9 @@ def record_outcome(
         elif starts := ended.get("requeued"):
             message = f"job {started['job']} was requeued {starts} times"
             outcome["reason"] = "stopped"
+        elif hung := ended.get("hung"):
+            message = f"{nodes[0]}: {HUNG.format(**hung)}"
+            outcome["reason"] = "hung"
         outcome |= {"exit_status": status, "ended": ended["ended"], "elapsed_s": round(elapsed, 3)}
         outcome |= {"status": "failed" if message else "done", "message": message}
         outcome |= _watched(ended)

@@ -174,8 +174,9 @@ def _states(settings: Settings, jobs: Sequence[Job], say: Say) -> dict[str, JobS
     does not answer: it may be restarting, and jobs continue meanwhile."""
     found: list[JobState] = []
     try:
-        for own, _ in _by_scheduler(settings, jobs):
-            found += own.states(output(own.states_argv()))
+        for own, alike in _by_scheduler(settings, jobs):
+            now = own.states(output(own.states_argv()))
+            found += [*now, *_past(own, alike, now)]
     except UserError as error:
         say(f"waiting for the scheduler: {error}")
         return None
@@ -185,6 +186,19 @@ def _states(settings: Settings, jobs: Sequence[Job], say: Say) -> dict[str, JobS
             job.id = names[job.name]
             job.write()
     return {state.job: state for state in found}
+
+
+def _past(own: Scheduler, jobs: Sequence[Job], now: Sequence[JobState]) -> list[JobState]:
+    """How those jobs ended that the scheduler has forgotten, if the site keeps that."""
+    present = {state.job for state in now}
+    missing = [job.id for job in jobs if job.id and job.id not in present]
+    if not missing or own.past_argv is None:
+        return []
+    with suppress(UserError):
+        told = own.states(output(own.past_argv(missing)))
+        # Accounting may lag, and then says that an ended job is running.
+        return [state for state in told if state.phase == "ended"]
+    return []
 
 
 def _by_scheduler(settings: Settings, jobs: Sequence[Job]) -> Iterator[tuple[Scheduler, list[Job]]]:

@@ -35,10 +35,10 @@ from .rounds import RETRY, SHRINK, STOP, Policy, run_rounds
 # Variables of an inventory that say nothing about a node that a scheduler chooses.
 _NOT_HERE = ("dlperf_address", "dlperf_container_engine")
 _ON_NODES = Path(__file__).parents[1] / "schedulers" / "on_nodes"
-_VERSIONS = Path("roles", "benchmark_source", "files", "versions.py")
+OF_ROLES = ("benchmark_source/files/versions.py", "openmpi/files/mpi_sum.py")
 _MODULES = "ansible", "module_utils"
-# Modules of bench.yml that node_watch.py needs; they import others.
-_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock")
+# Modules of bench.yml that node_watch.py and job_run.py need; they import others.
+_WATCHING = ("telemetry", "other_processes", "node_agents", "node_lock", "run_processes")
 _IMPORTED = re.compile(r"^from ansible\.module_utils(?:\.(\w+))? import (.+)$", re.MULTILINE)
 
 
@@ -204,7 +204,7 @@ def refuse_policy(policy: Policy) -> None:
 def _write_programs(directory: Path) -> None:
     """Write what runs on nodes, with the modules that it imports."""
     place = Path(job_files.places_of(directory, _settings(directory)).programs)
-    for path in [*_ON_NODES.glob("*.py"), project() / _VERSIONS]:
+    for path in [*_ON_NODES.glob("*.py"), *(project() / "roles" / name for name in OF_ROLES)]:
         write_whole(place / path.name, path.read_text(encoding="utf-8"))
     for package in (place / _MODULES[0], place.joinpath(*_MODULES)):
         write_whole(package / "__init__.py", "")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..core.lists import counted
+from ..schedulers.slurm import PMIX_LIBRARIES
 from .findings import Finding, Status, judged
 
 OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
@@ -15,9 +16,12 @@ WAIT_S = 30  # for idle nodes
 ENGINES = ("apptainer", "singularity", "enroot", "podman")
 
 # Runs on each node. Its arguments: the folder, the probe's own folder in it, search path, engines,
-# the folder of Slurm's plugins. srun lists PMIx even where its plugin lacks the library that it
-# opens, and its steps then hang: so this looks for the library beside the paths in the plugin.
-_PROBE = r"""
+# the folder of Slurm's plugins.
+_PROBE = (
+    f"""
+{PMIX_LIBRARIES}
+"""
+    + r"""
 folder=$1 own=$2 name=${SLURMD_NODENAME:?}
 export PATH=$3
 say() { printf 'dlperf|%s|%s|%s\n' "$name" "$1" "$2"; }
@@ -29,16 +33,10 @@ for engine in $4; do
   [[ $engine != enroot ]] || flag=version
   say "$engine" "$(timeout 20 "$engine" "$flag" 2> /dev/null | head -n 1)"
 done
-for plugin in "$5"/mpi_pmix_v*.so; do
-  [[ -r $plugin ]] || continue
-  found=
-  for path in $(grep -aoE '/[[:alnum:]_./+-]+' "$plugin" | sort -u); do
-    [[ ! -e $path/libpmix.so && ! ( $path == *libpmix.so* && -e $path ) ]] || found=yes
-  done
-  say pmix "$found"
-done
+for found in $(pmix_libraries "$5"); do say pmix "${found#no}"; done
 exit 0
 """
+)
 _RANK = """printf 'dlperf|%s|rank|%s\\n' "$SLURMD_NODENAME" "$PMIX_RANK" """
 
 
@@ -141,7 +139,7 @@ def _by_node(said: Said) -> dict[str, dict[str, str]]:
 
 
 def _pmix(where: str, probe: Probe) -> Iterator[Finding]:
-    """PMIx, where Slurm has a plugin for it. No launcher of this project needs it."""
+    """PMIx, where Slurm has a plugin for it. Without it, jobs start MPI programs by mpirun."""
     own = _by_node(probe.said)
     if not any("pmix" in facts for facts in own.values()):
         return

@@ -16,9 +16,11 @@ from typing import Any
 
 from ..core.node_paths import ENVIRONMENTS, SOURCES
 from .containers import IMAGES, on_each_node, prepare, pyxis, versions_argv
+from .pmix import TEST, without_mpirun
 
 Run = Mapping[str, Any]  # a run of the plan document
 
+PMIX = "DLPERF_PMIX"  # set if a job has shown that PMIx works
 _NODE = re.compile(r"@node(\d+)@")
 # As in a campaign by SSH.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -84,7 +86,11 @@ class Scheduler:
     of a job's script. `setup`: shell lines that set `id` to the job's ID and the array `nodes` to
     the names of its nodes. `each_node`: the shell words that start a command once on each of the
     nodes of the array `node`. `own_node`: the shell expression for the name of the node there.
-    `offers`, `job_id` and `states` read what the commands print.
+    `each_rank`: the shell words that start a command `$ranks` times on each of them by PMIx, with
+    OpenMPI's variables of ranks; empty if the scheduler cannot. `pmix_libraries`: a shell function
+    of this name, which prints `yes` or `no` for each plugin for PMIx in the folder `pmix_plugins`.
+    `offers`, `job_id` and `states` read what the commands print. `past_argv`: the command for jobs
+    that `states_argv` no longer names. `states` reads its output; a site need not have it.
 
     Where the variable `given` is set, the runner is in an allocation that it did not ask for:
     `steps` is the scheduler that starts a job's script there.
@@ -103,6 +109,10 @@ class Scheduler:
     states_argv: Callable[[], tuple[str, ...]]
     states: Callable[[str], tuple[JobState, ...]]
     cancel_argv: Callable[[Sequence[str]], tuple[str, ...]]
+    each_rank: str = ""
+    pmix_libraries: str = ""
+    pmix_plugins: str = ""
+    past_argv: Callable[[Sequence[str]], tuple[str, ...]] | None = None
     given: str = ""
     steps: Scheduler | None = None
 
@@ -145,7 +155,7 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     """The script that executes one run within a job. Its arguments are the names of its nodes.
 
     A run with one command per node starts the script again on each node. mpirun reaches the other
-    nodes by itself, so it starts only here.
+    nodes by itself, so it starts only here, unless the job has shown that PMIx works.
     """
     commands: list[Any] = list(run["commands"])
     places = places_of(run, places)
@@ -153,6 +163,7 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     each = " ".join([scheduler.each_node, *options])
     lines = ["#!/bin/bash", f"# Run {run['id']}. Arguments: the names of its nodes.", 'node=("$@")']
     if PurePosixPath(commands[0]["argv"][0]).name == "mpirun":
+        lines += _by_pmix(scheduler, run, directory, places)
         return "\n".join([*lines, *_started(commands[0], directory, places)]) + "\n"
     lines += [
         "if [[ -z ${DLPERF_ON_NODE-} ]]; then",
@@ -171,6 +182,26 @@ def run_script(scheduler: Scheduler, run: Run, directory: Path, places: Places) 
     return "\n".join([*lines, "esac"]) + "\n"
 
 
+def of_each_rank(scheduler: Scheduler, run: Run) -> dict[str, Any] | None:
+    """The command of each process of a run that the scheduler can start by PMIx instead of mpirun.
+    None for other runs, in containers, and if mpirun would start the processes otherwise."""
+    command = run["commands"][0]
+    is_mpirun = PurePosixPath(command["argv"][0]).name == "mpirun"
+    if not scheduler.each_rank or not is_mpirun or run["container"]:
+        return None
+    own = without_mpirun(command["argv"])
+    return {**command, "env": {**command["env"], **own[0]}, "argv": own[1]} if own else None
+
+
+def _by_pmix(scheduler: Scheduler, run: Run, directory: Path, places: Places) -> list[str]:
+    command = of_each_rank(scheduler, run)
+    if command is None:
+        return []
+    lines = _started(command, directory, places, scheduler.each_rank)
+    tested = f"if [[ -n ${{{PMIX}-}} ]]; then"
+    return [tested, f"  ranks={run['gpus_per_node']}", *(f"  {line}" for line in lines), "fi"]
+
+
 def _pyxis_options(argv: Sequence[str], directory: Path, places: Places) -> list[str]:
     """The options of srun for a container in which the script of a run starts again."""
     own = [f"--container-workdir={directory}"]
@@ -185,11 +216,14 @@ def places_of(run: Run, places: Places) -> Places:
     return replace(places, environments=ENVIRONMENTS) if run["container"] else places
 
 
-def _started(command: Mapping[str, Any], directory: Path, places: Places) -> list[str]:
+def _started(
+    command: Mapping[str, Any], directory: Path, places: Places, by: str = ""
+) -> list[str]:
     variables = [f"{name}={value}" for name, value in command["env"].items()]
     argv = [*(["env", *variables] if variables else []), *pyxis(command["argv"])[1]]
     where = word(places.of(command["cwd"] or str(directory)))
-    return [f"cd {where} || exit", "exec " + " ".join(word(places.of(text)) for text in argv)]
+    words = [*([by] if by else []), *(word(places.of(text)) for text in argv)]
+    return [f"cd {where} || exit", "exec " + " ".join(words)]
 
 
 # Its state is in files: see on_nodes/job_run.py. `stop`: no further run starts.
@@ -207,6 +241,8 @@ last=$(ls "$job" | sed -n 's/^started[.]\([0-9]*\)[.]json$/\1/p' | sort -n | tai
 grep -Eqs '"exit_status": 1(37|43)' "$job/ended.$last.json" && rm "$job/ended.$last.json"
 
 @PROLOGUE@@IMAGES@@EACH@ bash "$job/node.sh" || @FAILS@
+[[ -e $job/pmix.sh ]] && bash "$job/pmix.sh" "${nodes[@]}" > "$job/pmix.log" 2>&1 \
+  && export DLPERF_PMIX=1
 @PYTHON@ -ES @PROGRAMS@/job_run.py "$job" "${nodes[@]}" << 'RUNS'"""
 _NO_IMAGE = "the container's image cannot be used: "
 
@@ -264,6 +300,24 @@ def python_of(run: Run, places: Places) -> str:
     if run["container"]:  # its environment need not be on the nodes
         return "python3"
     return f"{places.environments}/{run['environment']}/bin/python"
+
+
+def pmix_script(
+    scheduler: Scheduler, asked: Allocation, runs: Sequence[Run], mpirun: str, places: Places
+) -> str:
+    """The script that tests PMIx on all nodes of a job, with a sum over MPI. Its arguments are the
+    names of the nodes. It fails if processes do not find each other. Empty if no run can use PMIx.
+    """
+    found = [(run, of_each_rank(scheduler, run)) for run in runs]
+    run, command = next(((run, own) for run, own in found if own), (runs[0], None))
+    if command is None or asked.options.get("mpirun"):
+        return ""
+    variables = [f"{name}={value}" for name, value in command["env"].items()]
+    program = [python_of(run, places), f"{places.programs}/mpi_sum.py", mpirun]
+    text = TEST.replace("@LIBRARIES@", scheduler.pmix_libraries)
+    text = text.replace("@PLUGINS@", scheduler.pmix_plugins).replace("@EACH@", scheduler.each_node)
+    text = text.replace("@RANK@", scheduler.each_rank)
+    return text.replace("@SUM@", " ".join(map(word, ["env", *variables, *program])))
 
 
 def watch_script(scheduler: Scheduler, asked: Allocation, run: Run, places: Places) -> str:

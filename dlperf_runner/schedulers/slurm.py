@@ -1,9 +1,11 @@
-"""The scheduler Slurm, from version 21.08 on. It needs no accounting (sacct)."""
+"""The scheduler Slurm, from version 21.08 on. It needs no accounting: where sacct
+answers, it tells how jobs ended that squeue has forgotten."""
 
 from __future__ import annotations
 
 import math
 import re
+import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +26,7 @@ OPTIONS = (
     *_GIVEN,
     ("time", "TIME", "Time limit of a job, such as 90m or 2h; default: the partition's."),
     ("exclusive", "", "Use whole nodes, without jobs of others."),
+    ("mpirun", "", "Start MPI programs by mpirun even where srun --mpi=pmix works."),
 )
 
 _WAITING = {
@@ -96,6 +99,32 @@ _EACH_NODE = (
     ' --nodelist="$(IFS=,; echo "${node[*]}")" --cpus-per-task="$SLURM_CPUS_ON_NODE"'
     " --cpu-bind=none --mpi=none --kill-on-bad-exit=1"
 )
+# The variables by which programs know their rank before they have called MPI_Init.
+_RANK = shlex.quote(
+    "export OMPI_COMM_WORLD_RANK=$SLURM_PROCID OMPI_COMM_WORLD_SIZE=$SLURM_STEP_NUM_TASKS"
+    " OMPI_COMM_WORLD_LOCAL_RANK=$SLURM_LOCALID"
+    ' OMPI_COMM_WORLD_LOCAL_SIZE=${SLURM_STEP_TASKS_PER_NODE%%[(,]*}; exec "$@"'
+)
+_EACH_RANK = (
+    'srun --nodes="${#node[@]}" --ntasks="$((ranks * ${#node[@]}))" --ntasks-per-node="$ranks"'
+    ' --nodelist="$(IFS=,; echo "${node[*]}")" --overcommit'
+    ' --cpus-per-task="$((SLURM_CPUS_ON_NODE < ranks ? 1 : SLURM_CPUS_ON_NODE / ranks))"'
+    f" --cpu-bind=none --mpi=pmix --kill-on-bad-exit=1 bash -c {_RANK} rank"
+)
+# srun lists PMIx even where its plugin lacks the library that it opens, and its steps then hang: so
+# this looks for the library beside the paths in the plugin.
+PMIX_LIBRARIES = r"""pmix_libraries() {
+  local plugin path found
+  for plugin in "$1"/mpi_pmix_v*.so; do
+    [[ -r $plugin ]] || continue
+    found=no
+    for path in $(grep -aoE '/[[:alnum:]_./+-]+' "$plugin" | sort -u); do
+      [[ ! -e $path/libpmix.so && ! ( $path == *libpmix.so* && -e $path ) ]] || found=yes
+    done
+    echo "$found"
+  done
+}"""
+_PLUGINS = "$(scontrol show config | sed -n 's/^PluginDir *= *//p')"
 
 
 def offers(output: str, options: Mapping[str, str]) -> tuple[Offer, ...]:
@@ -133,9 +162,10 @@ def job_id(output: str) -> str:
 
 
 def states(output: str) -> tuple[JobState, ...]:
-    """The states of all jobs, from `squeue`; `8_[2-3%2]` is a job of somebody's array.
+    """The states of all jobs, from `squeue` or `sacct`; `8_[2-3%2]` is a job of somebody's array.
 
     12|PENDING|2026-11-22T21:03:20|Resources|4294901756|gpu|dlperf-3f2a9c
+    11|CANCELLED by 1000|2026-11-22T21:03:20|None|4294901757|gpu|dlperf-8c01de
     """
     rows = [line.split("|", 6) for line in output.splitlines() if line.count("|") >= 6]
     queues: dict[str, list[int]] = {}
@@ -150,6 +180,7 @@ def states(output: str) -> tuple[JobState, ...]:
 def _state(row: Sequence[str], queue: Sequence[int]) -> JobState:
     """`queue`: the priorities of the jobs that wait in its partition, sorted."""
     job, state, start, reason, priority, _, name = row
+    state = state.partition(" ")[0]
     reason = "" if reason == "None" else reason
     if state in _ENDED:
         category, meaning = _ENDED[state]
@@ -183,6 +214,14 @@ def states_argv() -> tuple[str, ...]:
     return ("squeue", "--all", "--states=all", "--noheader", "--format=%i|%T|%S|%r|%Q|%P|%j")
 
 
+def past_argv(jobs: Sequence[str]) -> tuple[str, ...]:
+    """Slurm forgets a job MinJobAge after its end, its accounting does not."""
+    return (
+        *("sacct", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(jobs)}"),
+        "--format=JobID,State,Start,Reason,Priority,Partition,JobName",
+    )
+
+
 def cancel_argv(jobs: Sequence[str]) -> tuple[str, ...]:
     return ("scancel", *jobs)
 
@@ -210,6 +249,9 @@ SCHEDULER = Scheduler(
     setup=_SETUP,
     each_node=_EACH_NODE,
     own_node="$SLURMD_NODENAME",
+    each_rank=_EACH_RANK,
+    pmix_libraries=PMIX_LIBRARIES,
+    pmix_plugins=_PLUGINS,
     offers_argv=offers_argv,
     offers=offers,
     submit_argv=submit_argv,
@@ -217,6 +259,7 @@ SCHEDULER = Scheduler(
     states_argv=states_argv,
     states=states,
     cancel_argv=cancel_argv,
+    past_argv=past_argv,
     given="SLURM_JOB_ID",
 )
 SCHEDULER = replace(
@@ -229,6 +272,7 @@ SCHEDULER = replace(
         job_id=lambda output: output.strip(),
         states_argv=lambda: ("ps", "-ww", "-eo", "pid=,args="),
         states=processes,
+        past_argv=None,
         cancel_argv=lambda jobs: ("kill", "-TERM", "--", *(f"-{job}" for job in jobs)),
     ),
 )

@@ -91,6 +91,7 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
         assert (told["status"], told["exit_status"]) == ("done", 0), record["id"]
         assert set(told["hosts"]) <= set(NODES)
         assert len(told["hosts"]) == record["nodes"]
+        assert told["mpi"] == "pmix"
         assert {"mxnet", "openmpi"} <= set(told["versions"]) or record["framework"] == "nccl"
         log = folder / "first/runs" / str(record["id"]) / str(record["log_name"])
         assert cluster.said("node1", f"stat -c %U /shared/{log.relative_to(folder)}") == "dlperf"
@@ -133,9 +134,16 @@ def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -
     )  # fmt: skip
     assert isinstance(mine, dict)
     assert set(other) - set(mine) <= {"beside"}
-    assert set(mine) - set(other) == {"job"}
+    assert set(mine) - set(other) == {"job", "mpi"}
     assert mine["hosts"] == other["hosts"]
     assert mine["versions"] == other["versions"]
+
+
+def test_mpirun_starts_programs_where_the_user_asks_for_it(cluster: Lab, folder: Path) -> None:
+    chosen = ("--workload", "nccl-allreduce", "--nodes", "2", "--mpirun")
+    status, text = run(cluster, "mpirun", *chosen)
+    assert status == 0, text
+    assert "mpi" not in outcome(folder / "mpirun")
 
 
 def test_a_runner_that_dies_is_followed_by_the_jobs_id(cluster: Lab, folder: Path) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from lab_under_test import Lab
 from slurm_lab import (
     MINE,
@@ -128,19 +131,81 @@ def test_a_requeued_job_repeats_the_run_that_it_cut_off(cluster: Lab, folder: Pa
 
 
 def test_a_preempted_job_is_resumed(cluster: Lab, folder: Path) -> None:
-    process = start(cluster, *options("preempted", *MINE, "--nodes", "2", "--iterations", "500"))
-    wait_for_run(cluster, "preempted")
+    chosen = (*MINE, "--nodes", "2", "--iterations", "500", "--repeats", "2")
+    process = start(cluster, *options("preempted", *chosen))
+    wait_for_run(cluster, "preempted", 2)
+    log = next((folder / "preempted/runs").glob("*/r1/*.log"))
+    before = log.read_bytes()
     urgent = "cd /shared && runuser -u dlperf -- sbatch -o /dev/null -p urgent -N2 --exclusive"
     cluster.said("node1", f"{urgent} --wrap 'sleep 2'")
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
-    told = outcome(folder / "preempted")
+    first, told = (record["outcome"] for record in records(folder / "preempted"))
+    assert first["status"] == "done"
     assert (told["status"], told["category"]) == ("failed", "preempted"), told
     status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "preempted")
     assert status == 0, text
-    told = outcome(folder / "preempted")
+    unchanged, told = (record["outcome"] for record in records(folder / "preempted"))
+    assert unchanged == first
+    assert log.read_bytes() == before
     assert told["status"] == "done"
     assert [attempt["category"] for attempt in told["earlier"]] == ["preempted"]
+
+
+def test_two_hundred_jobs_cost_one_question_a_poll(cluster: Lab, folder: Path) -> None:
+    """Counted by slurmctld. A partition that is down lets no job start."""
+    asked = "sdiag | sed -n 's/.*REQUEST_JOB_INFO .*count:\\([0-9]*\\).*/\\1/p'"
+    chosen = (*MINE, "--nodes", "1", "--repeats", "200", "--allocation", "run")
+    cluster.said("node1", "scontrol update partitionname=main state=down")
+    try:
+        process = start(cluster, *options("many", *chosen))
+        wait_for("the jobs", cluster, "squeue --noheader --user=dlperf | wc -l", "^200$", 300)
+        cluster.said("node1", "sdiag --reset")
+        began = time.monotonic()
+        time.sleep(40)
+        count = int(cluster.said("node1", asked))
+        polls = (time.monotonic() - began) / 5
+        signal_runner(cluster, "TERM")
+        output, _ = process.communicate(timeout=300)
+    finally:
+        cluster.said("node1", "scontrol update partitionname=main state=up")
+    assert polls / 4 <= count <= polls + 1  # on a busy machine, a poll takes longer
+    assert "position 200 in the queue" in output
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert {record["outcome"]["status"] for record in records(folder / "many")} == {"planned"}
+    assert cluster.said("node1", "squeue --noheader") == ""
+
+
+def test_a_stopped_process_is_noticed_and_its_state_kept(cluster: Lab, folder: Path) -> None:
+    """As by SSH (test_faults.py): the first node's program waits for that of the second one."""
+    catalog = folder / "hangs"
+    shutil.copytree(folder / "catalog", catalog)
+    path = catalog / "workloads/mine.yml"
+    document = yaml.safe_load(path.read_text())
+    for matrix in document["matrices"].values():
+        matrix |= {"hung_after_s": 6, "hung_after_lines": 4}
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    chosen = ("--catalog", f"/shared/{catalog.name}", *MINE[2:], "--nodes", "2")
+    process = start(cluster, *options("hung", *chosen, "--iterations", "100000"))
+    wait_for_run(cluster, "hung")
+    # A silence is noticed by the rhythm before it.
+    wait_for("the rhythm", cluster, "cat /shared/hung/runs/*/r1/*.log | grep -c '^it'",
+             r"^(\d{4,}|[3-9]\d\d)$")  # fmt: skip
+    cluster.said("node2", "pkill -STOP -f '[t]rain[.]py 100000'")
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=300)
+    assert time.monotonic() - began < 120
+    assert process.returncode == 1, output
+    told = outcome(folder / "hung")
+    assert (told["status"], told["category"]) == ("failed", "hung"), told
+    assert "node1: stopped because it hung: no new line for " in told["message"]
+    assert "hang-*.txt" in told["advice"]
+    (place,) = (folder / "hung/runs").glob("*/r1")
+    states = {node: (place / f"hang-{node}.txt").read_text() for node in NODES}
+    assert all("train.py 100000" in state for state in states.values())
+    assert {node for node in NODES if "T (stopped)" in states[node]} == {"node2"}
+    for node in NODES:
+        assert cluster.ssh(node, "pgrep -f '[t]rain[.]py'").stdout == ""
 
 
 def test_a_run_that_needs_too_much_memory(cluster: Lab, folder: Path) -> None:
@@ -238,12 +303,13 @@ def test_within_an_allocation_by_salloc(cluster: Lab, folder: Path) -> None:
         assert len(told["hosts"]) == record["nodes"]
 
 
-def test_nccl_by_mpirun_within_an_allocation(cluster: Lab, folder: Path) -> None:
+def test_nccl_within_an_allocation(cluster: Lab, folder: Path) -> None:
     chosen = ("--workload", "nccl-allreduce", "--nodes", "2")
     within = "salloc -N2 --chdir=/shared"
     status, text = run(cluster, "steps", *chosen, within=within)
     assert status == 0, text
-    assert {record["outcome"]["status"] for record in records(folder / "steps")} == {"done"}
+    told = [record["outcome"] for record in records(folder / "steps")]
+    assert {(each["status"], each["mpi"]) for each in told} == {("done", "pmix")}
 
 
 def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:

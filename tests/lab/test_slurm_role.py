@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,34 +15,40 @@ from pathlib import Path
 import pytest
 from lab_under_test import PROJECT, Lab
 from node_state import differences, node_state
+from slurm_lab import (
+    MINE,
+    NODES,
+    SITE,
+    add_own_workload,
+    dlperf,
+    given,
+    lab_with,
+    options,
+    outcome,
+    run,
+    shared_folder,
+    signal_runner,
+    start,
+    wait_for,
+    wait_for_run,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
 
-NODES = ("node1", "node2")
-GIVEN = {"lab_slurm": True, "dlperf_frameworks": ["nccl"], "slurm_accounting": True}
+GIVEN = given("nccl") | {"slurm_accounting": True}
 AS_USER = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What all nodes see as /shared: this package with what it needs, and without Ansible."""
-    made = tmp_path_factory.mktemp("shared")
-    uv = Path(sys.executable).with_name("uv")
-    install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
-    subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
-    made.chmod(0o777)
-    return made
+    return shared_folder(tmp_path_factory.mktemp("shared"), "nccl")
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
     assert mirror.is_dir()
-    made = Lab(tmp_path_factory.mktemp("role") / "lab")
-    made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
-    try:
+    with lab_with(folder, tmp_path_factory.mktemp("role") / "lab") as made:
         yield made
-    finally:
-        made.down()
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +116,20 @@ def test_pmix_lets_srun_start_mpi(cluster: Lab) -> None:
     assert " of 2 on " not in without.stdout
 
 
+def test_mpirun_starts_mpi_where_the_library_of_pmix_is_missing(cluster: Lab, folder: Path) -> None:
+    """srun would wait for ever for such a step."""
+    libraries = "$(dpkg -L libpmix-dev | grep '/libpmix[.]so$')"
+    cluster.said("node2", f"for path in {libraries}; do mv $path $path.away; done")
+    try:
+        chosen = ("--workload", "nccl-allreduce", "--nodes", "2")
+        status, text = run(cluster, "without-pmix", *chosen)
+    finally:
+        cluster.said("node2", f"for path in {libraries}; do mv $path.away $path; done")
+    assert status == 0, text
+    assert "mpi" not in outcome(folder / "without-pmix")
+    assert "libpmix is missing" in (folder / "without-pmix/jobs/1/pmix.log").read_text()
+
+
 def test_a_job_that_takes_too_much_memory_is_ended(cluster: Lab) -> None:
     take = "import time; a = bytearray(400 << 20); time.sleep(60)"
     done = cluster.ssh(
@@ -120,6 +138,27 @@ def test_a_job_that_takes_too_much_memory_is_ended(cluster: Lab) -> None:
     assert done.returncode != 0
     assert "exceeded memory limit" in done.stderr
     assert recorded(cluster, "node1", "big") == "dlperf|FAILED"
+
+
+def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(
+    cluster: Lab, folder: Path
+) -> None:
+    add_own_workload(cluster, folder)
+    chosen = (*MINE, "--nodes", "1", "--iterations", "400")
+    process = start(cluster, *options("forgotten", *chosen))
+    wait_for_run(cluster, "forgotten")
+    signal_runner(cluster, "KILL")
+    cluster.said("node1", "scancel --user=dlperf")
+    process.communicate(timeout=60)
+    # MinJobAge, and Slurm looks for such jobs every minute.
+    wait_for("an empty queue", cluster, "squeue --all --states=all --noheader", "^$", 150)
+    status, text = dlperf(cluster, *MINE[:2], "run", "--resume", "forgotten")
+    assert status == 0, text
+    told = outcome(folder / "forgotten")
+    assert told["status"] == "done"
+    (attempt,) = told["earlier"]
+    assert attempt["category"] == "cancelled"
+    assert "CANCELLED" in attempt["message"]
 
 
 def test_the_doctor_finds_a_good_cluster_good(cluster: Lab, folder: Path) -> None:
@@ -165,16 +204,7 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
 PURGE = "purge --auto-remove" + "".join(
     f" -o APT::AutoRemove::{what}Important=0" for what in ("Recommends", "Suggests")
 )
-SITE = """\
-dlperf_stack: cpu
-dlperf_accelerator: cpu
-dlperf_devices_per_node: 2
-dlperf_interface: eth0
-dlperf_matrix: smoke
-dlperf_frameworks: [nccl]
-dlperf_mpirun_args: [--oversubscribe]
-dlperf_prologue: [module use /shared/modules, module load %s]
-"""
+WITH_MODULES = SITE + "dlperf_prologue: [module use /shared/modules, module load {module}]\n"
 # A module of a site: its program says that it is found.
 MODULE = """\
 #%Module
@@ -199,25 +229,19 @@ def modules(cluster: Lab, folder: Path) -> Iterator[None]:
 
 @pytest.mark.usefixtures("modules")
 def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) -> None:
-    def run(campaign: str, module: str) -> tuple[int, str]:
-        (folder / "site.yml").write_text(SITE % module)
-        words = f"run --scheduler slurm --site site.yml --campaign {campaign} --nodes 2"
-        words += " --workload nccl-allreduce --repeats 1"
-        argv = cluster.ssh_argv("node1", f"{AS_USER} /usr/bin/python3 -m dlperf_runner {words}")
-        done = subprocess.run(
-            argv, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        return done.returncode, done.stdout
+    def with_module(campaign: str, module: str) -> tuple[int, str]:
+        (folder / "site.yml").write_text(WITH_MODULES.format(frameworks="nccl", module=module))
+        chosen = ("--nodes", "2", "--workload", "nccl-allreduce", "--repeats", "1")
+        return run(cluster, campaign, *chosen)
 
-    status, text = run("modules-loaded", "tool/1.2")
+    status, text = with_module("modules-loaded", "tool/1.2")
     assert status == 0, text
     (record,) = (folder / "modules-loaded").glob("runs/*/r1/run.json")
     hosts = json.loads(record.read_text())["outcome"]["hosts"]
     assert {name: host["modules"] for name, host in hosts.items()} == {
         node: ["tool/1.2"] for node in NODES
     }
-    status, text = run("modules-missing", "tool/3")
+    status, text = with_module("modules-missing", "tool/3")
     assert status == 1
     log = (folder / "modules-missing/jobs/1/job.log").read_text()
     assert "dlperf_prologue failed: module load tool/3" in log

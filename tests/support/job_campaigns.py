@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.directory import read_records
 from dlperf_runner.commands import scheduled
 from dlperf_runner.commands.rounds import Policy
+from dlperf_runner.core.errors import Stopped
 
 # Of a run: mpirun, timeout, job_run.py, and the script of the job.
 KILL_JOB = "own=$(ps -o ppid= -p $PPID); kill -KILL $(ps -o ppid= -p $own) $own"
@@ -76,3 +78,22 @@ def outcomes(directory: Path) -> list[dict[str, Any]]:
 def hold(site: Path, state: str) -> None:
     """Let later jobs have this state, and not start."""
     (site.parent / "bin/state/hold").write_text(state)
+
+
+def submitted(site: Path, **chosen: Any) -> Path:
+    """A campaign whose job has been submitted, and which nobody follows."""
+    hold(site, "RUNNING|N/A|None")
+    directory = campaign(site, **chosen)
+    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -HUP {os.getpid()}"])
+    with pytest.raises(Stopped):
+        execute(directory)
+    child.wait()
+    (site.parent / "bin/state/hold").unlink()
+    return directory
+
+
+def start_job(directory: Path) -> int:
+    """Execute the job's script, as Slurm does when the job starts, first or again."""
+    given = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "2"}
+    argv = ["bash", directory / "jobs/1/job.sh"]
+    return subprocess.run(argv, env=os.environ | given, check=False, timeout=120).returncode

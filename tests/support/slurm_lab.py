@@ -75,10 +75,12 @@ def given(*frameworks: str, **settings: object) -> dict[str, object]:
     return own | {"slurm_settings": SETTINGS | settings}
 
 
-def shared_folder(made: Path, *frameworks: str) -> Path:
-    """What all nodes see as /shared: this package with what it needs, and without Ansible."""
+def shared_folder(made: Path, *frameworks: str, python: str = "3.11") -> Path:
+    """What all nodes see as /shared: this package with what it needs, for the version of Python
+    that the nodes have, and without Ansible."""
     uv = Path(sys.executable).with_name("uv")
     install = [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    install += ["--python-version", python]
     subprocess.run([*install, "--target", made / "python", PROJECT], check=True, timeout=600)
     assert not (made / "python" / "ansible").exists()
     (made / "site.yml").write_text(SITE.format(frameworks=", ".join(frameworks)))

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dlperf_runner.commands import scheduled
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-scheduler.md").read_text(encoding="utf-8")
 FILE = re.compile(r"^\*\*`([^`]+)`\*\*\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,9 +28,9 @@ def test_the_pages_scheduler_runs_a_campaign(tmp_path: Path) -> None:
     ((name, content),) = FILE.findall(PAGE)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "dlperf_runner", tmp_path / "dlperf_runner", ignore=ignored)
-    facts = "roles/benchmark_source/files/versions.py"
-    (tmp_path / facts).parent.mkdir(parents=True)
-    shutil.copy(ROOT / facts, tmp_path / facts)
+    for program in scheduled.OF_ROLES:
+        (tmp_path / "roles" / program).parent.mkdir(parents=True)
+        shutil.copy(ROOT / "roles" / program, tmp_path / "roles" / program)
     shutil.copytree(ROOT / "module_utils", tmp_path / "module_utils", ignore=ignored)
     assert not (tmp_path / name).exists()
     (tmp_path / name).write_text(content)

@@ -12,11 +12,20 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import call
-from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
+from job_campaigns import (
+    KILL_JOB,
+    campaign,
+    execute,
+    hold,
+    make_site,
+    outcomes,
+    program,
+    start_job,
+    submitted,
+)
 
 from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.campaign import jobs, lock
@@ -137,25 +146,6 @@ def test_it_is_repeated_twice_at_most(site: Path) -> None:
     assert len(remaining_plan(directory)["runs"]) == 1
 
 
-def submitted(site: Path, **chosen: Any) -> Path:
-    """A campaign whose job has been submitted, and which nobody follows."""
-    hold(site, "RUNNING|N/A|None")
-    directory = campaign(site, **chosen)
-    child = subprocess.Popen(["sh", "-c", f"sleep 1; kill -HUP {os.getpid()}"])
-    with pytest.raises(Stopped):
-        execute(directory)
-    child.wait()
-    (site.parent / "bin/state/hold").unlink()
-    return directory
-
-
-def start_job(directory: Path) -> int:
-    """Execute the job's script, as Slurm does when the job starts, first or again."""
-    given = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n1", "SLURM_CPUS_ON_NODE": "2"}
-    argv = ["bash", directory / "jobs/1/job.sh"]
-    return subprocess.run(argv, env=os.environ | given, check=False, timeout=120).returncode
-
-
 @pytest.mark.parametrize("records_it", [False, True])
 def test_a_requeued_job_repeats_only_what_had_not_ended(site: Path, *, records_it: bool) -> None:
     """Slurm may end the program of a run before the job, which then records exit status 143."""
@@ -194,33 +184,6 @@ def test_a_job_does_not_repeat_a_run_for_ever(site: Path, monkeypatch: pytest.Mo
     *cut, refused = outcome["earlier"]
     assert [attempt["category"] for attempt in cut] == ["requeued"] * 3
     assert refused["message"] == "job 1 was requeued 3 times"
-
-
-def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:
-    """Slurm knows a job for MinJobAge only. The run began before midnight, in UTC."""
-    directory = submitted(site, nodes="1")
-    start_job(directory)
-    (site.parent / "bin/state/job1").unlink()
-    for name, key, time_of_day in (
-        ("started", "started", "2026-11-22T23:59:59.500000+00:00"),
-        ("ended", "ended", "2026-11-23T00:00:01.750000+00:00"),
-    ):
-        path = directory / f"jobs/1/{name}.1.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {key: time_of_day}))
-    assert execute(directory)[0] == []
-    (outcome,) = outcomes(directory)
-    assert (outcome["status"], outcome["elapsed_s"]) == ("done", 2.25)
-
-
-def test_a_run_that_failed_before_slurm_forgot_its_job_keeps_its_reason(site: Path) -> None:
-    directory = submitted(site, nodes="1")
-    program(site.parent / "bin", "echo 'ValueError: 5'; exit 1")
-    start_job(directory)
-    (site.parent / "bin/state/job1").unlink()
-    execute(directory)
-    (outcome,) = outcomes(directory)
-    assert (outcome["status"], outcome.get("reason")) == ("failed", None)
-    assert "ValueError: 5" in outcome["message"]
 
 
 def test_a_job_that_slurm_took_in_spite_of_an_error_starts_no_run(site: Path) -> None:

@@ -5,8 +5,10 @@
 JOB is the directory of the job. A line of RUNS is the number of a run, its number of nodes, and its
 directory. Each file is complete when it appears:
 
-    JOB/started.NUMBER.json     the job's ID, the nodes, and when the run began
-    JOB/ended.NUMBER.json       when it ended, its exit status, and what node_watch.py saw
+    JOB/started.NUMBER.json     the job's ID, the nodes, when the run began, and `mpi` if mpirun's
+                                processes are started by something else
+    JOB/ended.NUMBER.json       when it ended, its exit status, what node_watch.py saw, and for how
+                                long its log had not grown, if it hung
     JOB/cut_off.NUMBER.K.json   the K-th start, if the job was requeued before it ended
 """
 
@@ -24,8 +26,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.run_processes import ASK_S, Silence
+
 # The longest time for the nodes to say whether they are idle, and for their last samples.
 READY_S, LAST_S = 60, 15
+POLL_S = 0.2  # of a run's log
 # Seconds between TERM and KILL for a run that has reached its time limit.
 GRACE_S = 30
 RESTARTS = 2  # by requeues of the job
@@ -52,6 +57,11 @@ class Watch:
     def end(self, count: int) -> list[dict[str, Any]]:
         self._order("end")
         return self.documents("is_last", count, LAST_S)
+
+    def keep_states(self, count: int) -> None:
+        """Let each node of the run write what the run's processes do."""
+        self._order("hung")
+        self.documents("is_kept", count, 2 * ASK_S)
 
     def _order(self, line: str) -> None:
         assert self.child.stdin is not None  # noqa: S101
@@ -114,18 +124,29 @@ class Runs:
         if self.child:
             self.child.terminate()
 
-    def execute(self, run: dict[str, Any], nodes: list[str]) -> int:
-        """The exit status of the run's script: that of `timeout` if its time limit is reached."""
+    def execute(self, run: dict[str, Any], nodes: list[str], watch: Watch) -> dict[str, Any]:
+        """The exit status of the run's script: that of `timeout` if its time limit is reached. If
+        it hung, also for how long its log had not grown."""
         limit = ["timeout", f"--kill-after={GRACE_S}", str(run["timeout_s"])]
         with Path(run["log_name"]).open("wb") as log:
             self.child = subprocess.Popen(
-                [*limit, "bash", "run.sh", *nodes],
+                [*limit, "bash", "run.sh", *nodes], env={**os.environ, "DLPERF_RUN": run["id"]},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
             if self.is_over:
                 self.child.terminate()
-            status = self.child.wait()
-        return 128 - status if status < 0 else status
+            limits = (run.get("hung_after_s", 0), run.get("hung_after_lines", 0))
+            silence = Silence(run["log_name"], *limits)
+            hung: dict[str, Any] = {}
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    status = self.child.wait(POLL_S)
+                    break
+                if not hung and silence.is_too_long():
+                    hung = {"hung": silence.result()}
+                    watch.keep_states(len(nodes))
+                    self.child.terminate()
+        return {"exit_status": 128 - status if status < 0 else status, **hung}
 
     def wait_for_end_of_job(self) -> None:
         """Slurm ends the programs of a run a moment before it sends TERM to this one."""
@@ -145,6 +166,8 @@ class Runs:
             before += 1
             started.replace(self.job / f"cut_off.{number}.{before}.json")
         beginning = {"job": os.environ["DLPERF_JOB"], "nodes": nodes}
+        if os.environ.get("DLPERF_PMIX") and "DLPERF_PMIX" in Path("run.sh").read_text():
+            beginning["mpi"] = "pmix"
         if before > RESTARTS:
             write(started, {**beginning, "started": now()})
             write(ended, {"exit_status": NOT_STARTED, "ended": now(), "requeued": before})
@@ -155,10 +178,10 @@ class Runs:
             return
         busy = [sentence for document in told for sentence in document.get("busy", ())]
         write(started, {**beginning, "started": now()})
-        status = NOT_STARTED if busy else self.execute(run, nodes)
-        end = {"exit_status": status, "ended": now(), **({"busy": busy} if busy else {})}
-        write(ended, {**end, "nodes": self.watch.end(count)})
-        if status in KILLED:
+        refused = {"exit_status": NOT_STARTED, "busy": busy}
+        end = refused if busy else self.execute(run, nodes, self.watch)
+        write(ended, {**end, "ended": now(), "nodes": self.watch.end(count)})
+        if end["exit_status"] in KILLED and "hung" not in end:
             self.wait_for_end_of_job()
 
 

@@ -3,9 +3,10 @@ node of the job, with any Python from 3.7 on, until its standard input ends.
 
     python node_watch.py NAME exclusive|shared NODE...
 
-A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it. It prints lines of
-JSON, each with the node's name as `host`: one for each sentence about who uses the node before the
-run (`busy`), and `is_ready`; after the run, one for each other process that used the CPU
+A line `begin COUNT DIRECTORY` starts a run on the first nodes, `end` ends it; after `hung`, each of
+them writes what the run's processes there do (hang-NAME.txt), then says `is_kept`. It prints lines
+of JSON, each with the node's name as `host`: one for each sentence about who uses the node before
+the run (`busy`), and `is_ready`; after the run, one for each other process that used the CPU
 (`beside`), one with the devices' peak memory, and `is_last`. Samples are in files beside the log.
 The modules are those of bench.yml.
 """
@@ -22,7 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils import node_agents, node_lock, other_processes, process_table, telemetry
+from ansible.module_utils import (
+    node_agents,
+    node_lock,
+    other_processes,
+    process_table,
+    run_processes,
+    telemetry,
+)
 
 # As the defaults of the role benchmark_run.
 SAMPLE_S, MOST_CORES_BESIDE, GRACE_S = 1, 0.2, 10
@@ -109,6 +117,19 @@ def clean(run: dict[str, Any]) -> None:
             subprocess.run(cleanup, stdout=sys.stderr, timeout=CLEAN_S, check=False)
 
 
+def keep_states(name: str, log: str) -> None:
+    """Write what the run's processes on this node do, beside its log."""
+    job = f"DLPERF_JOB={os.environ['DLPERF_JOB']}".encode()
+    own = set()
+    for pid, _ in process_table.processes(process_table.local()):
+        given = environment(pid)
+        if job in given and any(each.startswith(b"DLPERF_RUN=") for each in given):
+            own.add(pid)
+    logs = [path for path in (f"{log}.{name}", log) if Path(path).is_file()]
+    where = {"host": name, "hosts": {}, "directory": ".", "log": [*logs, log][0]}
+    run_processes.keep_states(where, own, node_lock.uptime(), dict(os.environ))
+
+
 def told(busy: list[str]) -> list[dict[str, Any]]:
     return [*({"busy": [sentence[:LONGEST]]} for sentence in busy), {"is_ready": True}]
 
@@ -147,9 +168,14 @@ def watch(name: str, agents: Any, orders: Orders, *, is_exclusive: bool) -> None
     agents.receive = samples.receive
     others, busy = when_idle(params, agents, samples, is_exclusive=is_exclusive)
     say(name, *told(busy))
-    while orders.next(POLL_S) is None:
+    order = None
+    while order in (None, "hung"):
+        if order == "hung":
+            keep_states(name, run["log_name"])
+            say(name, {"is_kept": True})
         agents.poll()
         others.poll()
+        order = orders.next(POLL_S)
     clean(run)
     say(name, *seen(samples.result(), others.result()))
 

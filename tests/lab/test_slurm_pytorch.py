@@ -1,0 +1,76 @@
+"""Slurm and PyTorch of Debian 13 on two nodes of the lab: an ordinary user trains from a login
+node, by torchrun and by mpirun, and the results have the form of a campaign by SSH."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab_under_test import PROJECT, Lab, mirror_alone
+from slurm_lab import dlperf, given, lab_with, run, shared_folder
+from trained_campaigns import check, runs_of
+
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.slurm]
+
+GIVEN = given("pytorch")
+TORCH = "torch", "2.6.0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shared_folder(tmp_path_factory.mktemp("shared"), "pytorch", python="3.13")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Lab]:
+    bundle = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
+    bundle += ["--suite", "trixie", "--framework", "pytorch"]
+    with mirror_alone():
+        subprocess.run(bundle, cwd=PROJECT, check=True, timeout=1800)
+    directory = tmp_path_factory.mktemp("slurm") / "lab"
+    with lab_with(folder, directory, lab_suite="trixie", lab_frameworks="pytorch") as made:
+        made.play("provision.yml", "-e", json.dumps(GIVEN))
+        yield made
+
+
+def form(text: str) -> list[str]:
+    """The lines of the tables in a text, without their numbers and widths."""
+    lines = [line for line in text.splitlines() if " | " in line]
+    return [re.sub(r"[\d.,]+", "#", re.sub(r"\s+", " ", line)) for line in lines]
+
+
+def test_llama_learns_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
+    status, text = run(cluster, "llama", "--workload", "pytorch-llama")
+    assert status == 0, text
+    assert "node_num | gpu_num | tokens/s | tokens/s/device |" in text
+    found = runs_of(folder / "llama")
+    check(found, ["pytorch-llama"], *TORCH)
+    assert all("torchrun" in str(record["commands"]) for record, _ in found)
+    place = folder / "llama/runs" / str(found[-1][0]["id"])
+    assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
+
+
+def test_the_table_is_that_of_a_campaign_by_ssh(cluster: Lab, folder: Path) -> None:
+    chosen = ["-e", "workload=pytorch-llama", "-e", f"campaign={folder}/ssh"]
+    cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
+    tables = [dlperf(cluster, "summarize", name) for name in ("llama", "ssh")]
+    assert [status for status, _ in tables] == [0, 0], tables
+    one, other = (form(text) for _, text in tables)
+    assert len(one) >= 4
+    assert one == other
+    columns = [(folder / name / "summary.csv").open().readline() for name in ("llama", "ssh")]
+    assert columns[0] == columns[1]
+
+
+def test_mpirun_starts_it_too(cluster: Lab, folder: Path) -> None:
+    chosen = ("--workload", "pytorch-llama", "--parameter", "launcher=torch_mpirun")
+    status, text = run(cluster, "mpirun", *chosen)
+    assert status == 0, text
+    found = runs_of(folder / "mpirun")
+    check(found, ["pytorch-llama"], *TORCH)
+    assert all("mpirun" in str(record["commands"]) for record, _ in found)
