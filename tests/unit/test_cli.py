@@ -235,7 +235,8 @@ def test_a_campaign_from_plan_to_status(tmp_path: Path) -> None:
     (place / run["log_name"]).write_text("")
     out = call("status", str(directory), status=1).out
     assert f"| {run['id']} | invalid |" in " ".join(out.split())
-    assert out.endswith("1 of 1 runs done, 1 of them invalid\n")
+    assert "\n1 of 1 runs done, 1 of them invalid\n" in out
+    assert f"not recorded in manifest.jsonl: {run['id']}. Resume" in out
     resumed = json.loads(call("plan", "--resume", str(directory), "--json").out)
     assert resumed["runs"] == []
     assert resumed["campaign"] == str(directory)
