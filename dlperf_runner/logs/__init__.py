@@ -42,14 +42,15 @@ FIRST = 2**11
 class Log:
     """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
     first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
-    with a rate print. `compute_rates`: their rates without waiting for data; none if the format
-    has no such rates."""
+    with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
+    of each rate that changed no weight. Both are empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
     has_ranks: bool = False
     memory_gib: float | None = None
     compute_rates: list[float | None] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -110,6 +111,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
         if most is not None and len(log.columns.steps) > most:
             break
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
+    log.skipped = seen.skipped
     return log
 
 

@@ -168,7 +168,8 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
         total_steps=rule.total_steps,
     )
     measured.measurements += _energy(evidence, series, measured, expected)
-    verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
+    rules = run.rules or catalogued_rules()
+    verdict = judge(evidence, found.steps, found.losses, rules, measured.skipped)
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 

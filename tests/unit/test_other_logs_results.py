@@ -175,6 +175,25 @@ def test_the_counters_of_megatron_say_that_a_loss_is_no_number(
     assert "loss not checked" not in text
 
 
+@pytest.mark.parametrize(
+    ("skipped", "status", "told"),
+    [
+        (10, 1, "the program skipped 80 of the 80 measured steps"),
+        (2, 1, "the program skipped 16 of the 80 measured steps"),
+        (1, 0, "the program skipped 8 of the 80 measured steps"),
+    ],
+)
+def test_a_run_whose_steps_were_skipped_is_invalid(
+    here: Path, skipped: int, status: int, told: str
+) -> None:
+    """fp16 whose loss scale never fits: no step changes a weight, and no loss is printed."""
+    lines = megatron(123.4, batch=128, world=8)
+    counters = COUNTERS.format(skipped=skipped, nan=0)
+    silent = [re.sub(r" lm loss: \S+ \|", "", line) + counters for line in lines[-11:]]
+    write(here / "logs/1n8g/llama3-8b_b16_bf16_1.log", lines[:-11] + silent)
+    assert told in call("summarize", "logs", status=status).text
+
+
 def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
     lines = [line.replace("Loss[7.500]", "Loss[nan]") for line in GOOD]
     assert lines != GOOD
