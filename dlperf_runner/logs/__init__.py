@@ -29,6 +29,7 @@ __all__ = [
     "detect",
     "formats",
     "line_of",
+    "other_at_end",
     "own_formats",
     "parse",
     "parse_tail",
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 FIRST = 2**11
+END = 2**9
 
 
 @dataclass
@@ -170,6 +172,22 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
         ]
         if matches:
             return forms[min(matches)[1]]
+    return None
+
+
+def other_at_end(form: Format, end: bytes) -> Format | None:
+    """Another training program's built-in format that has a rate at the end of a log: after the
+    last line that may be of `form`, or in the last bytes. None for a format of the user, which may
+    describe the same lines. To search all of each log for all formats would be slow."""
+    if built_in().get(form.name) is not form:
+        return None
+    start = max(0, min(end.rfind(form.marker), len(end) - END))
+    tail = end[end.rfind(b"\n", 0, start) + 1 :]
+    for other in built_in().values():
+        if other is form or other.table is not None or not holds(tail, other.marker):
+            continue
+        if any(steps.with_rate(other, tail)):
+            return other
     return None
 
 
