@@ -29,6 +29,7 @@ __all__ = [
     "detect",
     "formats",
     "line_of",
+    "other_at_end",
     "own_formats",
     "parse",
     "parse_tail",
@@ -36,20 +37,22 @@ __all__ = [
 ]
 
 FIRST = 2**11
+END = 2**9
 
 
 @dataclass
 class Log:
     """The content of a log. `has_ranks`: mpirun's tags name the ranks; the steps are those of the
     first rank that prints steps. `memory_gib`: the highest memory use of a device that the lines
-    with a rate print. `compute_rates`: their rates without waiting for data; none if the format
-    has no such rates."""
+    with a rate print. `compute_rates`: their rates without waiting for data. `skipped`: the steps
+    of each rate that changed no weight. Both are empty if the format does not have them."""
 
     headers: list[Header]
     columns: Columns
     has_ranks: bool = False
     memory_gib: float | None = None
     compute_rates: list[float | None] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
 
 
 _own: dict[str, Format] = {}  # the formats of the user's catalogue
@@ -110,6 +113,7 @@ def parse(form: Format, pieces: Iterable[bytes], most: int | None = None) -> Log
         if most is not None and len(log.columns.steps) > most:
             break
     log.memory_gib, log.compute_rates = seen.memory_gib, seen.compute_rates
+    log.skipped = seen.skipped
     return log
 
 
@@ -168,6 +172,22 @@ def detect(pieces: Iterable[bytes], known: Mapping[str, Format] | None = None) -
         ]
         if matches:
             return forms[min(matches)[1]]
+    return None
+
+
+def other_at_end(form: Format, end: bytes) -> Format | None:
+    """Another training program's built-in format that has a rate at the end of a log: after the
+    last line that may be of `form`, or in the last bytes. None for a format of the user, which may
+    describe the same lines. To search all of each log for all formats would be slow."""
+    if built_in().get(form.name) is not form:
+        return None
+    start = max(0, min(end.rfind(form.marker), len(end) - END))
+    tail = end[end.rfind(b"\n", 0, start) + 1 :]
+    for other in built_in().values():
+        if other is form or other.table is not None or not holds(tail, other.marker):
+            continue
+        if any(steps.with_rate(other, tail)):
+            return other
     return None
 
 

@@ -13,6 +13,7 @@ size and the sequence length. A log in which the batch size ramps up is refused.
 
 A line with no `lm loss`, like this end of one, has a loss that is no number, unless the loss scale
 skipped its iterations. Of those skipped, the second counter has the ones whose loss is no number.
+Both count since the line before.
 
 Source: NVIDIA/Megatron-LM 001b00c, megatron/training/training.py (training_log) and
 megatron/training/arguments.py (_print_args).
@@ -37,6 +38,7 @@ FORMAT = Format(
         rb"iteration +(?P<step>\d{1,12})/ *(?P<total>\d{1,12}) \|(?:[^|\r\n]*+\|)*?"
         rb" elapsed time per iteration \(ms\): (?P<rate>[^\s|]+) \|(?:[^|\r\n]*+\|)*?"
         rb" global batch size: +(?P<batch>\d{1,12}) \|"
+        rb"(?=(?:(?:[^|\r\n]*+\|)*? number of skipped iterations: +(?P<skipped>\d{1,12}) \|)?)"
         rb"(?:(?:(?:[^|\r\n]*+\|)*? number of (?=nan iterations: +[1-9])"
         rb"|(?:[^|\r\n]*+\|)*? lm loss: (?=\S+ \|)"
         rb"|(?:[^|\r\n]*+\|)*? number of skipped iterations: +0 \| number of (?=nan iterations: ))"

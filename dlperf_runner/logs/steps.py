@@ -25,12 +25,14 @@ OF_RUN = {
 class Seen:
     """What the blocks before said: losses, for formats that print the loss of a step on a line
     before its rate; what each line with a rate states of the whole run, by group; the highest
-    memory use; and for each line with a rate, that without waiting for data."""
+    memory use; and for each line with a rate, that without waiting for data, and the number of
+    skipped steps."""
 
     losses: Losses = field(default_factory=dict)
     of_run: dict[str, set[bytes]] = field(default_factory=dict)
     memory_gib: float | None = None
     compute_rates: list[float | None] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
 
 
 def columns(form: Format, block: Block, seen: Seen) -> Columns:
@@ -50,6 +52,8 @@ def columns(form: Format, block: Block, seen: Seen) -> Columns:
         seen.memory_gib = max(seen.memory_gib or 0, *map(float, group["memory_gib"]))
     if "compute" in group:
         seen.compute_rates += text.optional_numbers(group["compute"])
+    if "skipped" in group:
+        seen.skipped += [int(number or 0) for number in group["skipped"]]
     if seen.losses or not all(rates):
         printed = list(_losses(_writers(form, block), steps, rates, printed, seen.losses))
         with_rate = [n for n, rate in enumerate(rates) if rate]

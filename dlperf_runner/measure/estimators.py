@@ -54,11 +54,13 @@ class Measurement(NamedTuple):
 
 @dataclass
 class Measured:
-    """The measurements of a log. `confirmed` names the settings that the log itself confirms."""
+    """The measurements of a log. `confirmed` names the settings that the log itself confirms.
+    `skipped`: the measured steps that changed no weight, and the number of measured steps."""
 
     measurements: tuple[Measurement, ...]
     confirmed: frozenset[str]
     notes: tuple[str, ...] = ()
+    skipped: tuple[int, int] = (0, 0)
 
 
 class PublishedLines(NamedTuple):

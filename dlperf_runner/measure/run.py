@@ -73,6 +73,9 @@ def measure(
         *step_times(world, expected.per_step, span),
         *log_memory(log.memory_gib),
     )
+    if lines is found and rates:
+        measured_steps = found.steps[end - 1] - found.steps[first] + span
+        result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
 
 

@@ -30,6 +30,8 @@ THROTTLING, CLOCKS, ECC, XID = "throttling", "clocks", "ECC errors", "Xid errors
 PROCESSES, INTERFACE = "other processes", "NCCL interface"
 _LARGEST_LOSS = 1e6  # no program of the catalogue begins with a thousandth of this
 _CONSTANT = 3  # printed losses, or lines without one; fewer may be so by chance
+# A skipped step lacks the optimizer's part. Loss scaling skips a few steps of a sound training.
+_MOST_SKIPPED = 0.1
 _FEWEST_LOSSES = 15  # the median of a fifth of them does not depend on a single step
 _BEFORE_S = 10  # seconds; ssh may need as long to reach a node after the run has begun
 _ORDINARY_USERS = range(1000, 65534)
@@ -129,14 +131,21 @@ def judge(
     steps: Sequence[int],
     losses: Sequence[float | None],
     rules: ValidityRules,
+    skipped: tuple[int, int] = (0, 0),
 ) -> Verdict:
-    """The verdict on a run whose log passed validation; `losses` has one entry per step."""
+    """The verdict on a run whose log passed validation; `losses` has one entry per step. `skipped`:
+    the measured steps that changed no weight, and the number of measured steps."""
+    about_skipped = "the program skipped {} of the {} measured steps".format(*skipped)
+    too_many = skipped[0] > _MOST_SKIPPED * skipped[1]
     reasons = [
         *_about_losses(steps, losses, rules),
+        *([about_skipped] if too_many else ()),
         *_about_cores(evidence.beside, rules),
         *_about_processors(evidence.of_nodes, rules),
     ]
     remarks = [*_about_telemetry(evidence.unsampled)]
+    if skipped[0] and not too_many:
+        remarks.append(about_skipped)
     if not evidence.on_gpu:
         return Verdict(tuple(reasons), remarks=tuple(remarks))
     judged = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -168,7 +169,8 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
         total_steps=rule.total_steps,
     )
     measured.measurements += _energy(evidence, series, measured, expected)
-    verdict = judge(evidence, found.steps, found.losses, run.rules or catalogued_rules())
+    rules = run.rules or catalogued_rules()
+    verdict = judge(evidence, found.steps, found.losses, rules, measured.skipped)
     return Reading(run, measured, digest, None, series, verdict, _digest(series.samples_per_second))
 
 
@@ -217,19 +219,35 @@ def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
     """The content of a log as far as the rule needs it, and its SHA-256."""
     # Every process of the run prints each step at most once.
     most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
-    digest = hashlib.sha256()
+    digest, last = hashlib.sha256(), deque[bytes](maxlen=2)
     with log.errors():
-        content = logs.parse(log.form, _digested(log.pieces(), digest), most)
+        content = logs.parse(log.form, _digested(log.pieces(), digest, last), most)
+    other = logs.other_at_end(log.form, b"".join(last))
+    if other is not None:
+        raise _of_two_programs(log, other)
     return content, digest.hexdigest()
+
+
+def _of_two_programs(log: Log, other: logs.Format) -> UserError:
+    own, others = (logs.line_of(form, log.pieces(), 0) for form in (log.form, other))
+    return UserError(
+        "two programs wrote into this log",
+        where=f"{log.path}:{others}",
+        expected=f"rates of {log.form.name} only, as in line {own}",
+        found=f"a rate of {other.name}",
+        hint="save the output of each program in its own file",
+    )
 
 
 def _line_of(log: Log, index: int) -> int:
     return logs.line_of(log.form, log.pieces(), index)
 
 
-def _digested(pieces: Iterable[bytes], digest: Any) -> Iterator[bytes]:
+def _digested(pieces: Iterable[bytes], digest: Any, last: deque[bytes]) -> Iterator[bytes]:
+    """The pieces, which are added to the digest and to the last pieces."""
     for piece in pieces:
         digest.update(piece)
+        last.append(piece)
         yield piece
 
 

@@ -35,6 +35,23 @@ def test_real_log_is_recognised_and_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_the_end_of_a_log_shows_that_another_program_followed(path: Path) -> None:
+    """In whichever order, and with text of no program between them."""
+    forms, own = logs.formats(), path.parent.name
+    end = path.read_bytes()
+    assert logs.other_at_end(forms[own], end) is None
+    if forms[own].table is not None:  # a test before a training is none
+        return
+    for other in {real.parent.name: real for real in REAL}.values():
+        follows = other.parent.name
+        if follows == own or forms[follows].table is not None:
+            continue
+        both = end + b"NCCL INFO Connected all rings\n" * 100 + other.read_bytes()
+        found = logs.other_at_end(forms[own], both)
+        assert found is forms[follows]
+
+
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_origin_of_real_log_is_recorded(path: Path) -> None:
     origins = yaml.safe_load((path.parent / "ORIGIN.yml").read_text())
     (origin,) = [entry for entry in origins if entry["file"] == path.name]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 from make_logs import campaign_run, dllogger, gluoncv, megatron, oneflow, plsc, write
-from other_logs import GOOD, load, speedometer
+from other_logs import GOOD, load, only, speedometer
 
 from dlperf_runner.commands.summarize import summarize
 
@@ -173,6 +173,38 @@ def test_the_counters_of_megatron_say_that_a_loss_is_no_number(
     text = call("summarize", "logs", status=0 if step is None else 1).text
     assert (f"the loss is not finite at step {step}" in text) == (step is not None)
     assert "loss not checked" not in text
+
+
+@pytest.mark.parametrize("noise", [0, 2**21], ids=["one-piece", "pieces"])
+def test_a_log_of_two_programs_is_refused_with_both(tmp_path: Path, noise: int) -> None:
+    lines = [*GOOD, *["x" * 1023] * (noise // 1024), *oneflow(50.0)]
+    path = write(tmp_path / "rn50_b128_fp32_1n1g.log", lines)
+    problem = only(load(path))
+    first = next(n for n, line in enumerate(GOOD, 1) if "Speed: " in line)
+    second = next(n for n, line in enumerate(lines, 1) if "samples/s: " in line)
+    assert problem.problem == "two programs wrote into this log"
+    assert problem.where == f"{path}:{second}"
+    assert problem.expected == f"rates of gluoncv_horovod only, as in line {first}"
+    assert problem.found == "a rate of oneflow_benchmark"
+
+
+@pytest.mark.parametrize(
+    ("skipped", "status", "told"),
+    [
+        (10, 1, "the program skipped 80 of the 80 measured steps"),
+        (2, 1, "the program skipped 16 of the 80 measured steps"),
+        (1, 0, "the program skipped 8 of the 80 measured steps"),
+    ],
+)
+def test_a_run_whose_steps_were_skipped_is_invalid(
+    here: Path, skipped: int, status: int, told: str
+) -> None:
+    """fp16 whose loss scale never fits: no step changes a weight, and no loss is printed."""
+    lines = megatron(123.4, batch=128, world=8)
+    counters = COUNTERS.format(skipped=skipped, nan=0)
+    silent = [re.sub(r" lm loss: \S+ \|", "", line) + counters for line in lines[-11:]]
+    write(here / "logs/1n8g/llama3-8b_b16_bf16_1.log", lines[:-11] + silent)
+    assert told in call("summarize", "logs", status=status).text
 
 
 def test_a_run_that_is_invalid_is_exit_status_1(here: Path) -> None:
