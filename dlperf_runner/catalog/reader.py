@@ -98,12 +98,12 @@ _kept: list[Path] = []
 def use_kept(folders: Iterable[Path]) -> None:
     """Also know the entries that campaigns keep in these folders. Those of the user's own folder
     come first."""
-    _kept.extend(folder for folder in folders if folder not in _kept)
+    _kept.extend(folder for folder in folders if folder not in _kept and folder.is_dir())
 
 
 def kept() -> tuple[Path, ...]:
-    """The folders of `use_kept` that exist."""
-    return tuple(folder for folder in _kept if folder.is_dir())
+    """The folders of `use_kept` that existed then, because this is called for each log."""
+    return tuple(_kept)
 
 
 def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
