@@ -50,7 +50,7 @@ def test_llama_learns_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
     assert "node_num | gpu_num | tokens/s | tokens/s/device |" in text
     found = runs_of(folder / "llama")
     check(found, ["pytorch-llama"], *TORCH)
-    assert all("torchrun" in str(record["commands"]) for record, _ in found)
+    assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)
     place = folder / "llama/runs" / str(found[-1][0]["id"])
     assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
 
@@ -63,8 +63,6 @@ def test_the_table_is_that_of_a_campaign_by_ssh(cluster: Lab, folder: Path) -> N
     one, other = (form(text) for _, text in tables)
     assert len(one) >= 4
     assert one == other
-    columns = [(folder / name / "summary.csv").open().readline() for name in ("llama", "ssh")]
-    assert columns[0] == columns[1]
 
 
 def test_mpirun_starts_it_too(cluster: Lab, folder: Path) -> None:
