@@ -141,8 +141,8 @@ _MODULES = {
 
 
 def _add_commands(called: Sequence[str]) -> None:
-    """Add these commands; without one, all. To import all takes as long as to read 70 logs."""
-    for name in _MODULES.keys() & called or _MODULES:
+    """Add the called command; without one, all. To import all takes as long as to read 70 logs."""
+    for name in _MODULES if set(ORDER).isdisjoint(called) else _MODULES.keys() & called:
         module = import_module(f".{_MODULES[name].replace('-', '_')}", __package__)
         settings = getattr(module, "SETTINGS", {}).get(name)
         app.command(name, context_settings=settings)(getattr(module, name.replace("-", "_")))
