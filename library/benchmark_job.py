@@ -140,7 +140,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.benchmark_supervisor import GRACE_S, POLL_S, detach, is_gone, read_state, renew, supervise_all
+from ansible.module_utils.benchmark_supervisor import GRACE_S, POLL_S, detach, end_orphans, is_gone, read_state, renew, supervise_all
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.next_launch import hand_over
 from ansible.module_utils.node_lock import renew as renew_lock
@@ -287,7 +287,8 @@ def follow(module, directory, state_file, lease_file, log_file):
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
             crash = (read_state(state_file) or {}).get("crash")
             why = crash or "Check whether the node was restarted or ran out of memory."
-            module.fail_json(msg="%s: the supervisor of the launch has died. %s" % (directory, why), lost=not crash)
+            left = "".join(". Left behind: %s" % line for line in end_orphans(params, state))
+            module.fail_json(msg="%s: the supervisor of the launch has died. %s%s" % (directory, why, left), lost=not crash)
         if time.time() > deadline:
             break
         time.sleep(POLL_S)

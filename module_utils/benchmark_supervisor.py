@@ -237,7 +237,8 @@ def supervise(params, agents, state_file):
                 reason = limits.exceeded(others)
                 if reason:
                     if reason in ("hung", "peer"):
-                        keep_states(params, own_processes(agents), limits.began, environment(params["env"]))
+                        away = keep_states(params, own_processes(agents), limits.began, environment(params["env"]))
+                        others.away.update(away)  # it may be back when it is asked again
                     end_group(process)
                     break
                 time.sleep(POLL_S)
@@ -296,6 +297,27 @@ def write_crash(state_file, text):
     state = read_state(state_file)
     if state is not None:
         write_whole(state_file, dict(state, crash=text[-CRASH_CHARACTERS:]))
+
+
+def end_orphans(params, state):
+    """After the supervisor was killed, from which its command got TERM: wait until that has ended, or kill it. Returns what is left."""
+    began = uptime() - (time.time() - state["started"])
+    group = state.get("pid")
+    if began < 0 or type(group) is not int or group < 2:
+        return []  # this node was restarted, or the command had not begun
+    deadline = uptime() + GRACE_S
+    while is_group(group) and uptime() < deadline:
+        time.sleep(POLL_S)
+    signal_group(group, signal.SIGKILL)
+    return end_others(params["hosts"], began, environment(params["env"]))
+
+
+def is_group(group):
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
 
 
 def is_gone(state):

@@ -23,6 +23,7 @@ REMEMBERED = 1000
 ASK_S = 60
 TAIL_BYTES = 16384
 STATE_BYTES = 4 << 20
+NOT_REACHED = 255  # ssh's exit status
 
 # Prints the state of each given process: by py-spy if it is beside the program's Python or in PATH (a process of this user needs no root for
 # its own children, unless ptrace is forbidden), and what the kernel says. `stack` is readable only to root. No single quotes, as below.
@@ -123,19 +124,25 @@ def state_name(host):
 
 
 def keep_states(params, pids, began, environment):
-    """Write the end of the log, the state of the run's processes on this node and its others, and the table of processes. Never fails."""
+    """Write the end of the log, the state of the run's processes on this node and its others, and the table of processes. Never fails.
+
+    Returns the other nodes that cannot be reached.
+    """
     age = int(uptime() - began) + 1
     children = [(params["host"], ask(["sh", "-c", STATE + TABLE, "sh"] + [str(pid) for pid in sorted(pids)], environment))]
     for host, address in sorted(params["hosts"].items()):
         children.append((host, ask_by_ssh(address, FIND.replace("AGE", str(age)) + "set -- $(found)\n" + STATE + TABLE, environment)))
+    states = [(host, answered(child)[1][:STATE_BYTES]) for host, child in children]
+    away = [host for host, child in children[1:] if child and child[0].returncode == NOT_REACHED]
     end = size_and_end(os.path.join(params["directory"], params["log"]), TAIL_BYTES)[1]
     try:
         with os.fdopen(create(os.path.join(params["directory"], state_name(params["host"]))), "wb") as handle:
             handle.write(b"== end of the log\n" + end)
-            for host, child in children:
-                handle.write(("\n==== %s\n" % host).encode("utf-8") + (answered(child)[1][:STATE_BYTES] or b"no answer\n"))
+            for host, state in states:
+                handle.write(("\n==== %s\n" % host).encode("utf-8") + (state or b"no answer\n"))
     except (IOError, OSError):
-        return  # a full disk, for example
+        pass  # a full disk, for example
+    return away
 
 
 def end_others(hosts, began, environment):

@@ -266,6 +266,7 @@ def _two_campaigns(
     from ..compare.campaigns import compare_campaigns, without_effect
     from ..compare.spread import read_spreads, refuse_copies
     from ..report.compare_text import render_campaigns
+    from ..results.repeats import about_other_starts
 
     if baseline:
         from ..compare.baselines import logs_of_baseline, read_baseline
@@ -280,6 +281,8 @@ def _two_campaigns(
     names = (name, str(second.directory))
     table = compare_campaigns(first, second.frame, limit, allowed, read_spreads())
     refuse_copies(zip(names, (logs, second.logs), strict=True))
+    for note in [] if baseline else about_other_starts(loaded[0].counted, second.counted):
+        print_note(note)
     for condition in without_effect(first, second.frame, allowed):
         print_note(f"--allow-different {condition}: has no effect, because no pair differs in it")
     return table, render_campaigns(table, names, limit, screen()), " and ".join(names)

@@ -28,7 +28,7 @@ from ..core.units import per_second
 from ..measure.estimators import Measurement
 from .discovery import Place, Skipped, find
 from .named_run import known_models
-from .repeats import about_copies, about_names, told_apart
+from .repeats import about_copies, about_names, about_starts, told_apart
 from .run_log import Reading, RunSeries, read_all
 from .run_record import FoundRun, Known
 from .statement import Statements, checked
@@ -128,6 +128,7 @@ def load_results(
         )
     results.notes += dict.fromkeys(run.assumed for run in results.counted if run.assumed)
     results.notes += [*about_copies(apart), *about_names(results.counted)]
+    results.notes += about_starts(results.counted)
     results.notes += _about_validity(results)
     results.notes += [f"not counted: {run} has no record" for run in results.missing]
     results.notes += _about_skipped(results)

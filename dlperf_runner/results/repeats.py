@@ -65,6 +65,32 @@ def about_names(runs: Iterable[FoundRun]) -> Iterator[str]:
             yield f"{several[0]}: pooled, although the names of the logs have other words: {shown}"
 
 
+def about_starts(runs: Iterable[FoundRun]) -> Iterator[str]:
+    """Notes on repeats of a case of which PMIx started some and mpirun others."""
+    for several in grouped(runs, attrgetter("case")).values():
+        by = {way: [f"r{run.repeat}" for run in own] for way, own in _by_start(several).items()}
+        if len(by) > 1:
+            started = " and ".join(f"{way} started {shortened(own)}" for way, own in by.items())
+            yield f"{several[0]}: pooled, although {started}"
+
+
+def about_other_starts(*campaigns: Iterable[FoundRun]) -> Iterator[str]:
+    """Notes on cases whose MPI processes were started otherwise in the second of two campaigns."""
+    first, second = (
+        {case: " and ".join(_by_start(own)) for case, own in grouped(runs, str).items()}
+        for runs in campaigns
+    )
+    for case, way in first.items():
+        if second.get(case, way) != way:
+            yield f"{case}: started by {way} in the first campaign, by {second[case]} in the second"
+
+
+def _by_start(runs: Iterable[FoundRun]) -> dict[str, list[FoundRun]]:
+    """The runs by what started their processes; a program that does not use MPI has one way."""
+    found = grouped(runs, lambda run: "PMIx" if run.by_pmix else "mpirun")
+    return dict(sorted(found.items()))
+
+
 def _content(reading: Reading) -> object:
     """What only copies of a log have in common."""
     return reading.log_sha256 if reading.rates is None else reading.rates

@@ -142,6 +142,7 @@ class FoundRun:
     unsampled: tuple[tuple[str, float], ...] = ()  # until when hosts without full telemetry had it
     rules: ValidityRules | None = None
     on_gpu: bool = False  # according to the plan
+    by_pmix: bool = False  # Slurm's PMIx started the processes of MPI, not mpirun
 
     def source_of(self, setting: str) -> str:
         """Who states a setting: the plan, the file name, an option or a mapping."""
@@ -224,6 +225,7 @@ def planned_run(path: Path, known: Sequence[Known]) -> FoundRun:
         nccl=_nccl(document),
         beside=_other_processes(outcome),
         unsampled=_unsampled(outcome),
+        by_pmix=outcome.get("mpi") == "pmix",
     )
 
 

@@ -246,5 +246,33 @@ def test_what_a_run_left_on_another_node_is_seen_at_the_last_look() -> None:
 
 def test_a_node_that_does_not_answer_is_named(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", "ssh", "exit 255")
-    left = run_processes.end_others({"node2": "n2"}, 0.0, {"PATH": f"{path}:/usr/bin:/bin"})
+    environment = {"PATH": f"{path}:/usr/bin:/bin"}
+    left = run_processes.end_others({"node2": "n2"}, 0.0, environment)
     assert left == ["node2: cannot be checked for processes of the run"]
+    run = {"directory": str(tmp_path), "log": "train.log", "host": "node1", "hosts": {"node2": ""}}
+    assert run_processes.keep_states(run, [], 0.0, environment) == ["node2"]
+    assert "==== node2\nno answer\n" in (tmp_path / "hang-node1.txt").read_text()
+
+
+def test_a_node_away_during_a_hang_is_lost_although_it_is_back(tmp_path: Path) -> None:
+    """Its connections fail until the state was kept, as while it reboots."""
+    script = f"mkdir {tmp_path}/away && exit 255 || exit 0"
+    asked = '*"ps -eo"*|*"kill -KILL"*'  # for states, and to end what is left
+    path = program(tmp_path / "bin", "ssh", f'case "$*" in {asked}) {script};; esac; exit 1')
+    marker = f"dlperf-away-{os.getpid()}"
+    stops = threading.Thread(target=stop_rank, args=(marker, tmp_path / "train.log"))
+    stops.start()
+    result = call(
+        tmp_path,
+        *training(0.1, marker),
+        env={"PATH": f"{path}:/usr/bin:/bin"},
+        host="node1",
+        hosts={"node2": "n2"},
+        hung_after_s=2,
+        hung_after_lines=3,
+        wait_s=60,
+    )
+    stops.join()
+    assert result["reason"] == "hung"
+    told = "node2: cannot be checked for processes of the run, because it was restarted or did not"
+    assert [line for line in result["left"] if told in line]

@@ -379,3 +379,19 @@ def test_logs_that_cannot_be_believed_are_bad_input(tmp_path: Path) -> None:
     result = call("compare", directory, status=2)
     assert "the log ends with step" in result.err
     assert "1n2g" in result.out
+
+
+def test_runs_that_pmix_started_are_told_from_those_of_mpirun(tmp_path: Path) -> None:
+    outcomes = {"mpirun": {"status": "done"}, "PMIx": {"status": "done", "mpi": "pmix"}}
+    for name, ways in (("a", ("mpirun",)), ("b", ("PMIx",)), ("c", ("mpirun", "PMIx"))):
+        for repeat, way in enumerate(ways, start=1):
+            rate = 90.0 + ord(name) + repeat
+            campaign_run(tmp_path / name, "1n2g", repeat, gluoncv(rate), outcome=outcomes[way])
+    a, b, c = (tmp_path / name for name in "abc")
+    case = "mxnet-resnet50v1b builtin fp32 b128 1n2g"
+    for other, ways in ((b, "PMIx"), (c, "PMIx and mpirun")):
+        note = f"{case}: started by mpirun in the first campaign, by {ways} in the second"
+        assert call("compare", a, other).err.splitlines() == [note]
+    pooled = f"{case}: pooled, although PMIx started r2 and mpirun started r1"
+    assert pooled in " ".join(call("summarize", c, status=None).out.split())
+    assert "pooled, although" not in call("summarize", b, status=None).out
