@@ -309,6 +309,7 @@ def end_orphans(params, state):
     while is_group(group) and uptime() < deadline:
         time.sleep(POLL_S)
     signal_group(group, signal.SIGKILL)
+    clean_up(params)
     return end_others(params["hosts"], began, environment(params["env"]))
 
 

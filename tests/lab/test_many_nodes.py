@@ -57,7 +57,7 @@ def few(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]
 
 def test_one_node_makes_an_environment_and_the_others_take_it_from_each_other(few: Lab) -> None:
     taken = output_of(few, TAKING)
-    assert re.findall(r"changed: \[(\w+)\]", taken) == ["node2", "node3", "node4"]
+    assert sorted(re.findall(r"changed: \[(\w+)\]", taken)) == ["node2", "node3", "node4"]
     digest = f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
     assert len({few.said(node, digest) for node in ("node1", "node2", "node3", "node4")}) == 1
     for node in ("node1", "node4"):
@@ -108,7 +108,8 @@ def test_a_second_provisioning_takes_at_most_two_pings_and_10_s(many: Lab) -> No
         taken, output = seconds(many, "ansible-playbook", "provision.yml")
         seconds_of.append(taken)
         assert len(re.findall(r"^node\d+ .*changed=0 .*failed=0", output, re.M)) == NODES, output
-    assert median(seconds_of) <= 2 * median(pings) + 10, (pings, seconds_of)
+    print(f"seconds of pings {pings}, of second provisionings {seconds_of}")
+    assert median(seconds_of) <= 2 * median(pings) + 10
 
 
 def test_what_changed_on_one_of_them_is_noticed(many: Lab) -> None:
@@ -124,9 +125,10 @@ class Runs:
     copying_s: float
 
 
-# A program that ends at once.
+# A program that ends at once, and whose first rank says so.
+SAYS = """/bin/sh -c '[ $OMPI_COMM_WORLD_RANK != 0 ] || printf "step %s rate 1.0\\n" 1 2 3'"""
 NOTHING = ("--name", "nothing", "--framework", "nccl", "--launcher", "mpirun", "--unit", "samples")
-NOTHING += ("--command", "/usr/bin/printf 'step %s rate 1.0\\n' 1 2 3", "--total-steps", "3")
+NOTHING += ("--command", SAYS, "--total-steps", "3")
 NOTHING += ("--regex", r"step (?P<step>\d+) rate (?P<rate>[\d.]+)", "--warmup-steps", "0")
 RUNS = 3
 
@@ -185,4 +187,5 @@ def test_harness_adds_at_most_2_s_to_a_run(runs: Runs) -> None:
     added = [
         now - before - s for (before, now), s in zip(pairwise(recorded), commands[1:], strict=True)
     ]
-    assert median(added) <= 2 * max(1, runs.copying_s / 0.5), (added, runs.copying_s)
+    print(f"seconds added {added}, of commands {commands}, of two logins {runs.copying_s}")
+    assert median(added) <= 2 * max(1, runs.copying_s / 0.5)

@@ -223,9 +223,11 @@ def test_a_killed_supervisor_is_told_when_its_command_has_ended(tmp_path: Path) 
     """The command takes a second to end its ranks, as mpirun does."""
     ends = "import signal; signal.signal(signal.SIGTERM, lambda *_: time.sleep(1) or os._exit(1))"
     argv = (*python(f"{ends}; time.sleep(60)"), f"dlperf-orphan-{os.getpid()}")
-    call(tmp_path, *argv, wait_s=0.5)
+    cleanup = ["/bin/sh", "-c", f"echo removed >> {tmp_path}/containers"]
+    call(tmp_path, *argv, wait_s=0.5, cleanup=cleanup)
     os.kill(json.loads((tmp_path / "job.json").read_text())["supervisor"], signal.SIGKILL)
-    answer = call(tmp_path, *argv, launched=True)
+    answer = call(tmp_path, *argv, launched=True, cleanup=cleanup)
     assert "the supervisor of the launch has died. Check whether the node" in answer["msg"]
     assert answer["lost"]
     assert until_gone(argv[-1], 0)
+    assert (tmp_path / "containers").read_text().split() == ["removed"] * 2  # before it, and after
