@@ -216,15 +216,16 @@ def test_campaign_that_lost_its_nodes_while_suspended_ends_its_run(
         signal_all(campaign, process.pid, signal.SIGCONT)
         began = time.monotonic()
         text, _ = process.communicate(timeout=900)
-    assert process.returncode == 1, text
+    how = "suspended for longer than it"
+    if process.returncode == 0:  # suspended within a connection, which has timed out
+        assert "lost: retry 1 of 2" in text
+        campaign.check_complete()
+        campaign.note("lease lost to another campaign", how, "node lost, then done", None)
+        return
     last = list(campaign.outcomes().values())[-1]
     assert (last["status"], last["category"], last["reason"]) == ("failed", "stopped", "lock")
-    campaign.note(
-        "lease lost to another campaign",
-        "suspended for longer than it",
-        "stopped",
-        time.monotonic() - began,
-    )
+    seconds = time.monotonic() - began
+    campaign.note("lease lost to another campaign", how, "stopped", seconds)
     campaign.check_resumes()
 
 

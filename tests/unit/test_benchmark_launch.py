@@ -243,3 +243,28 @@ def test_full_disk_of_the_controller_ends_no_launch(run: Path, clock: Clock) -> 
     result, calls = launched(run, clock, RUNNING, RUNNING, FINISHED)
     assert (result["exit_status"], len(calls)) == (0, 3)
     assert not (run / "progress.json").exists()
+
+
+def test_what_a_stop_prevents_or_breaks_is_stopped(
+    tmp_path: Path, run: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with this reason is run again when its campaign is resumed."""
+    stop = tmp_path / "stop"
+    monkeypatch.setenv("DLPERF_STOP", str(stop))
+    failed = {"failed": True, "msg": "the module was killed"}
+    assert "reason" not in launched(run, clock, failed)[0]
+    stop.write_text("now")
+    result, calls = launched(run, clock)
+    assert (result["failed"], result["reason"], calls) == (True, "stopped", [])
+    stop.write_text("finish")  # the signal also reaches the first call's ssh
+    assert "reason" not in launched(run, clock, failed, failed)[0]
+
+    class Signal(Clock):
+        def monotonic(self) -> float:
+            stop.write_text("now" if self.now >= 5 else "")
+            return self.now
+
+    stop.write_text("")
+    monkeypatch.setattr(plugin, "time", Signal())
+    result, calls = launched(run, plugin.time, failed, failed)
+    assert (result["reason"], len(calls)) == ("stopped", 2)

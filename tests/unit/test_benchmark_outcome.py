@@ -96,8 +96,11 @@ def test_run_that_was_stopped_or_lost_its_nodes_failed() -> None:
         ("lock", "no longer holds"),
     ):
         found = outcome({"node1": ENDED | {"exit_status": -15, "reason": reason}}, ["node1"], 60)
-        assert found["status"] == "failed"
+        assert (found["status"], found["reason"]) == ("failed", reason)
         assert why in found["message"]
+    unlaunched = {"failed": True, "msg": "not launched because", "reason": "stopped"}
+    found = outcome({"node1": unlaunched}, ["node1"], 60)
+    assert (found["message"], found["reason"]) == ("node1: not launched because", "stopped")
 
 
 def test_hang_is_the_reason_and_not_the_launches_that_it_ended() -> None:

@@ -53,6 +53,7 @@ TAIL = 4096
 DEVICES = 10000
 # Keys that are passed on from a failed module's answer; the rest is not trusted.
 TOLD = ("failed", "unreachable", "lost", "skipped", "changed", "msg", "module_stderr", "exception")
+STOPPED = {"reason": "stopped"}  # so that the resumed campaign runs it again
 ADVICE = (
     "Only a regular file with one link, owned by the benchmark's user, of at most {limit} MiB is"
     " fetched. Check what the benchmark does with it. If it is too large, raise"
@@ -85,7 +86,7 @@ class ActionModule(ActionBase):
         job = dict(arguments["job"], launch=uuid.uuid4().hex)
         began = shown = heard = time.monotonic()
         if stop_level() == "now":
-            return {"failed": True, "msg": "not launched because its campaign was stopped"}
+            return failed("not launched because its campaign was stopped") | STOPPED
         try:
             while True:
                 if stop_level() == "now":
@@ -111,7 +112,8 @@ class ActionModule(ActionBase):
                         continue
                     if not result.get("skipped"):
                         touch(peers)
-                    return {key: result[key] for key in TOLD if key in result}
+                    told = {key: result[key] for key in TOLD if key in result}
+                    return told | (STOPPED if stop_level() == "now" else {})
                 tail = str(result.get("tail", ""))[-TAIL:]
                 if result.get("finished"):
                     if result.get("reason") or result.get("exit_status"):
