@@ -111,9 +111,7 @@ def test_node_that_is_unreachable(campaign: Campaign, policy: str) -> None:
             ["done", "done", "failed", "planned"],
         )
     until("no process is left", 60, lambda: left(lab) == [])
-    campaign.note(
-        "node2 unreachable", f"its network cut, `--on-node-loss {policy}`", outcome, seconds
-    )
+    campaign.note("node2 unreachable", "its network cut, each `--on-node-loss`", outcome, seconds)
     if policy == "stop":
         campaign.check_resumes("--retry-failed")
 
