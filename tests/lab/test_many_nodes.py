@@ -87,6 +87,7 @@ def test_a_node_that_gets_none_makes_its_own(few: Lab) -> None:
 @pytest.fixture(scope="module")
 def many(few: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     base = tmp_path_factory.mktemp("base")
+    few.play("provision.yml")
     without = " ".join(f"--exclude='./{pattern}'" for pattern in OWN)
     pack = few.ssh_argv("node1", f"tar --create --one-file-system {without} --directory / .")
     with (base / "bookworm.tar").open("wb") as archive:
