@@ -287,7 +287,7 @@ def follow(module, directory, state_file, lease_file, log_file):
         if is_gone(state) and not (read_state(state_file) or {}).get("finished"):
             crash = (read_state(state_file) or {}).get("crash")
             why = crash or "Check whether the node was restarted or ran out of memory."
-            left = "".join(". Left behind: %s" % line for line in end_orphans(params, state))
+            left = "".join(" Left behind: %s." % line for line in end_orphans(params, state))
             module.fail_json(msg="%s: the supervisor of the launch has died. %s%s" % (directory, why, left), lost=not crash)
         if time.time() > deadline:
             break
