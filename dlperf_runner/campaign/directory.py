@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
 from ..core.files import read_json, stored, write_json, write_whole
+from .lock import exists
 from .manifest import FILE, PLAN, read, seal, seal_run
 
 if TYPE_CHECKING:
@@ -290,13 +291,7 @@ def is_cut_off(outcome: Mapping[str, Any]) -> bool:
         return False
     if controller.get("host") != socket.gethostname() or not isinstance(controller["pid"], int):
         return False
-    try:
-        os.kill(controller["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+    return not exists(controller["pid"])
 
 
 def remaining_plan(directory: Path) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -24,12 +26,15 @@ from ..core.errors import Stopped, UserError
 from ..core.extras import require_cluster
 from ..core.paths import project
 from .directory import UNREACHABLE
+from .lock import exists
 from .manifest import seal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 REFRESH_S = 0.5
+PREFIX = f"dlperf-runner-{socket.gethostname()}-"  # of the folders of ansible-runner
+PID_FILE = "playbook.pid"
 TOLD = ("benchmark_record",)  # actions whose errors are reported though the playbook ignores them
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -125,8 +130,9 @@ def run_playbook(
     require_cluster()
     import ansible_runner
 
-    with tempfile.TemporaryDirectory(prefix="dlperf-runner-") as private:
-        state.pid_file = Path(private) / "playbook.pid"
+    _remove_left_folders()
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as private:
+        state.pid_file = Path(private) / PID_FILE
         result = ansible_runner.run(
             private_data_dir=private,
             project_dir=str(project()),
@@ -150,6 +156,18 @@ def run_playbook(
             suppress_env_files=True,
         )
     state.status = result.status
+
+
+def _remove_left_folders() -> None:
+    """Remove the user's folders of ansible-runner whose controller was killed and cannot do so."""
+    for private in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        pids = [private.name.removeprefix(PREFIX).partition("-")[0]]
+        with suppress(OSError):  # it is removed meanwhile, or is another user's
+            if (private / PID_FILE).exists():  # its playbook ends later than the controller
+                pids.append((private / PID_FILE).read_text())
+            used = any(not pid.isdecimal() or exists(int(pid)) for pid in pids)
+            if private.stat().st_uid == os.getuid() and not used:
+                shutil.rmtree(private)
 
 
 def outcomes(campaign: Path) -> dict[str, dict[str, Any]]:

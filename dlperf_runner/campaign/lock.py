@@ -110,6 +110,16 @@ def is_alive(process: Mapping[str, Any]) -> bool:
     )
 
 
+def exists(pid: int) -> bool:
+    """Whether this machine has a process with this ID."""
+    with suppress(PermissionError):  # that of another user
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True
+
+
 def _process(pid: int) -> dict[str, Any]:
     """What identifies a process, even if its ID is used again."""
     host = socket.gethostname()
@@ -123,12 +133,7 @@ def _start(pid: int) -> str | None:
     except OSError:
         if Path("/proc/self").exists():
             return None
-        with suppress(PermissionError):  # not Linux
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return None
-        return "unknown"
+        return "unknown" if exists(pid) else None  # not Linux
     return None if state in "ZX" else fields[18]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -62,6 +64,38 @@ def test_artifacts_are_private_hold_no_secret_and_are_removed(
     assert state.log.stat().st_mode & 0o777 == 0o600
     for text in (log, problem, (tmp_path / "files").read_text()):
         assert SECRET not in text
+
+
+def test_what_a_killed_controller_left_is_removed_when_the_next_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while its playbook still ends, and not what another user, host or controller has."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kept = {
+        "its playbook runs": f"{execute.PREFIX}{ended.pid}-a",
+        "another's": f"{execute.PREFIX}{ended.pid}-b",
+        "controller runs": f"{execute.PREFIX}{os.getpid()}-c",
+        "other host": f"dlperf-runner-elsewhere-{ended.pid}-d",
+        "other name": f"{execute.PREFIX}notes-e",
+    }
+    left = [f"{execute.PREFIX}{ended.pid}-f", f"{execute.PREFIX}{ended.pid}-g"]
+    for name in [*kept.values(), *left]:
+        (tmp_path / name / "artifacts").mkdir(parents=True)
+    (tmp_path / kept["its playbook runs"] / execute.PID_FILE).write_text(str(os.getpid()))
+    (tmp_path / left[0] / execute.PID_FILE).write_text(str(ended.pid))
+    os.chown(tmp_path / kept["another's"], 1234, -1)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/play.yml").write_text(
+        json.dumps([{**PLAY[0], "vars_files": [], "tasks": []}])
+    )
+    (tmp_path / "project/ansible.cfg").touch()
+    monkeypatch.setattr(execute, "project", lambda: tmp_path / "project")
+    state = execute.Playbook(log=tmp_path / "ansible.log")
+    execute.run_playbook("play.yml", {"resume": "x"}, ["localhost,"], state)
+    assert state.status == "successful", state.log.read_text()
+    assert {path.name for path in tmp_path.glob("dlperf-runner-*")} == set(kept.values())
 
 
 @contextmanager
