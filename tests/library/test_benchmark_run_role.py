@@ -182,6 +182,7 @@ def test_telemetry_that_is_refused_fails_the_run_and_keeps_its_log(
 def test_state_that_is_forged_fails_the_run_and_no_task(tmp_path: Path) -> None:
     """The job has ended, it says, for a reason that there is not; it is recorded."""
     script = (
+        """until grep '"pid"' job.json; do sleep 0.1; done; """
         """sed -i 's/"started": [0-9.]*/"started": 1.0, "finished": true, "exit_status": 0,"""
         """ "ended": 2.0, "reason": [], "telemetry": ["..\\/..\\/x"]/' job.json; sleep 5"""
     )
