@@ -1,6 +1,6 @@
 """How fast each log format is read: so many lines with a rate, and nothing else.
 
-    python benchmarks/formats.py [--lines 100000] [--repeats 5]
+    PYTHONPATH=. python benchmarks/formats.py [--lines 100000] [--repeats 5]
 
 All formats take turns, so that a busy machine slows all of them down. Shown are the median
 processor time, and the median ratio to the mean of the five formats of the published programs in

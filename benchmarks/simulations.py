@@ -1,7 +1,7 @@
 """The simulations behind every percentage of docs/statistics.md, as the rows of its tables.
 
-    python benchmarks/simulations.py                       # all, some minutes
-    python benchmarks/simulations.py --only family-wise --seed 2 --trials 20000
+    PYTHONPATH=. python benchmarks/simulations.py                       # all, some minutes
+    PYTHONPATH=. python benchmarks/simulations.py --only family-wise --seed 2 --trials 20000
 
 Behind each row stands the largest of its Monte Carlo errors (two standard errors).
 """

@@ -1,7 +1,7 @@
 """What the telemetry costs in throughput: the ratio of the speed of a program that uses all cores
 with and without it, in pairs of random order.
 
-python benchmarks/telemetry.py --pairs 15
+PYTHONPATH=. python benchmarks/telemetry.py --pairs 15
 """
 
 from __future__ import annotations
