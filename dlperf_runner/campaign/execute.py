@@ -161,12 +161,13 @@ def run_playbook(
 def _remove_left_folders() -> None:
     """Remove the user's folders of ansible-runner whose controller was killed and cannot do so."""
     for private in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        pids = [private.name.removeprefix(PREFIX).partition("-")[0]]
-        with suppress(OSError):  # it is removed meanwhile, or is another user's
+        with suppress(OSError):  # it is removed meanwhile
+            if private.lstat().st_uid != os.getuid():
+                continue
+            pids = [private.name.removeprefix(PREFIX).partition("-")[0]]
             if (private / PID_FILE).exists():  # its playbook ends later than the controller
                 pids.append((private / PID_FILE).read_text())
-            used = any(not pid.isdecimal() or exists(int(pid)) for pid in pids)
-            if private.stat().st_uid == os.getuid() and not used:
+            if all(pid.isdecimal() and not exists(int(pid)) for pid in pids):
                 shutil.rmtree(private)
 
 

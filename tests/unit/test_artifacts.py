@@ -85,6 +85,7 @@ def test_what_a_killed_controller_left_is_removed_when_the_next_starts(
         (tmp_path / name / "artifacts").mkdir(parents=True)
     (tmp_path / kept["its playbook runs"] / execute.PID_FILE).write_text(str(os.getpid()))
     (tmp_path / left[0] / execute.PID_FILE).write_text(str(ended.pid))
+    os.mkfifo(tmp_path / kept["another's"] / execute.PID_FILE)  # to read it would never end
     os.chown(tmp_path / kept["another's"], 1234, -1)
     (tmp_path / "project").mkdir()
     (tmp_path / "project/play.yml").write_text(
