@@ -115,7 +115,7 @@ def exists(pid: int) -> bool:
     with suppress(PermissionError):  # that of another user
         try:
             os.kill(pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):  # too large for an ID
             return False
     return True
 

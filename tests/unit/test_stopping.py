@@ -121,6 +121,7 @@ def test_run_is_cut_off_when_its_controller_is_gone() -> None:
     here, there = socket.gethostname(), "another-machine"
     outcome = {"status": "running", "controller": {"host": here, "pid": ended.pid}}
     assert is_cut_off(outcome)
+    assert is_cut_off({**outcome, "controller": {"host": here, "pid": 10**30}})  # of a damaged file
     assert not is_cut_off({**outcome, "controller": {"host": here, "pid": os.getpid()}})
     # Nobody here can tell of another machine, or of a campaign of an older version.
     assert not is_cut_off({**outcome, "controller": {"host": there, "pid": ended.pid}})
