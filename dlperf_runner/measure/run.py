@@ -42,7 +42,8 @@ def measure(
     """
     confirmed = settings.confirmed(log.headers, rule, expected, name)
     final = settings.final_rate(log.headers, name)
-    every = next((header.log_every for header in log.headers if header.log_every), rule.log_every)
+    stated = next((header.log_every for header in log.headers if header.log_every), None)
+    every = stated or rule.log_every
     writers = {header.writer for header in log.headers if header.writer is not None}
     is_planned = expected.by("number of steps") == "the plan"
     hint = None if is_planned else "if it is whole, state its steps with --total-steps"
@@ -56,6 +57,7 @@ def measure(
         )
     else:
         every = sequence.check(form, found.steps, every, rule, line_of, name, hint)
+    _check_interval(stated, every, name)
     span = 1 if form.one_step else every
     first, end = _window(found.steps, span, rule, form, name)
     left_out = max([rule.warmup_steps, *found.steps[:first][-1:]])
@@ -77,6 +79,17 @@ def measure(
         measured_steps = found.steps[end - 1] - found.steps[first] + span
         result.skipped = sum(log.skipped[first:end]), measured_steps
     return result, found, left_out
+
+
+def _check_interval(stated: int | None, found: int, name: str) -> None:
+    if stated is not None and found < stated:
+        raise UserError(
+            "the log states another interval between its rates than it has",
+            where=name,
+            expected=f"a rate every {stated} steps",
+            found=f"a rate every {found} steps",
+            hint="how many steps does a rate cover? do two runs write to this log?",
+        )
 
 
 def _window(

@@ -91,6 +91,19 @@ def test_interval_that_leaves_nothing_is_refused_with_what_it_needed(
     assert caught.value.found == f"a rate every {every} steps"
 
 
+@pytest.mark.parametrize("form", INTERVALS)
+@pytest.mark.parametrize("stated", [2, 10])
+def test_rates_at_another_interval_than_the_log_states_are_refused(form: str, stated: int) -> None:
+    """How many steps a rate covers is then unknown, and with it the measured window."""
+    rule = INTERVALS[form]
+    head = in_intervals(form, stated, rule.total_steps, rule.warmup_steps)[0]
+    steps = in_intervals(form, 1, rule.total_steps, rule.warmup_steps)[1:]
+    with pytest.raises(UserError) as caught:
+        run(form, [head, *steps], rule)
+    assert caught.value.expected == f"a rate every {stated} steps"
+    assert caught.value.found == "a rate every 1 steps"
+
+
 def test_dllogger_prints_the_rate_of_a_single_step() -> None:
     """Every tenth step: the line of step 201 says nothing of those before."""
     rule = changed(TENSORFLOW, drop_first_values=0, warmup_steps=200)
