@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..catalog.stack import InfiniBand, Stack
-from ..core.node import Node
 from .findings import Facts, Finding, as_declared, judged
+
+# Slurm's prolog runs this module without the rest of the package.
+if TYPE_CHECKING:
+    from ..catalog.stack import InfiniBand, Stack
+    from ..core.node import Node
 
 
 def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:

@@ -4,11 +4,14 @@ out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..catalog.stack import Stack
-from ..core.node import Node
 from .findings import Facts, Finding, as_declared, judged
+
+# Slurm's prolog runs this module without the rest of the package.
+if TYPE_CHECKING:
+    from ..catalog.stack import Stack
+    from ..core.node import Node
 
 # Why nvidia-smi gives no answer -> what to do.
 SILENCE = {

@@ -14,6 +14,7 @@ from ..catalog.stack import Stack
 from ..catalog.suites import SYSTEMS
 from ..core.node import Node
 from .dcgm import dcgm_findings
+from .disks import disk_findings
 from .fabric import fabric_findings
 from .findings import Facts, Finding, Status, judged
 from .gpu import gpu_findings
@@ -154,16 +155,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         )
         good = None if facts["system"] is None else facts["system"] in wanted
         yield judged(name, "system", good, " or ".join(wanted), facts["system"], hint)
-    least = FREE_MIB[stack.accelerator]
-    for path, disk in sorted(facts["disks"].items()):
-        if disk is None:
-            yield judged(name, f"disk {path}", None, "free space", None, "check it: df -h")
-            continue
-        free = f"{disk['free_mib'] / 1024:.1f} GiB free"
-        good = disk["free_mib"] >= least and not disk["read_only"]
-        found = f"read-only, {free}" if disk["read_only"] else free
-        hint = "free some space (df -h; apt-get clean), or mount it read-write"
-        yield judged(name, f"disk {path}", good, f"{least / 1024:.0f} GiB free", found, hint)
+    yield from disk_findings(name, facts["disks"], FREE_MIB[stack.accelerator])
     services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
     yield judged(
         name,

@@ -200,6 +200,23 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
     assert "partition: expected one of main, found gpu" in text
 
 
+def test_a_node_that_fails_a_check_is_drained_and_the_job_runs_elsewhere(
+    cluster: Lab, folder: Path
+) -> None:
+    """The prolog has the doctor's checks. Slurm starts a job again 2 minutes after such an end."""
+    cluster.said("node1", "mount -t tmpfs -o size=1m none /tmp && echo done")
+    try:
+        chosen = ("--nodes", "1", "--workload", "nccl-allreduce", "--repeats", "1")
+        status, text = run(cluster, "prolog", *chosen)
+        reason = cluster.said("node1", "sinfo --noheader --list-reasons --format='%n %E'")
+    finally:
+        cluster.said("node1", "umount /tmp && echo done")
+        cluster.said("node1", "scontrol update nodename=node1 state=resume; echo done")
+    assert reason == "node1 dlperf: disk /tmp: expected 1 GiB free, found 0.0 GiB free"
+    assert status == 0, text
+    assert list(outcome(folder / "prolog")["hosts"]) == ["node2"]
+
+
 # What a package of the role recommends stays otherwise.
 PURGE = "purge --auto-remove" + "".join(
     f" -o APT::AutoRemove::{what}Important=0" for what in ("Recommends", "Suggests")
@@ -213,37 +230,39 @@ prepend-path PATH /shared/tool/bin
 """
 
 
-@pytest.fixture
-def modules(cluster: Lab, folder: Path) -> Iterator[None]:
-    """Debian's Environment Modules on both nodes, and a module of the site."""
+@pytest.fixture(params=["environment-modules", "lmod"])
+def modules(request: pytest.FixtureRequest, cluster: Lab, folder: Path) -> Iterator[str]:
+    """One of Debian's two packages of modules on both nodes, and a module of the site."""
+    package: str = request.param
     place = folder / "modules/tool/1.2"
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(MODULE)
-    install = "DEBIAN_FRONTEND=noninteractive apt-get -qq -y {} environment-modules"
+    apt = f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y {{}} {package} >&2; echo done"
     for node in NODES:
-        cluster.said(node, install.format("install --no-install-recommends") + " >&2; echo done")
-    yield
+        cluster.said(node, apt.format("install --no-install-recommends"))
+    yield package
     for node in NODES:
-        cluster.said(node, install.format(PURGE) + " >&2; echo done")
+        cluster.said(node, apt.format(PURGE))
 
 
-@pytest.mark.usefixtures("modules")
-def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) -> None:
+def test_the_site_s_modules_are_loaded_and_recorded(
+    cluster: Lab, folder: Path, modules: str
+) -> None:
     def with_module(campaign: str, module: str) -> tuple[int, str]:
         (folder / "site.yml").write_text(WITH_MODULES.format(frameworks="nccl", module=module))
         chosen = ("--nodes", "2", "--workload", "nccl-allreduce", "--repeats", "1")
         return run(cluster, campaign, *chosen)
 
-    status, text = with_module("modules-loaded", "tool/1.2")
+    status, text = with_module(f"{modules}-loaded", "tool/1.2")
     assert status == 0, text
-    (record,) = (folder / "modules-loaded").glob("runs/*/r1/run.json")
+    (record,) = (folder / f"{modules}-loaded").glob("runs/*/r1/run.json")
     hosts = json.loads(record.read_text())["outcome"]["hosts"]
     assert {name: host["modules"] for name, host in hosts.items()} == {
         node: ["tool/1.2"] for node in NODES
     }
-    status, text = with_module("modules-missing", "tool/3")
+    status, text = with_module(f"{modules}-missing", "tool/3")
     assert status == 1
-    log = (folder / "modules-missing/jobs/1/job.log").read_text()
+    log = (folder / f"{modules}-missing/jobs/1/job.log").read_text()
     assert "dlperf_prologue failed: module load tool/3" in log
     assert "ended before 1 run began" in text
 

@@ -1,9 +1,11 @@
-"""slurm.conf and gres.conf from what was found on each node."""
+"""slurm.conf and gres.conf from what was found on each node, and the files of the prolog."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 DOCUMENTATION = """
@@ -80,6 +82,45 @@ def gres(paths: Sequence[str]) -> str:
     return "".join(f"Name=gpu File={path}\n" for path in gpus)
 
 
+ROOT = Path(__file__).parents[3]
+# The files that the prolog needs, by their places in its folder.
+PROGRAMS = {
+    f"{place}{name}.py": f"{source}{name}.py"
+    for place, source, names in (
+        ("", "dlperf_runner/doctor/on_nodes/", "prolog"),
+        ("", "library/", "fabric_info gpu_info node_health_info"),
+        ("dlperf_runner/doctor/", "dlperf_runner/doctor/", "disks fabric findings gpu"),
+        (
+            "ansible/module_utils/",
+            "module_utils/",
+            "node_probes nvidia_kernel nvidia_smi packet_filter trusted_path",
+        ),
+    )
+    for name in names.split()
+}
+
+
+def prolog(checks: Mapping[str, Any], folder: str) -> list[dict[str, str]]:
+    """Entries of node_files: the prolog's programs, and `checks`, the node and its stack."""
+    contents = {place: (ROOT / path).read_text() for place, path in PROGRAMS.items()}
+    # The modules import it, but only their functions are called.
+    contents["ansible/module_utils/basic.py"] = "AnsibleModule = None\n"
+    contents["checks.json"] = json.dumps(checks, indent=2, sort_keys=True) + "\n"
+    folders = {str(parent) for place in contents for parent in Path(folder, place).parents}
+    return [
+        *(
+            {"path": path, "state": "directory", "mode": "0755"}
+            for path in sorted(folders)
+            if Path(path).is_relative_to(folder)
+        ),
+        *(
+            {"path": f"{folder}/{place}", "content": content}
+            | ({"mode": "0755"} if place == "prolog.py" else {})
+            for place, content in contents.items()
+        ),
+    ]
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"slurm_conf": conf, "gres_conf": gres}
+        return {"slurm_conf": conf, "gres_conf": gres, "slurm_prolog_files": prolog}

@@ -1,0 +1,78 @@
+#!/usr/bin/python3 -IS
+"""Slurm's prolog on a node that the role slurm has set up: before a job, it makes those checks of
+`dlperf doctor` that need only this node and little time. If one fails, the node is drained, with
+what failed as the reason that `sinfo -R` shows, and Slurm starts the job elsewhere.
+
+`checks.json` beside this file has what the inventory says of the node, and its stack. Python 3.9+;
+an older one checks nothing, and says so in the system's log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import syslog
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# What other jobs do, and what the user's logins may: no fault of the node.
+NOT_HERE = {"other processes", "throttling", "locked memory"}
+FILE_SYSTEMS, LEAST_FREE_MIB = ("/", "/tmp"), 1024  # noqa: S108  nothing is written there
+PROBE_S = 20
+LONGEST = 500  # of the reason
+
+
+class Described(dict):  # type: ignore[type-arg]
+    """A document whose keys are attributes; None for those that it does not have."""
+
+    __getattr__ = dict.get
+
+
+def failed(node: Any, stack: Any, root: str = "/") -> list[str]:
+    """The checks that failed. `root`: where /proc, /sys and /usr are."""
+    health, network, gpus = map(import_module, ("node_health_info", "fabric_info", "gpu_info"))
+    doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in ("disks", "fabric")}
+    disks = {path: health.disk(path) for path in FILE_SYSTEMS}
+    findings = [*doctor["disks"].disk_findings(node.name, disks, LEAST_FREE_MIB)]
+    rails = node.env.get("NCCL_IB_HCA") or (stack.infiniband and stack.infiniband.rails) or ""
+    facts = network.facts(root, None, node.interface or None, rails, [], PROBE_S)
+    findings += doctor["fabric"].fabric_findings(node, stack, facts)
+    if stack.accelerator == "gpu":
+        of_gpus = import_module("dlperf_runner.doctor.gpu")
+        findings += of_gpus.gpu_findings(node, stack, gpus.facts(root, PROBE_S))
+    return [
+        f"{each.check}: expected {each.expected}, found {each.found}"
+        for each in findings
+        if each.status == "failed" and each.check not in NOT_HERE
+    ]
+
+
+def main() -> int:
+    """The exit status: 1 if the node must not run the job."""
+    syslog.openlog("dlperf-prolog")
+    sys.path.insert(0, str(HERE))
+    os.environ.setdefault("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+    try:
+        # A version may look like a number.
+        text = (HERE / "checks.json").read_text()
+        known = json.loads(text, object_hook=Described, parse_float=str)
+        reasons = failed(known.node, known.stack)
+    except Exception as error:  # a fault of this program must not drain a whole cluster
+        syslog.syslog(syslog.LOG_ERR, f"the node was not checked: {error!r}")
+        return 0
+    if not reasons:
+        return 0
+    reason = " ".join("; ".join(reasons).split())[:LONGEST]
+    syslog.syslog(syslog.LOG_ERR, reason)
+    name = os.environ.get("SLURMD_NODENAME", known.node.name)
+    drain = ["scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason=dlperf: {reason}"]
+    subprocess.run(drain, timeout=30, check=False)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

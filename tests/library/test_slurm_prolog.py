@@ -1,0 +1,152 @@
+"""The prolog that the role slurm places on nodes, as slurmd starts it; with recorded GPUs and a
+stand-in for scontrol."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import load
+from standins import fixture, index_of, nvidia_smi, program, several, tree
+
+FILTERS = load("roles/slurm/filter_plugins/slurm.py")
+NODE = {
+    "name": "node1",
+    "address": "127.0.0.1",
+    "user": "dlperf",
+    "interface": "lo",
+    "devices_per_node": 8,
+    "accelerator": "Tesla V100-SXM2-16GB",
+    "adopted": [],
+    "env": {},
+}
+STACK = {
+    "accelerator": "gpu",
+    "driver": {"version": "440.33.01"},
+    "gpu": {"models": ["Tesla V100-SXM2-16GB"]},
+}
+PROC = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  440.33.01  Wed Nov 13 00:00:22 UTC 2019"
+# As `python3 -IS prolog.py` imports, but with a root of its own.
+CALL = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import prolog
+prolog.NOT_HERE -= set(sys.argv[3:])
+known = json.load(sys.stdin, object_hook=prolog.Described)
+print(json.dumps(prolog.failed(known.node, known.stack, sys.argv[2])))
+"""
+
+
+def placed(folder: Path, node: Mapping[str, Any], stack: Mapping[str, Any]) -> Path:
+    """The prolog, as node_files places it."""
+    for entry in FILTERS.prolog({"node": node, "stack": stack}, str(folder)):
+        path = Path(entry["path"])
+        if entry.get("state") == "directory":
+            path.mkdir(mode=int(entry["mode"], 8))
+        else:
+            path.write_text(entry["content"])
+    return folder / "prolog.py"
+
+
+def prolog(
+    tmp_path: Path, node: Mapping[str, Any], stack: Mapping[str, Any] | None = None
+) -> tuple[int, str]:
+    """Exit status, and what scontrol was told."""
+    told = tmp_path / "told"
+    scontrol = program(tmp_path / "bin", "scontrol", f'printf "%s\\n" "$@" > {told}\n')
+    script = placed(tmp_path / "prolog", node, stack or {"accelerator": "cpu"})
+    environment = {"PATH": f"{scontrol}:/usr/bin:/bin", "SLURMD_NODENAME": "node1"}
+    argv = [sys.executable, "-IS", str(script)]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    return done.returncode, told.read_text() if told.exists() else ""
+
+
+def test_a_good_node_runs_the_job(tmp_path: Path) -> None:
+    assert prolog(tmp_path, NODE) == (0, "")
+
+
+def test_a_bad_node_is_drained_with_the_reason(tmp_path: Path) -> None:
+    status, told = prolog(tmp_path, NODE | {"interface": "ib7"})
+    assert status == 1
+    assert told.splitlines() == [
+        *("update", "NodeName=node1", "State=DRAIN"),
+        "Reason=dlperf: interface: expected ib7, found no such interface",
+    ]
+
+
+def test_what_cannot_be_checked_drains_no_node(tmp_path: Path) -> None:
+    without = {key: value for key, value in NODE.items() if key != "env"}
+    assert prolog(tmp_path, without) == (0, "")
+
+
+def gpus(tmp_path: Path, xml: str, *too: str, **changed: Any) -> list[str]:
+    """What fails on a node whose nvidia-smi prints this. `too`: checks that are not left out."""
+    smi = nvidia_smi(tmp_path / "bin", xml, "", index_of(8))
+    bus = {
+        f"sys/bus/pci/devices/0000:{0x1A + n:02x}:00.0/{name}": value
+        for n in range(8)
+        for name, value in (("vendor", "0x10de"), ("class", "0x030200"))
+    }
+    root = tree(
+        tmp_path / "root",
+        {
+            **bus,
+            "proc/driver/nvidia/version": PROC,
+            "sys/module/nvidia/version": "440.33.01",
+            "var/log/dmesg": "[ 9.1] NVRM: loading",
+        },
+    )
+    folder = tmp_path / "prolog"
+    if not folder.exists():
+        placed(folder, {}, {})
+    done = subprocess.run(
+        [sys.executable, "-ISc", CALL, str(folder), str(root), *too],
+        env={"PATH": f"{smi}:/usr/bin:/bin"},
+        input=json.dumps({"node": NODE | {"interface": ""} | changed, "stack": STACK}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+V100 = fixture("gpu/v100_440.xml")
+
+
+@pytest.mark.parametrize(
+    ("xml", "changed", "reason"),
+    [
+        (several(V100, 8), {}, None),
+        (several(V100, 7), {}, "gpu count: expected 8 (dlperf_devices_per_node), found 7"),
+        (several(V100, 8), {"accelerator": "V100"}, None),
+        ("", {}, "nvidia-smi: expected it answers, found "),
+    ],
+)
+def test_gpus_are_judged_as_by_the_doctor(
+    tmp_path: Path, xml: str, changed: Mapping[str, Any], reason: str | None
+) -> None:
+    found = gpus(tmp_path, xml, **changed)
+    assert found == [] if reason is None else any(each.startswith(reason) for each in found), found
+
+
+def test_what_other_jobs_do_drains_no_node(tmp_path: Path) -> None:
+    """Processes of another job on the GPUs."""
+    process = (
+        "<processes><process_info><pid>7</pid><type>C</type><process_name>python</process_name>"
+        "<used_memory>100 MiB</used_memory></process_info></processes>"
+    )
+    busy = several(V100, 8)
+    assert "<processes>" in busy
+    start, end = busy.index("<processes>"), busy.index("</processes>") + len("</processes>")
+    busy = busy[:start] + process + busy[end:]
+    assert gpus(tmp_path, busy) == []
+    (found,) = gpus(tmp_path, busy, "other processes")
+    assert found.startswith("other processes: expected none, found GPU 0: pid 7 python")
