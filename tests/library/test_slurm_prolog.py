@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from filters import load
-from standins import fixture, index_of, nvidia_smi, program, several, tree
+from standins import fixture, index_of, needed, nvidia_smi, program, several, tree
 
 FILTERS = load("roles/slurm/filter_plugins/slurm.py")
 NODE = {
@@ -54,14 +54,14 @@ def placed(folder: Path, node: Mapping[str, Any], stack: Mapping[str, Any]) -> P
 
 
 def prolog(
-    tmp_path: Path, node: Mapping[str, Any], stack: Mapping[str, Any] | None = None
+    tmp_path: Path, node: Mapping[str, Any], python: str = sys.executable
 ) -> tuple[int, str]:
     """Exit status, and what scontrol was told."""
     told = tmp_path / "told"
     scontrol = program(tmp_path / "bin", "scontrol", f'printf "%s\\n" "$@" > {told}\n')
-    script = placed(tmp_path / "prolog", node, stack or {"accelerator": "cpu"})
+    script = placed(tmp_path / "prolog", node, {"accelerator": "cpu"})
     environment = {"PATH": f"{scontrol}:/usr/bin:/bin", "SLURMD_NODENAME": "node1"}
-    argv = [sys.executable, "-IS", str(script)]
+    argv = [python, "-IS", str(script)]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, told.read_text() if told.exists() else ""
@@ -71,8 +71,12 @@ def test_a_good_node_runs_the_job(tmp_path: Path) -> None:
     assert prolog(tmp_path, NODE) == (0, "")
 
 
-def test_a_bad_node_is_drained_with_the_reason(tmp_path: Path) -> None:
-    status, told = prolog(tmp_path, NODE | {"interface": "ib7"})
+BAD = NODE | {"interface": "ib7"}
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.11", "3.13"])
+def test_a_bad_node_is_drained_with_the_reason(tmp_path: Path, version: str) -> None:
+    status, told = prolog(tmp_path, BAD, needed(version))
     assert status == 1
     assert told.splitlines() == [
         *("update", "NodeName=node1", "State=DRAIN"),
@@ -83,6 +87,11 @@ def test_a_bad_node_is_drained_with_the_reason(tmp_path: Path) -> None:
 def test_what_cannot_be_checked_drains_no_node(tmp_path: Path) -> None:
     without = {key: value for key, value in NODE.items() if key != "env"}
     assert prolog(tmp_path, without) == (0, "")
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.8"])
+def test_too_old_a_python_drains_no_node(tmp_path: Path, version: str) -> None:
+    assert prolog(tmp_path, BAD, needed(version)) == (0, "")
 
 
 def gpus(tmp_path: Path, xml: str, *too: str, **changed: Any) -> list[str]:

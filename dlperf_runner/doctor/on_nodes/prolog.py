@@ -4,10 +4,8 @@
 what failed as the reason that `sinfo -R` shows, and Slurm starts the job elsewhere.
 
 `checks.json` beside this file has what the inventory says of the node, and its stack. Python 3.9+;
-an older one checks nothing, and says so in the system's log.
+an older Python 3 checks nothing, and says so in the system's log.
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -32,7 +30,7 @@ class Described(dict):  # type: ignore[type-arg]
     __getattr__ = dict.get
 
 
-def failed(node: Any, stack: Any, root: str = "/") -> list[str]:
+def failed(node: Any, stack: Any, root: str = "/") -> "list[str]":
     """The checks that failed. `root`: where /proc, /sys and /usr are."""
     health, network, gpus = map(import_module, ("node_health_info", "fabric_info", "gpu_info"))
     doctor = {name: import_module(f"dlperf_runner.doctor.{name}") for name in ("disks", "fabric")}
