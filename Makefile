@@ -19,7 +19,7 @@ SYSTEM := mmdebstrap:mmdebstrap newuidmap:uidmap ip:iproute2 ssh:openssh-client 
 TEST_SYSTEM := chromium:chromium
 SYSTEM_FILES := /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 
-SUITES := test-containers test-build test-gpu-roles test-nodes test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
+SUITES := test-containers test-build test-gpu-roles test-nodes test-campaigns test-pytorch test-jax test-tensorflow-paddle test-slurm test-faults test-versions
 
 .PHONY: help setup system test-system demo test $(SUITES) test-all unit lint lab-up lab-down docs docs-site lock clean
 
@@ -96,7 +96,8 @@ test: lint unit ## Run the linters and all tests that are not in a suite (some 2
 test-gpu-roles: ## Test the roles for GPUs and network fabrics
 test-build: ## Test the builds of OpenMPI and Python
 test-containers: ## Test benchmarks in containers
-test-nodes: ## Test reboots, removal, secrets, single roles and 64 nodes
+test-nodes: ## Test reboots, removal, single roles and 64 nodes
+test-campaigns: ## Test campaigns from provisioning to the report, their owners and secrets, and 200 runs
 test-pytorch: ## Test PyTorch's programs on two nodes with Debian 13
 test-jax: ## Test JAX's programs on two nodes
 test-faults: ## Test faults during campaigns on two nodes

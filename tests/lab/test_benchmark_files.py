@@ -20,7 +20,7 @@ import pytest
 from lab_under_test import Lab
 from PIL import Image
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]
 
 SECRET = "planted-0c7b1e5fa9"  # noqa: S105
 INSTEAD_OF_LOG = "echo trained; rm {log}; ln -s /root/secret {log}"

@@ -183,7 +183,7 @@ def results_kept() -> Iterator[None]:
 
 
 @pytest.mark.heavy
-@pytest.mark.nodes
+@pytest.mark.campaigns
 def test_repeats_are_added_until_the_interval_is_narrow_and_campaigns_until_there_are_three(
     provisioned: Lab, tmp_path: Path, results_kept: None
 ) -> None:
@@ -342,7 +342,7 @@ def test_a_framework_that_the_nodes_lack_is_said_before_anything_runs(provisione
 
 
 @pytest.mark.heavy
-@pytest.mark.nodes
+@pytest.mark.campaigns
 def test_frameworks_are_added_to_provisioned_nodes(tmp_path: Path, mirror: Path) -> None:
     lab = Lab(tmp_path / "lab")
     lab.up(lab_nodes=2)

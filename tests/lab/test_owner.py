@@ -23,7 +23,7 @@ import pytest
 from child_processes import started
 from lab_under_test import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]  # minutes
 
 NODES = ("node1", "node2")
 END_S = 45  # from the signal to no process of the campaign anywhere

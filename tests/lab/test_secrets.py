@@ -14,7 +14,7 @@ import pytest
 from lab_under_test import PROJECT, Lab
 from watcher import repeating
 
-pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]
+pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.campaigns]
 
 SECRET = "planted-5e5a8d1c0f"  # noqa: S105
 ADMIN = f"""

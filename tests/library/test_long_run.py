@@ -18,7 +18,7 @@ from role_runs import HOSTS, as_bench_does, command, run_role
 
 RUNS = int(os.environ.get("LONG_RUNS", "200"))
 KEPT = 20  # of the node's folders
-pytestmark = [pytest.mark.heavy, pytest.mark.nodes]
+pytestmark = [pytest.mark.heavy, pytest.mark.campaigns]
 
 
 class State(NamedTuple):
