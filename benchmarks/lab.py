@@ -92,6 +92,7 @@ def lab(nodes: int, **variables: str) -> Iterator[Lab]:
     """A lab of bare nodes, taken down at the end. `variables` are those of the role."""
     with tempfile.TemporaryDirectory(prefix="dlperf-benchmark-") as directory:
         made = Lab(Path(directory) / "lab")
+        made.directory.with_name("catalog").mkdir()
         given = {"lab_nodes": nodes, **variables}
         made.play("playbooks/lab.yml", "-e", json.dumps(given))
         try:

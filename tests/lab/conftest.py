@@ -18,8 +18,7 @@ from system_plays import Played, States
 def mirror() -> Path:
     """What the nodes of all labs install from: one folder, which has all that any of them needs."""
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
-    argv += ["--framework", FRAMEWORKS, "--json"]
-    argv += ["--package", "environment-modules", "--package", "lmod"]
+    argv += ["--framework", FRAMEWORKS, "--package", "lmod", "--json"]
     with mirror_alone():
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -30,7 +30,10 @@ AS_TELEMETRY = (
     """sed -i 's/"started": [0-9.]*/"started": 1.0, "finished": true, "exit_status": 0,"""
     """ "ended": 2.0, "reason": "", "telemetry": ["\\/root\\/secret"]/' job.json; sleep 3"""
 )
-BESIDE_LOG = "ln -sf /root/secret telemetry-node1.csv"
+# The first sample replaces a link that is there before it.
+BESIDE_LOG = (
+    "until [ -e telemetry-node1.csv ]; do sleep 0.1; done; ln -sf /root/secret telemetry-node1.csv"
+)
 
 
 @pytest.fixture(scope="module")

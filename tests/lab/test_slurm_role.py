@@ -230,39 +230,37 @@ prepend-path PATH /shared/tool/bin
 """
 
 
-@pytest.fixture(params=["environment-modules", "lmod"])
-def modules(request: pytest.FixtureRequest, cluster: Lab, folder: Path) -> Iterator[str]:
-    """One of Debian's two packages of modules on both nodes, and a module of the site."""
-    package: str = request.param
+@pytest.fixture
+def modules(cluster: Lab, folder: Path) -> Iterator[None]:
+    """Debian's Lmod on both nodes, and a module of the site."""
     place = folder / "modules/tool/1.2"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True)
     place.write_text(MODULE)
-    apt = f"DEBIAN_FRONTEND=noninteractive apt-get -qq -y {{}} {package} >&2; echo done"
+    apt = "DEBIAN_FRONTEND=noninteractive apt-get -qq -y {} lmod >&2; echo done"
     for node in NODES:
         cluster.said(node, apt.format("install --no-install-recommends"))
-    yield package
+    yield
     for node in NODES:
         cluster.said(node, apt.format(PURGE))
 
 
-def test_the_site_s_modules_are_loaded_and_recorded(
-    cluster: Lab, folder: Path, modules: str
-) -> None:
+@pytest.mark.usefixtures("modules")
+def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) -> None:
     def with_module(campaign: str, module: str) -> tuple[int, str]:
         (folder / "site.yml").write_text(WITH_MODULES.format(frameworks="nccl", module=module))
         chosen = ("--nodes", "2", "--workload", "nccl-allreduce", "--repeats", "1")
         return run(cluster, campaign, *chosen)
 
-    status, text = with_module(f"{modules}-loaded", "tool/1.2")
+    status, text = with_module("modules-loaded", "tool/1.2")
     assert status == 0, text
-    (record,) = (folder / f"{modules}-loaded").glob("runs/*/r1/run.json")
+    (record,) = (folder / "modules-loaded").glob("runs/*/r1/run.json")
     hosts = json.loads(record.read_text())["outcome"]["hosts"]
     assert {name: host["modules"] for name, host in hosts.items()} == {
         node: ["tool/1.2"] for node in NODES
     }
-    status, text = with_module(f"{modules}-missing", "tool/3")
+    status, text = with_module("modules-missing", "tool/3")
     assert status == 1
-    log = (folder / f"{modules}-missing/jobs/1/job.log").read_text()
+    log = (folder / "modules-missing/jobs/1/job.log").read_text()
     assert "dlperf_prologue failed: module load tool/3" in log
     assert "ended before 1 run began" in text
 
