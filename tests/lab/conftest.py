@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_cluster import Cluster
-from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
+from lab_under_test import FRAMEWORKS, PROJECT, Lab, alone
 from system_plays import Played, States
 
 
@@ -19,7 +19,7 @@ def mirror() -> Path:
     """What the nodes of all labs install from: one folder, which has all that any of them needs."""
     argv = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
     argv += ["--framework", FRAMEWORKS, "--package", "lmod", "--json"]
-    with mirror_alone():
+    with alone("mirror"):
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return PROJECT / ".cache/mirror/cpu-bookworm"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from fault_campaigns import Campaign, faulty_workload, suffering
 from faults import QUICK
-from lab_under_test import FRAMEWORKS, PROJECT, Lab, mirror_alone
+from lab_under_test import FRAMEWORKS, PROJECT, Lab, alone
 from readme_commands import Readme
 
 pytestmark = pytest.mark.lab
@@ -55,7 +55,7 @@ def readme(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Readme:
 @pytest.fixture(scope="module")
 def provisioned(readme: Readme) -> Lab:
     """Two nodes with three frameworks, given to a lab that is up as a user gives them."""
-    with mirror_alone():
+    with alone("mirror"):
         frameworks = f"lab_frameworks={FRAMEWORKS}"
         readme.lab.play("playbooks/lab.yml", "-e", "lab_nodes=2", "-e", frameworks)
     readme.run("provision")

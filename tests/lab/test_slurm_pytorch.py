@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab, mirror_alone
+from lab_under_test import PROJECT, Lab, alone
 from slurm_lab import dlperf, given, lab_with, run, shared_folder
 from trained_campaigns import check, runs_of
 
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[Lab]:
     bundle = [sys.executable, "-m", "dlperf_runner", "bundle", "--stack", "cpu"]
     bundle += ["--suite", "trixie", "--framework", "pytorch"]
-    with mirror_alone():
+    with alone("mirror"):
         subprocess.run(bundle, cwd=PROJECT, check=True, timeout=1800)
     directory = tmp_path_factory.mktemp("slurm") / "lab"
     with lab_with(folder, directory, lab_suite="trixie", lab_frameworks="pytorch") as made:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,13 @@ class Lab:
 
     def play(self, *arguments: str) -> str:
         """Run a playbook that must succeed; what it printed."""
-        done = self.command("ansible-playbook", *arguments)
+        with ExitStack() as stack:
+            # Several labs that build Horovod at once take longer than one after the other.
+            if arguments[0] == "provision.yml" and not horovod_is_built():
+                stack.enter_context(alone("wheels"))
+                if horovod_is_built():
+                    stack.close()
+            done = self.command("ansible-playbook", *arguments)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -97,13 +103,18 @@ class Lab:
 
 
 @contextmanager
-def mirror_alone() -> Iterator[None]:
-    """Let one worker at a time make the mirror: the command refuses while another makes it."""
-    path = PROJECT / ".cache/tests.lock"
+def alone(what: str) -> Iterator[None]:
+    """Let one worker at a time do this: to make the mirror is refused while another makes it."""
+    path = PROJECT / f".cache/tests-{what}.lock"
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def horovod_is_built() -> bool:
+    """Whether Horovod's wheel for MXNet, which most labs install, is in the cache."""
+    return any((PROJECT / ".cache/wheels").glob("horovod-*_mxnet-*/*.whl"))
 
 
 def namespaces_of(pid: int) -> set[str]:
