@@ -98,7 +98,7 @@ def main() -> None:
         subprocess.run([*uv, *target], check=True)
         (shared / "site.yml").write_text(SITE)
         (shared / "train.py").write_text(PROGRAM)
-        with lab(2, lab_shared_dir=name) as made:
+        with lab(2, lab_shared_dir=name, lab_frameworks="nccl") as made:
             made.play("provision.yml", "-e", json.dumps(GIVEN))
             python = "env PYTHONPATH=/shared/python /usr/bin/python3 -m dlperf_runner"
             ssh(made, f"{USER} {python} --catalog /shared/catalog init-workload {WORKLOAD}")

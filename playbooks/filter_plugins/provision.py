@@ -131,6 +131,7 @@ def for_node(
         "container_images": choice["images"],
         "container_mpirun": choice["mpirun"],
         "slurm_mpirun": choice["mpirun"],
+        "slurm_stack": choice["stack_document"],
     }
 
 
