@@ -37,7 +37,7 @@ _WAITING = {
 _ENDED = {
     "COMPLETED": ("", "completed"),
     "FAILED": ("failed", "the job's script failed"),
-    "CANCELLED": ("cancelled", "the job was cancelled"),
+    "CANCELLED": ("cancelled", "the job was cancelled, or a node failed its checks (sinfo -R)"),
     "TIMEOUT": ("time_limit", "the job reached its time limit; set a longer one with --time"),
     "DEADLINE": ("time_limit", "the job reached its deadline"),
     "NODE_FAIL": ("node_lost", "a node of the job failed"),

@@ -200,21 +200,35 @@ def test_the_doctor_names_what_is_wrong(cluster: Lab) -> None:
     assert "partition: expected one of main, found gpu" in text
 
 
-def test_a_node_that_fails_a_check_is_drained_and_the_job_runs_elsewhere(
+def test_a_node_that_fails_a_check_is_drained_and_jobs_run_elsewhere(
     cluster: Lab, folder: Path
 ) -> None:
-    """The prolog has the doctor's checks. Slurm starts a job again 2 minutes after such an end."""
+    """The prolog has the doctor's checks. Slurm cancels a job that it must not start again, as a
+    campaign's; it starts another one again after 2 minutes."""
+
+    def drained() -> str:
+        return cluster.said("node1", "sinfo --noheader --list-reasons --format='%n %E'")
+
+    reason = "node1 dlperf: disk /tmp: expected 1 GiB free, found 0.0 GiB free"
+    again = "scontrol update nodename=node1 state=resume; echo done"
     cluster.said("node1", "mount -t tmpfs -o size=1m none /tmp && echo done")
     try:
         chosen = ("--nodes", "1", "--workload", "nccl-allreduce", "--repeats", "1")
         status, text = run(cluster, "prolog", *chosen)
-        reason = cluster.said("node1", "sinfo --noheader --list-reasons --format='%n %E'")
+        assert (status, drained()) == (1, reason)
+        assert "the job was cancelled" in text
+        assert "sinfo -R" in text
+        status, text = dlperf(cluster, "run", "--resume", "prolog")
+        assert status == 0, text
+        assert list(outcome(folder / "prolog")["hosts"]) == ["node2"]
+        cluster.said("node1", again)
+        submit = "cd /shared && runuser -u dlperf -- sbatch --output=where.log --wrap hostname"
+        cluster.said("node1", submit)
+        wait_for("the job's end", cluster, "cat /shared/where.log || true", "^node2$", 240)
+        assert drained() == reason
     finally:
         cluster.said("node1", "umount /tmp && echo done")
-        cluster.said("node1", "scontrol update nodename=node1 state=resume; echo done")
-    assert reason == "node1 dlperf: disk /tmp: expected 1 GiB free, found 0.0 GiB free"
-    assert status == 0, text
-    assert list(outcome(folder / "prolog")["hosts"]) == ["node2"]
+        cluster.said("node1", again)
 
 
 # What a package of the role recommends stays otherwise.

@@ -204,11 +204,14 @@ SQUEUE = """\
 """
 
 
+CANCELLED = "the job was cancelled, or a node failed its checks (sinfo -R)"
+
+
 def test_the_states_of_all_jobs() -> None:
     found = {state.job: state for state in slurm.states(SQUEUE)}
     told = {job: (s.name, s.phase, s.reason, s.position) for job, s in found.items()}
     assert told == {
-        "10": ("cancelme", "ended", "the job was cancelled (CANCELLED)", 0),
+        "10": ("cancelme", "ended", f"{CANCELLED} (CANCELLED)", 0),
         "4": ("dlperf-5a826d13", "ended", "completed (COMPLETED)", 0),
         "11": ("wrap", "ended", "the job's script failed (FAILED)", 0),
         "6": ("three", "waiting", "PartitionNodeLimit", 2),
