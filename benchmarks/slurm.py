@@ -39,7 +39,7 @@ export SLURM_CPU_BIND=none SLURM_OVERLAP=1
 unset SLURM_EXPORT_ENV
 cd /shared/{directory}
 for (( i = 0; i <= {repeats}; i++ )); do
-  bash run.sh {names} > bare.log 2>&1 < /dev/null
+  bash run.sh {names} > bare.log 2>&1 < /dev/null || exit
   date +%s.%N >> /shared/{name}.times
 done
 """
