@@ -4,7 +4,6 @@ not know what a line means."""
 from __future__ import annotations
 
 import codecs
-import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,8 +18,6 @@ _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
 _GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
-_RARE_IN_LOGS = b"(zqjkwxgyvfbpm"  # the rarest first
-_TRIES = 8  # so often, a byte is looked for before its marker
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -55,29 +52,10 @@ class Block(NamedTuple):
             yield self.ranks[line]
 
 
-def last_of(data: bytes, marker: bytes) -> int:
-    """Where the marker occurs last, or -1. Python finds a single byte several times as fast as more
-    of them, so the marker is looked for where its rarest byte is, unless that is everywhere."""
-    before, rarest = _rarest(marker)
-    at = data.rfind(rarest)
-    for _ in range(_TRIES):
-        if at < before or data.startswith(marker, at - before):
-            return max(at - before, -1)
-        at = data.rfind(rarest, 0, at)
-    return data.rfind(marker, 0, max(at, 0) + len(marker))
-
-
-@functools.cache
-def _rarest(marker: bytes) -> tuple[int, bytes]:
-    """The byte of the marker that logs have least, and how many bytes stand before it."""
-    ranks = [_RARE_IN_LOGS.find(byte) % 256 for byte in marker]
-    at = ranks.index(min(ranks)) if ranks else 0
-    return at, marker[at : at + 1]
-
-
 def holds(data: bytes, marker: bytes) -> bool:
-    """Whether the marker occurs."""
-    return last_of(data, marker) >= 0
+    """Whether the marker occurs. Python searches from the end more than twice as fast as from the
+    beginning."""
+    return data.rfind(marker) >= 0
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from . import text
-from .reader import Block, last_of
+from .reader import Block
 from .records import Format, Header, LineError, Statement
 
 # Pairs in argparse.Namespace(batch_size=128, dtype='float32', ...) {'max_steps': 120, ...}
@@ -45,7 +45,7 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
     """The lines with a marker, each with its number."""
     data, marker = block.data, text_of.encode()
-    last = last_of(data, marker) + len(marker)
+    last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
     at = data.find(marker, 0, last)
     while at >= 0:
         start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))

@@ -143,7 +143,7 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
         run.topology,
         run.precision,
         run.batch_size_per_device,
-        entry.unit if entry else unit_of(run.workload),  # the former is faster
+        unit_of(run.workload),
         stated_count("sequence_length", run, content.headers),
         stated_count("accumulation_steps", run, content.headers) or 1,
     )

@@ -12,7 +12,7 @@ from read_logs import TAG, Step, pieces, read
 
 from dlperf_runner import logs
 from dlperf_runner.logs import Header, LineError
-from dlperf_runner.logs.reader import LONGEST, blocks, last_of
+from dlperf_runner.logs.reader import LONGEST, blocks
 from dlperf_runner.logs.records import CUT
 
 
@@ -65,17 +65,6 @@ def test_number_wrapped_where_a_piece_ends_keeps_its_digits(tag: str) -> None:
         with pytest.raises(LineError, match="the rate is not a number") as caught:
             logs.parse(logs.formats()["dllogger"], [content[:cut], content[cut:]])
         assert (caught.value.line, caught.value.found) in wrapped
-
-
-@given(
-    st.lists(st.sampled_from(["z", "(", "zz", "world_size=", "Namespace(", "Na", "x\n", "e"])),
-    st.sampled_from(["z", "ez", "zz", "world_size=", "Namespace(", "x", ""]),
-)
-@example(["world_size=", *["z"] * 20], "world_size=")
-@example(["zx\n"] * 20, "ez")
-def test_the_last_of_a_marker_is_found_among_any_text(words: list[str], marker: str) -> None:
-    data = "".join(words).encode()
-    assert last_of(data, marker.encode()) == data.rfind(marker.encode())
 
 
 def test_empty_log_has_no_block() -> None:
