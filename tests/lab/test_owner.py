@@ -262,7 +262,7 @@ def test_run_does_not_start_where_somebody_computes(nodes: Lab, tmp_path: Path) 
 def test_run_that_somebody_joins_is_invalid(nodes: Lab, tmp_path: Path) -> None:
     directory = tmp_path / "campaign"
     with burner(nodes), started(
-        nodes, *runner("run", *arguments_of_run(directory, iterations=200))
+        nodes, *runner("run", *arguments_of_run(directory, iterations=100))
     ) as process:  # fmt: skip
         wait_for_training(nodes, directory, process)
         for node in NODES:
