@@ -245,7 +245,7 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
             assert call(folder, "/bin/true", **options)["finished"]
     # Not a run's, of a run that has not ended, and behind a link.
     (runs / "a/notes").mkdir(parents=True)
-    call(runs / "a/case/r9", *SLEEP, f"dlperf-kept-{os.getpid()}", wait_s=0, lease_s=5)
+    call(runs / "a/case/r9", *SLEEP, f"dlperf-kept-{os.getpid()}", wait_s=0, lease_s=15)
     call(outside, "/bin/true")
     (runs / "linked").symlink_to(tmp_path / "outside")
     for path in (outside, runs / "a/case/r9"):
@@ -254,7 +254,7 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
     left = sorted(str(path.parent.relative_to(runs)) for path in runs.glob("*/*/r*/job.json"))
     assert left == ["a/case/r9", *(f"b/case/r{n}" for n in (1, 2)), "c/case/r1", "linked/case/r1"]
     assert (runs / "a/notes").is_dir()
-    assert until_gone(f"dlperf-kept-{os.getpid()}")
+    assert until_gone(f"dlperf-kept-{os.getpid()}", 30)
 
 
 def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:
