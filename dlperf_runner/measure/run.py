@@ -84,10 +84,10 @@ def measure(
 def _check_interval(stated: int | None, found: int, name: str) -> None:
     if stated is not None and found < stated:
         raise UserError(
-            "the log states another interval between its rates than it has",
+            "the log has rates more often than it states",
             where=name,
             expected=f"a rate every {stated} steps",
-            found=f"a rate every {found} steps",
+            found="a rate every step" if found == 1 else f"a rate every {found} steps",
             hint="how many steps does a rate cover? do two runs write to this log?",
         )
 

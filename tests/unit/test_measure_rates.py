@@ -101,7 +101,7 @@ def test_rates_at_another_interval_than_the_log_states_are_refused(form: str, st
     with pytest.raises(UserError) as caught:
         run(form, [head, *steps], rule)
     assert caught.value.expected == f"a rate every {stated} steps"
-    assert caught.value.found == "a rate every 1 steps"
+    assert caught.value.found == "a rate every step"
 
 
 def test_dllogger_prints_the_rate_of_a_single_step() -> None:
