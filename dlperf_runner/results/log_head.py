@@ -23,6 +23,7 @@ _FIELDS = {
     "nodes": "nodes",
     "precision": "precision",
 }
+_COUNT = re.compile(r"0*[1-9]\d{0,8}", re.ASCII)
 # Parameters that programs print as the plan has them.
 _PLANNED = (
     *("accumulation_steps", "classes", "image_size", "message_bytes", "noise", "parallel"),
@@ -108,11 +109,11 @@ def with_options(run: FoundRun, headers: Iterable[logs.Header], entry: Known) ->
     return replace(run, rule=entry.rule_of(total, warmup))
 
 
-def stated_count(name: str, run: FoundRun, headers: Iterable[logs.Header]) -> int | None:
-    """A parameter that is a number above 0, as the plan or the log states it."""
-    printed = dict(pair for header in headers for pair in header.parameters)
-    stated = {**printed, **read_parameters(run.parameters)}.get(name, "")
-    return int(stated) if re.fullmatch(r"0*[1-9]\d{0,8}", stated, re.ASCII) else None
+def stated_counts(run: FoundRun, headers: Iterable[logs.Header]) -> dict[str, int]:
+    """The parameters that are numbers above 0, as the plan or the log states them."""
+    stated = dict(pair for header in headers for pair in header.parameters)
+    stated |= read_parameters(run.parameters)
+    return {name: int(text) for name, text in stated.items() if _COUNT.fullmatch(text)}
 
 
 def _first(headers: Iterable[logs.Header], field: str) -> int | None:

@@ -25,6 +25,7 @@ ASSUMED_NODES = (
     f" {FLAT_DEVICES_PER_NODE} devices per node"
 )
 _BY_NAME = "the file name"
+_PARTS = re.compile(r"[^a-z0-9]+")
 # What messages call the fields of a statement.
 _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "network"}
 
@@ -152,8 +153,10 @@ class _Identification:
         said = [*self._said("accelerator")]
         if found := self.words.accelerator_directory:
             said.append(Stated(found[1], f"the directory {found[0]}"))
-        first = str(said[0].value) if said else ""
-        parts = re.split(r"[^a-z0-9]+", first.lower())
+        if not said:
+            return None
+        first = str(said[0].value)
+        parts = _PARTS.split(first.lower())
         if any(str(other.value).lower() not in parts for other in said[1:]):
             self._agreed("accelerator", said)
         return first or None

@@ -32,7 +32,7 @@ from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
 from .log_file import Log
-from .log_head import check_network, check_parameters, stated_count, with_options
+from .log_head import check_network, check_parameters, stated_counts, with_options
 from .run_record import FoundRun, Known
 
 # So many logs are read step by step, in turn. The processor's cache does not hold many more.
@@ -138,14 +138,15 @@ def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]
             if run.rule not in (rule, None):  # mostly the same object, which is compared fast
                 rule = run.rule
                 content, digest = _content(log, run, rule)
+    counts = stated_counts(run, content.headers)
     expected = Expected(
         run.source_of,
         run.topology,
         run.precision,
         run.batch_size_per_device,
-        unit_of(run.workload),
-        stated_count("sequence_length", run, content.headers),
-        stated_count("accumulation_steps", run, content.headers) or 1,
+        entry.unit if entry else unit_of(run.workload),
+        counts.get("sequence_length"),
+        counts.get("accumulation_steps", 1),
     )
     measured, found, left_out = measure(
         log.form, content, rule, expected, partial(_line_of, log), name
