@@ -66,7 +66,8 @@ def _fields(statement: Statement, line: str) -> dict[str, str]:
         found = {f: named[option] for option, f in statement.options.items() if option in named}
     else:
         match = statement.pattern.search(line)
-        found = match.groupdict() if match else {}
+        groups = match.groupdict() if match else {}
+        found = {name: value for name, value in groups.items() if value is not None}
     return {name: statement.values.get(value, value) for name, value in found.items()}
 
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab_under_test import FRAMEWORKS, PROJECT, Lab
+from lab_under_test import END, FRAMEWORKS, PROJECT, Lab
 
 # What a user changes in the inventory that `dlperf init` makes, if the nodes are those of a lab
 VARIABLES = {
@@ -36,7 +36,7 @@ class Readme:
         (line,) = re.findall(rf"(?m)^dlperf ({command} .*)$", text)
         words = line.partition("#")[0].replace("inventory/mine", str(self.inventory)).split()
         done = self.lab.command(sys.executable, "-m", "dlperf_runner", *words)
-        assert done.returncode == 0, done.stdout
+        assert done.returncode == 0, done.stdout[-END:]
         return done.stdout
 
     def describe_lab(self, nodes: int) -> None:

@@ -174,6 +174,14 @@ def test_the_all_reduce_alone_stands_beside_that_of_nccl_tests(tmp_path: Path) -
     assert "all-reduce (GB/s) | of nccl-allreduce" in text
 
 
+def test_the_all_reduce_of_one_node_names_no_interface(tmp_path: Path) -> None:
+    log = [*titan("2.000000 2.100000", nodes=1), REDUCED.replace(" through eth1", "")]
+    write(tmp_path / "logs" / "1n2g" / "llama8b_b2_bf16_1.log", log)
+    cases(tmp_path)
+    rows = (tmp_path / "out" / "measurements.csv").read_text()
+    assert "16000000 bytes through unknown" in rows
+
+
 def test_waiting_for_input_is_what_the_compute_rate_leaves_out(tmp_path: Path) -> None:
     """1000 images/s in all, 1009 without waiting for data. The warm-up does not count."""
     logs, out = tmp_path / "logs", tmp_path / "report"
