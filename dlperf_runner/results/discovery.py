@@ -52,7 +52,7 @@ class Place(NamedTuple):
         """Approximate number of bytes to read."""
         try:
             if not self.is_record:
-                return self.path.stat().st_size
+                return os.stat(self.path).st_size  # noqa: PTH116  faster
             return sum(entry.stat().st_size for entry in os.scandir(self.path.parent))
         except OSError:
             return 0  # the error is reported when the file is read
