@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab_under_test import Lab
-from trained_campaigns import CASES, check, provisioned, runs_of
+from trained_campaigns import CASES, check, check_learnt, provisioned, runs_of, trained
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.pytorch]
 
@@ -165,16 +165,26 @@ def test_a_program_of_the_users_own_runs_on_two_nodes(nodes: Lab, tmp_path: Path
         assert run["outcome"]["status"] == "done"  # type: ignore[index]
 
 
-def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
-    directory = tmp_path / "mpirun"
-    done = nodes.command(
-        *("python", "-m", "dlperf_runner", "run", "--workload", "pytorch-llama"),
-        *("--parameter", "launcher=torch_mpirun", "--campaign", str(directory)),
-    )
-    assert done.returncode == 0, done.stdout
-    found = runs_of(directory)
-    check(found, ["pytorch-llama"], *TORCH)
+@pytest.mark.parametrize("workload", ["pytorch-llama", "pytorch-resnet50v1.5"])
+def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path, workload: str) -> None:
+    options = ("--workload", workload, "-p", "launcher=torch_mpirun")
+    found = trained(nodes, tmp_path / "mpirun", *options)
+    check(found, [workload], *TORCH)
     assert all("mpirun" in str(run["commands"]) for run, _ in found)
+
+
+def test_bf16_and_recomputed_activations_learn(nodes: Lab, tmp_path: Path) -> None:
+    options = ("--precision", "bf16", "--nodes", "1")
+    llama = ("--workload", "pytorch-llama", "-p", "recompute=selective,full")
+    resnet = ("--workload", "pytorch-resnet50v1.5")
+    found = trained(nodes, tmp_path / "llama", *llama, *options)
+    recomputed = [run["parameters"]["recompute"] for run, _ in found]  # type: ignore[index]
+    assert sorted(recomputed) == ["full", "full", "selective", "selective"]
+    found += trained(nodes, tmp_path / "resnet", *resnet, *options)
+    assert len(found) == 6  # on one device and on two
+    for run, log in found:
+        assert run["precision"] == "bf16"
+        check_learnt(run, log)
 
 
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:

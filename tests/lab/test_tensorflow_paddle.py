@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from lab_under_test import Lab
-from trained_campaigns import CASES, check, provisioned, runs_of
+from trained_campaigns import CASES, check, check_learnt, provisioned, runs_of, trained
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.tensorflow_paddle]
 
@@ -52,6 +52,16 @@ def test_the_program_learns_on_one_process_on_two_and_on_two_nodes(
 ) -> None:
     workload = f"{installed.framework}-resnet50v1.5"
     check(runs_of(campaign), [workload], installed.package, installed.version)
+
+
+def test_a_step_that_xla_compiled_learns(nodes: Lab, installed: Installed, tmp_path: Path) -> None:
+    if installed.framework != "tensorflow2":
+        pytest.skip("XLA compiles for TensorFlow")
+    options = ("--workload", "tensorflow2-resnet50v1.5", "-p", "xla=true")
+    found = trained(nodes, tmp_path / "xla", *options, "--nodes", "1", "--gpus-per-node", "1")
+    ((run, log),) = found
+    assert run["parameters"]["xla"] == "true"  # type: ignore[index]
+    check_learnt(run, log)
 
 
 def test_the_table_names_the_version(nodes: Lab, installed: Installed, campaign: Path) -> None:
