@@ -187,6 +187,7 @@ def cases_of(
     """A case for each source, batch, parameters and topology that the choice selects. `nodes`
     decide the source if the choice names none. Raises UserError for an unknown value."""
     matrix = workload.matrices[matrix_name]
+    choice = parameters.with_micro_batch(choice, workload)
     window = _window(choice, workload.rule_of(matrix_name))
     return [
         Case(
