@@ -219,8 +219,9 @@ def _sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> tuple
     ]
     for name in choice.source:
         if name not in has:
+            reason = f": {workload.no_upstream}" if workload.no_upstream else ""
             raise UserError(
-                f"{workload.name} has no source {name!r}",
+                f"{workload.name} has no source {name!r}{reason}",
                 where=option_name("source"),
                 expected=f"one of {', '.join(has)}",
             )
