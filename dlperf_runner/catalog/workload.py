@@ -86,6 +86,7 @@ class Workload(Entry):
     """A model trained with a framework: its source, its launcher and its log format. Without a
     source, its logs can be read, but it cannot be run.
 
+    `no_upstream`: why it has no source `upstream`, shown by `list`.
     `unit`: what its throughput counts. `log_pattern`: describes `log_format` if it is the user's.
     `unmeasured`: the parameters that do not change what is measured, such as the log interval.
     `if_changed`: the parameters that identify a run only if they differ from their default.
@@ -111,6 +112,7 @@ class Workload(Entry):
     dtypes: dict[str, str] = {}
     variants: dict[Name, Variant] = {}
     sources: Sources = Sources.model_construct()
+    no_upstream: Annotated[str, Field(min_length=1)] | None = None
     matrices: dict[Name, Matrix] = {}
     published: str | None = None
 
@@ -127,6 +129,8 @@ class Workload(Entry):
         if bool(self.sources.items()) != bool(self.matrices):
             missing = "matrices" if self.sources.items() else "sources"
             raise wrong(f"a workload that runs has {missing}", missing, None, missing)
+        if self.no_upstream and self.sources.named("upstream"):
+            raise wrong("it has an upstream source", "one of the two", "both", "no_upstream")
 
     def _check_launcher(self) -> None:
         named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]

@@ -92,6 +92,7 @@ def _workloads(catalog: Catalog) -> Iterator[Block]:
             ("log format", workload.log_format),
             *([("unit", per_second(workload.unit))] if workload.unit != SAMPLES else []),
             *((name, _source(workload, source)) for name, source in workload.sources.items()),
+            *([("upstream", f"none: {workload.no_upstream}")] if workload.no_upstream else []),
             *([] if workload.sources.items() else [("runs", "no; logs only")]),
         ]
         if (folder := folder_of(workload.name)) != project():

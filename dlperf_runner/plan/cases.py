@@ -187,6 +187,7 @@ def cases_of(
     """A case for each source, batch, parameters and topology that the choice selects. `nodes`
     decide the source if the choice names none. Raises UserError for an unknown value."""
     matrix = workload.matrices[matrix_name]
+    choice = parameters.with_micro_batch(choice, workload)
     window = _window(choice, workload.rule_of(matrix_name))
     return [
         Case(
@@ -218,8 +219,9 @@ def _sources(choice: Choice, workload: Workload, nodes: Sequence[Node]) -> tuple
     ]
     for name in choice.source:
         if name not in has:
+            reason = f": {workload.no_upstream}" if workload.no_upstream else ""
             raise UserError(
-                f"{workload.name} has no source {name!r}",
+                f"{workload.name} has no source {name!r}{reason}",
                 where=option_name("source"),
                 expected=f"one of {', '.join(has)}",
             )

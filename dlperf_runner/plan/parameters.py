@@ -1,12 +1,14 @@
 """The parameters of a case: those of the catalogue, changed by the choice.
 
 A parameter with several chosen values is an axis of the matrix: each case exists once per value.
+`micro_batch` is the batch size per device, unless the workload has a parameter of this name.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -22,19 +24,20 @@ if TYPE_CHECKING:
     from ..core.case import Case, Run
     from .choice import Choice
 
+MICRO_BATCH = "micro_batch"
 Value = str | int | float
 Setting = tuple[tuple[str, Value], ...]
 
 
 def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
     """Raises UserError for a parameter that no workload has, or that a workload's model decides."""
-    known = list(dict.fromkeys(name for w in workloads for name in w.parameters))
+    known = list(dict.fromkeys([*(name for w in workloads for name in w.parameters), MICRO_BATCH]))
     for name in choice.parameters:
         if name not in known:
             raise UserError(
                 f"unknown parameter {name!r}",
                 where="--parameter",
-                expected=f"one of {', '.join(known) or 'none'}",
+                expected=f"one of {', '.join(known)}",
             )
         for workload in (w for w in workloads if name in w.of_variant):
             models = (workload.model_name(variant) for variant in workload.variants)
@@ -43,6 +46,27 @@ def check_names(choice: Choice, workloads: Sequence[Workload]) -> None:
                 where="--parameter",
                 expected=f"--model with one of {', '.join(models)}",
             )
+
+
+def with_micro_batch(choice: Choice, workload: Workload) -> Choice:
+    """The choice with its `micro_batch` as batch sizes. Raises UserError if it has both."""
+    text = choice.parameters.get(MICRO_BATCH)
+    if text is None or MICRO_BATCH in workload.parameters:
+        return choice
+    where = f"--parameter {MICRO_BATCH}"
+    if choice.batch_size:
+        raise UserError(
+            "the batch size per device is given twice",
+            where=where,
+            expected="one of the two",
+            found=f"--batch-size {','.join(map(str, choice.batch_size))}",
+        )
+    sizes = tuple(int(size) for size in _values(MICRO_BATCH, text, 1))
+    if not all(1 <= size < 10**9 for size in sizes):
+        raise UserError(
+            "invalid value", where=where, expected="integers from 1 to 999999999", found=repr(text)
+        )
+    return replace(choice, batch_size=sizes)
 
 
 def settings(choice: Choice, workload: Workload) -> list[Setting]:
@@ -109,13 +133,16 @@ def refuse_equal_cases(runs: Iterable[Run], catalog: Catalog) -> None:
 
 def _chosen(choice: Choice, workload: Workload) -> dict[str, tuple[Value, ...]]:
     """The chosen values of the workload's own parameters, by name."""
-    found = {}
-    for name, text in choice.parameters.items():
-        if name in workload.parameters:
-            texts = [part.strip() for part in text.split(",")] if "," in text else [text]
-            values = (_converted(name, part, workload.parameters[name]) for part in texts)
-            found[name] = tuple(dict.fromkeys(values))
-    return found
+    return {
+        name: _values(name, text, workload.parameters[name])
+        for name, text in choice.parameters.items()
+        if name in workload.parameters
+    }
+
+
+def _values(name: str, text: str, default: Value) -> tuple[Value, ...]:
+    texts = [part.strip() for part in text.split(",")] if "," in text else [text]
+    return tuple(dict.fromkeys(_converted(name, part, default) for part in texts))
 
 
 def _converted(name: str, text: str, default: Value) -> Value:

@@ -41,16 +41,26 @@ def setting(case: Case, axis: str) -> str | None:
 
 
 def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
-    """The sweeps of a table of `summarize`: groups of cases that differ in a parameter."""
+    """The sweeps of a table of `summarize`: groups of cases that differ in a parameter, or on one
+    topology in the precision or the batch size alone."""
     same = ("campaign", *(n for n in CASE if n not in (*CHOSEN, *TOPOLOGY, "parameters")))
     for group in grouped(cases, lambda case: tuple(case.get(name) for name in same)).values():
         names = dict.fromkeys(name for c in group for name in read_parameters(c["parameters"]))
         varied = [n for n in names if len({setting(case, n) for case in group}) > 1]
-        if varied:
+        if varied or any(_varies_alone(group, name) for name in CHOSEN):
             chosen = [n for n in CHOSEN if len({case[n] for case in group}) > 1]
             first = read_parameters(group[0]["parameters"])
             common = {name: value for name, value in first.items() if name not in varied}
             yield Sweep((*chosen, *varied), common, tuple(_places(group)))
+
+
+def _varies_alone(group: Iterable[Case], axis: str) -> bool:
+    """Whether cases on one topology differ in this chosen setting and in no other. A published
+    matrix may have a batch size of its own for each precision, which compares neither."""
+    others = [name for name in (*TOPOLOGY, *CHOSEN) if name != axis]
+    known = (case for case in group if case[axis] is not None)
+    alike = grouped(known, itemgetter(*others)).values()
+    return any(len({case[axis] for case in cases}) > 1 for cases in alike)
 
 
 def _places(group: Iterable[Case]) -> Iterator[Place]:

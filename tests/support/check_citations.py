@@ -26,9 +26,12 @@ from dlperf_runner.catalog.published_numbers import PublishedNumber, load_publis
 
 # 384.19, 909 (before " img/s"), 1,236.90; not the 8 of "n8g" and not the 1.5 of "v1.5".
 NUMBER = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:(?=GBps)|(?![\w.]*\w))")
+# 13077565,MI250,2024.01,dc-mi200,54.71: commas between values, none in a number.
+VALUES = re.compile(r"^[ \t]*[^\s,]*(?:,[^\s,]*){4,}$", re.MULTILINE)
 
 
 def numbers_in(text: str) -> set[Decimal]:
+    text = VALUES.sub(lambda line: line[0].replace(",", " "), text)
     return {Decimal(match.replace(",", "")) for match in NUMBER.findall(text)}
 
 

@@ -89,6 +89,12 @@ def test_values_are_frozen() -> None:
         ),
         (
             "workloads/mxnet-resnet50v1b.yml",
+            "matrices:\n",
+            "no_upstream: nobody has published it\nmatrices:\n",
+            ".yml:{line}: no_upstream: it has an upstream source (expected one of the two,",
+        ),
+        (
+            "workloads/mxnet-resnet50v1b.yml",
             "    repeats: 5",
             "    repeats: five",
             ".yml:{line}: matrices.published.repeats: invalid value"

@@ -54,6 +54,16 @@ def test_a_library_that_a_framework_lacks_is_named_with_its_reason(catalog: Cata
     assert list(lacking) == ["Horovod"]
 
 
+def test_a_workload_without_an_upstream_source_says_why(catalog: Catalog) -> None:
+    text = " ".join(listing.render(catalog, "workloads").split())
+    assert "upstream none: the published program, classifier_trainer.py of tensorflow" in text
+    document = listing.document(catalog, "workloads")["workloads"]
+    assert document["paddle3-resnet50v1.5"]["no_upstream"] == "the published programs need ImageNet"
+    for workload in catalog.workloads.values():
+        names = [name for name, _ in workload.sources.items()]
+        assert (names == ["builtin"]) == (workload.no_upstream is not None), workload.name
+
+
 @pytest.mark.parametrize("what", KINDS)
 def test_one_kind_only(catalog: Catalog, what: str) -> None:
     assert listing.render(catalog, what).startswith(what.capitalize())

@@ -345,6 +345,37 @@ def test_a_framework_of_the_user_is_planned_and_provisioned(folder: Path, tmp_pa
     assert built_in["requirements"].startswith(f"{ROOT}/requirements/")
 
 
+def test_an_image_of_the_user_runs_by_its_digest(folder: Path, tmp_path: Path) -> None:
+    """That of the comment in docs/own-workload.md."""
+    container = PAGE.partition("# container: ")[2].partition("\n")[0]
+    lines = ["name: mylib", "title: My library", "import_name: mylib", "environments:"]
+    write(folder / "frameworks" / "mylib.yml", [*lines, f"  cpu: {{container: {container}}}"])
+    said(init("train.py", framework="mylib"))
+    nodes = json.loads(json.dumps(NODES).replace("mxnet", "mylib"))
+    hosts = tmp_path / "hosts.json"
+    options = ("--workload", "mine", "-i", "hosts.json", "--container", "podman")
+    hosts.write_text(json.dumps(nodes))
+    assert "dlperf_container_images" in said(call("plan", *options), 2)
+    digest = f"sha256:{'ab' * 32}"
+    nodes["nodes"]["hosts"]["node1"]["dlperf_container_images"] = {"registry/mylib": digest}
+    hosts.write_text(json.dumps(nodes))
+    run, _ = json.loads(call("plan", *options, "--json").stdout)["runs"]
+    source = "/opt/dlperf/src/mine-builtin"
+    assert run["commands"][0]["argv"] == [
+        *("/bin/sh", "-c", 'exec podman run "$@"', "podman", "--rm"),
+        *("--name", "dlperf-mine-builtin-podman_fp32_b4_1n1g-r1"),
+        *("--pull", "never", "--log-driver", "none"),
+        *("--network", "host", "--uts", "host", "--ipc", "host"),
+        *("--volume", f"{source}:{source}:ro"),
+        *("--volume", "/opt/dlperf/data:/opt/dlperf/data:ro"),
+        *("--workdir", source, "--env", "HOME=/tmp"),
+        *("--env", "OMPI_ALLOW_RUN_AS_ROOT", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
+        f"registry/mylib@{digest}",
+        *("python3", "train.py", "12", "4", "1"),
+    ]
+    assert run["container"] == f"podman registry/mylib@{digest}"
+
+
 def test_a_framework_with_a_built_in_name_is_refused(folder: Path) -> None:
     own_framework(folder)
     path = folder / "frameworks" / "mylib.yml"

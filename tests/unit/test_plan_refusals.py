@@ -93,6 +93,13 @@ def test_a_choice_that_selects_nothing_is_told(
     assert message in refusal(choose(**options), everything, gpu_nodes())
 
 
+def test_a_source_that_cannot_be_had_is_refused_with_the_reason() -> None:
+    nodes = [replace(node, frameworks=("tensorflow2",)) for node in lab_nodes()]
+    choice = choose(workload="tensorflow2-resnet50v1.5", source="upstream")
+    message = refusal(choice, load_catalog(), nodes)
+    assert "has no source 'upstream': the published program, classifier_trainer.py" in message
+
+
 @pytest.mark.parametrize("key", ["accelerator", "stack"])
 def test_nodes_that_differ_cannot_stand_in_one_plan(everything: Catalog, key: str) -> None:
     *same, last = gpu_nodes()

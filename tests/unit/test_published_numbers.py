@@ -9,10 +9,11 @@ import re
 import statistics
 import subprocess
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from check_citations import differences
+from check_citations import differences, numbers_in
 from make_logs import PUBLISHED, ROOT, SHARED, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -296,6 +297,11 @@ def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
     case = "some: resnet50v1.5 fp32 b128 1n1g: a/b {}, README.md: {}"
     assert found[1] == [case.format(commits[1][:7], "no [1384.5, 1384.4, 1384.6]"), 0]
     assert found[2] == [case.format("fffffff", "no such file at this commit"), 0]
+
+
+def test_commas_in_numbers_and_between_them() -> None:
+    text = "| 1,384.50 | 8 |\n    123,MI250,2024.01,8,2107.00,a.csv\n"
+    assert numbers_in(text) == {Decimal(n) for n in ("1384.50", "8", "123", "2024.01", "2107.00")}
 
 
 def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:

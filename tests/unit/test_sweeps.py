@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import call
-from make_logs import gluoncv, write
+from make_logs import gluoncv, torchtitan, write
 from plan_examples import lab_nodes
 
 from dlperf_runner.campaign import directory as campaign
@@ -19,6 +20,7 @@ from dlperf_runner.commands.report import make_report
 from dlperf_runner.commands.rounds import values_by_case
 from dlperf_runner.commands.summarize import summarize
 from dlperf_runner.core.errors import UserError
+from dlperf_runner.core.node import Node
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import choice_of_variables, parse_choice
 from dlperf_runner.plan.make import make_plan
@@ -30,6 +32,10 @@ CASE = "mxnet-resnet50v1b-builtin{}_fp32_b2_{}"
 def planned(*parameters: str, **options: object) -> list[str]:
     choice = parse_choice({"model": "resnet50v1b", **options}, parameters)
     return list(dict.fromkeys(run.case for run in make_plan(choice, load_catalog(), lab_nodes())))
+
+
+def nodes_with(framework: str) -> tuple[Node, ...]:
+    return tuple(replace(node, frameworks=(framework,)) for node in lab_nodes())
 
 
 # ---- plan
@@ -47,6 +53,22 @@ def test_axes_multiply_with_each_other_and_with_the_batch_size() -> None:
     names = planned("image_size=32,64", "classes=10,20", nodes=2, batch_size="2,4")
     assert len(names) == len(set(names)) == 8
     assert CASE.format("_image_size-64_classes-10", "2n2g") in names
+
+
+def test_micro_batch_is_the_batch_size_per_device() -> None:
+    assert planned("micro_batch=2,4,4", nodes=2) == planned(nodes=2, batch_size="2,4")
+    names = planned("micro_batch=2,4", "image_size=32,64", nodes=2, precision="fp32")
+    assert len(names) == len(set(names)) == 4
+
+
+def test_a_workload_may_have_a_parameter_of_this_name() -> None:
+    catalog = load_catalog()
+    workload = catalog.workloads["mxnet-resnet50v1b"]
+    own = workload.model_copy(update={"parameters": {**workload.parameters, "micro_batch": 1}})
+    catalog = replace(catalog, workloads={**catalog.workloads, own.name: own})
+    choice = parse_choice({"workload": own.name, "nodes": 2}, ["micro_batch=3"])
+    (run,) = make_plan(choice, catalog, lab_nodes())
+    assert (run.parameters["micro_batch"], run.batch_size_per_device) == (3, 2)
 
 
 def test_the_commands_have_the_values_of_their_case() -> None:
@@ -69,6 +91,9 @@ def test_a_path_is_not_part_of_a_name() -> None:
     [
         (["image_size=32,x"], "--parameter image_size: invalid value"),
         (["image_size=32", "image_size=64"], "the parameter is given twice"),
+        (["micro_batch=2,x"], "--parameter micro_batch: invalid value"),
+        (["micro_batch=0"], "expected integers from 1 to 999999999"),
+        (["micro_batch=1,1000000000"], "expected integers from 1 to 999999999"),
         (["rec_train=/a,/b"], "could not be told apart: their parameters do not include rec_train"),
     ],
 )
@@ -79,12 +104,16 @@ def test_what_cannot_be_an_axis(parameters: list[str], message: str) -> None:
     assert message in " ".join(str(error.value).split())
 
 
+def test_the_batch_size_has_one_name() -> None:
+    with pytest.raises(UserError) as error:
+        planned("micro_batch=2,4", batch_size=2)
+    assert "given twice" in str(error.value)
+
+
 def test_an_unmeasured_parameter_is_no_axis() -> None:
-    nodes = lab_nodes()
     choice = parse_choice({"workload": "oneflow-resnet50v1.5"}, ["log_interval=1,2"])
-    nodes = tuple(node.__class__(**{**vars(node), "frameworks": ("oneflow",)}) for node in nodes)
     with pytest.raises(UserError, match="could not be told apart"):
-        make_plan(choice, load_catalog(), nodes)
+        make_plan(choice, load_catalog(), nodes_with("oneflow"))
 
 
 def test_bench_yml_takes_lists() -> None:
@@ -100,22 +129,47 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
 
 
-def measured(directory: Path, rates: Mapping[str, float], **options: object) -> Path:
-    """A campaign whose logs have these rates by image size, on one device; four runs each."""
+def campaign_of(
+    directory: Path,
+    lines_of: Callable[[Mapping[str, Any]], list[str]],
+    parameters: Iterable[str] = (),
+    **options: object,
+) -> Path:
+    """A campaign on one device, four runs of each case, whose logs have these lines."""
     texts = {"model": "resnet50v1b", "nodes": 1, "gpus_per_node": 1, "repeats": 4, **options}
-    choice = parse_choice(texts, [f"image_size={','.join(rates)}"])
-    campaigns.plan(choice, campaign=str(directory))
+    campaigns.plan(parse_choice(texts, parameters), campaign=str(directory))
     for run in campaign.remaining_plan(directory)["runs"]:
         record = campaign.read_record(directory, run)
         done: dict[str, Any] = {"status": "done", "exit_status": 0, "hosts": {"node1": {}}}
         record["outcome"] = {**record["outcome"], **done}
         place = campaign.run_directory(directory, run)
         campaign.write_json(place / "run.json", record)
-        rate = rates[str(run["parameters"]["image_size"])] + run["repeat"]
-        batch = run["batch_size_per_device"]
-        steps = {"steps": run["total_steps"], "warmup": run["warmup_steps"]}
-        write(place / run["log_name"], gluoncv(rate, batch=batch, world=1, **steps))
+        write(place / run["log_name"], lines_of(run))
     return directory
+
+
+def log_of(run: Mapping[str, Any], rate: float) -> list[str]:
+    steps = {"steps": run["total_steps"], "warmup": run["warmup_steps"]}
+    dtype = {"fp32": "float32", "fp16": "float16"}[run["precision"]]
+    batch = run["batch_size_per_device"]
+    return gluoncv(rate + run["repeat"], batch=batch, world=1, dtype=dtype, **steps)
+
+
+def measured(directory: Path, rates: Mapping[str, float], **options: object) -> Path:
+    """A campaign whose logs have these rates by image size."""
+    return campaign_of(
+        directory,
+        lambda run: log_of(run, rates[str(run["parameters"]["image_size"])]),
+        [f"image_size={','.join(rates)}"],
+        **options,
+    )
+
+
+def sweeps_section(directory: Path) -> str:
+    """What the report of a campaign says of its sweeps."""
+    (path,) = (path for path in make_report([directory]).paths if path.name == "report.md")
+    _, _, section = path.read_text(encoding="utf-8").partition("## Sweeps")
+    return section.split("\n## ")[0]
 
 
 RATES = {"32": 400.0, "48": 397.0, "64": 100.0}
@@ -158,6 +212,84 @@ def test_two_campaigns_are_compared_setting_by_setting(tmp_path: Path) -> None:
     cases = call("compare", "--json", first, second).document["cases"]
     verdicts = {case["parameters"].split("image_size=")[1][:2]: case["verdict"] for case in cases}
     assert verdicts == {"32": "no difference shown", "48": "slower", "64": "no difference shown"}
+
+
+def test_a_sweep_over_the_batch_size_alone(tmp_path: Path) -> None:
+    rates = {1: 100.0, 2: 200.0, 4: 198.0}
+    directory = campaign_of(
+        tmp_path / "a",
+        lambda run: log_of(run, rates[run["batch_size_per_device"]]),
+        ["micro_batch=1,2,4"],
+    )
+    (sweep,) = sweeps(summarize(directory).cases)
+    assert sweep.axes == ("batch_size_per_device",)
+    section = sweeps_section(directory)
+    assert "| batch size per device | 1n1g samples/s |" in section
+    assert "Fastest on 1n1g: batch size per device 2, with 202.50 samples/s" in section
+    assert "Not shown to be slower" in section
+    assert section.endswith(": batch size per device 4.\n")
+
+
+def test_a_sweep_over_the_precision_alone(tmp_path: Path) -> None:
+    rates = {"fp32": 100.0, "fp16": 200.0}
+    directory = campaign_of(
+        tmp_path / "a", lambda run: log_of(run, rates[run["precision"]]), precision="fp32,fp16"
+    )
+    (sweep,) = sweeps(summarize(directory).cases)
+    assert sweep.axes == ("precision",)
+    section = sweeps_section(directory)
+    assert "| precision | 1n1g samples/s |" in section
+    assert "Fastest on 1n1g: precision fp16, with 202.50 samples/s" in section
+
+
+def test_a_matrix_with_a_batch_size_per_precision_is_no_sweep(tmp_path: Path) -> None:
+    """As the published one of this workload: fp32 with 128 samples, fp16 with 256."""
+    rates = {"fp32": 100.0, "fp16": 200.0}
+    directory = campaign_of(
+        tmp_path / "a",
+        lambda run: log_of(run, rates[run["precision"]]),
+        matrix="published",
+        repeats=1,
+    )
+    cases = summarize(directory).cases
+    assert {(c["precision"], c["batch_size_per_device"]) for c in cases} == {
+        ("fp32", 128),
+        ("fp16", 256),
+    }
+    assert list(sweeps(cases)) == []
+    assert sweeps_section(directory) == ""
+    # Nor is a precision on one topology and another precision on another one.
+    fp32, fp16 = ({**case, "batch_size_per_device": 128} for case in cases)
+    assert list(sweeps([fp32, {**fp16, "nodes": 2, "world_size": 2}])) == []
+    assert [sweep.axes for sweep in sweeps([fp32, fp16])] == [("precision",)]
+
+
+def test_llama_by_precision_sequence_length_and_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "read_inventory", lambda *_: nodes_with("pytorch"))
+
+    def lines_of(run: Mapping[str, Any]) -> list[str]:
+        length = run["parameters"]["sequence_length"]
+        faster = 2 if run["precision"] == "bf16" and run["parameters"]["compile"] == "on" else 1
+        steps = {"steps": run["total_steps"], "warmup": run["warmup_steps"], "every": 1}
+        return torchtitan(faster * 1000 + length + 10 * run["repeat"], length=length, **steps)
+
+    directory = campaign_of(
+        tmp_path / "a",
+        lines_of,
+        ["sequence_length=64,128", "compile=on,off"],
+        model="llama-lab",
+        workload="pytorch-llama",
+        precision="bf16,fp32",
+    )
+    (sweep,) = sweeps(summarize(directory).cases)
+    assert sweep.axes == ("precision", "compile", "sequence_length")
+    section = sweeps_section(directory)
+    assert "| precision | compile | sequence length | 1n1g tokens/s |" in section
+    assert sum(line.startswith("|") for line in section.splitlines()) == 2 + 8
+    best = "precision bf16, compile on, sequence length 128, with 2,153.00 tokens/s"
+    assert f"Fastest on 1n1g: {best}" in section
 
 
 def test_the_report_has_the_table_and_the_best(tmp_path: Path) -> None:
