@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from check_citations import differences
+from check_citations import differences, not_found
 from make_logs import PUBLISHED, ROOT, SHARED, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -296,6 +296,25 @@ def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
     case = "some: resnet50v1.5 fp32 b128 1n1g: a/b {}, README.md: {}"
     assert found[1] == [case.format(commits[1][:7], "no [1384.5, 1384.4, 1384.6]"), 0]
     assert found[2] == [case.format("fffffff", "no such file at this commit"), 0]
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        (
+            "Training: Speed 1384.50 samples/sec   Loss 1.1   LearningRate 0.2   Epoch: 0"
+            "   Global Step: 100   Required: 1 hours",
+            [],
+        ),
+        ("The speed is 1384.50 samples/sec.", [1384.5]),
+        ("Training: Speed 1384.50 samples/sec", [1384.5]),
+    ],
+)
+def test_a_number_may_stand_in_a_log_that_a_page_with_tables_quotes(
+    tmp_path: Path, line: str, missing: list[float]
+) -> None:
+    (number,) = load_published(write(tmp_path, "1384.5", CITED.format("f" * 40)))
+    assert not_found(number, f"| devices | 8 |\n\n```\n{line}\n```\n") == missing
 
 
 def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:
