@@ -31,6 +31,7 @@ Row = tuple[str, list[tuple[float, int]]]
 LIMIT = 0.03
 CASES = (1, 6, 12)
 TRIALS = 4000
+LEAST_TRIALS = 12  # one for each case of the largest comparison
 
 
 def normal(cv: float) -> Draw:
@@ -275,11 +276,17 @@ def percent(value: float) -> str:
     return f"{100 * value:.{1 if value < 0.095 or value > 0.905 else 0}f} %"
 
 
+def trials_of(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < LEAST_TRIALS:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least {LEAST_TRIALS}")
+    return int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=SIMULATIONS, help="run one simulation")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--trials", type=trials_of, default=TRIALS)
     given = parser.parse_args()
     for name in [given.only] if given.only else SIMULATIONS:
         start = time.monotonic()

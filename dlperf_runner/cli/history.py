@@ -76,8 +76,10 @@ def history(
     elif case:
         (name,) = cases
         print(f"{name}\n\n{history_view.case_table(cases[name], changes[name], screen())}", end="")
+        print(history_view.about_changes(changes, screen()), end="")
     elif cases:
         print(history_view.cases_table(cases, changes, screen()), end="")
+        print(history_view.about_changes(changes, screen()), end="")
     else:
         print("The history has no matching case.")
     if plot is not None and not as_json:

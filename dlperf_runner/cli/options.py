@@ -77,13 +77,15 @@ AsJson = Annotated[bool, option("--json", "Print JSON.")]
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user chose to run, and on which nodes."""
+    """What the user chose to run, and on which nodes. `given`: the options of Choice that are set,
+    by name."""
 
     choice: Choice
     inventories: Sequence[str]
     limit: str
     wait: str
     file: CampaignFile | None = None
+    given: frozenset[str] = frozenset()
 
 
 def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callable[..., None]:
@@ -103,7 +105,8 @@ def chooses(command: Callable[..., None], *, with_file: bool = False) -> Callabl
                 print_note(line)
         texts = {item.name: given[item.name] for item in OPTIONS}
         choice = parse_choice(texts, given["parameter"] or [])
-        return Chosen(choice, given["inventory"] or (), given["limit"], given["wait"], file)
+        nodes = (given["inventory"] or (), given["limit"], given["wait"])
+        return Chosen(choice, *nodes, file, frozenset(name for name in texts if texts[name]))
 
     options = [
         _text(

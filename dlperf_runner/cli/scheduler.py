@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..campaign.job_files import Settings
     from ..commands.rounds import Policy
     from ..core.node import Node
+    from ..plan.choice import Choice
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Scheduled:
         scheduled.refuse_policy(policy)
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
-            nodes, settings = self._nodes_and_settings(chosen)
-            scheduled.create(directory, chosen.choice, nodes, settings, print_note, chosen.file)
+            choice, nodes, settings = self._planned(chosen)
+            scheduled.create(directory, choice, nodes, settings, print_note, chosen.file)
         return directory
 
     def run(self, directory: Path, policy: Policy) -> list[str]:
@@ -63,11 +64,11 @@ class Scheduled:
 
         directory = Path(campaign or new_directory()).resolve()
         with located(chosen.file):
-            nodes, settings = self._nodes_and_settings(chosen)
-            runs = scheduled.plan(chosen.choice, nodes, print_note)
+            choice, nodes, settings = self._planned(chosen)
+            runs = scheduled.plan(choice, nodes, print_note)
         return scheduled.script_text(directory, settings, runs)
 
-    def _nodes_and_settings(self, chosen: Chosen) -> tuple[tuple[Node, ...], Settings]:
+    def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], Settings]:
         from ..commands import scheduled
         from ..plan.choice import parse_wait
 
@@ -86,7 +87,9 @@ class Scheduled:
         nodes = scheduled.nodes_of(self.name, options, site)
         wait_s = parse_wait(self.max_wait, "--max-wait")
         allocation = self.allocation or "campaign"
-        return nodes, scheduled.settings_of(self.name, options, site, nodes, allocation, wait_s)
+        settings = scheduled.settings_of(self.name, options, site, nodes, allocation, wait_s)
+        is_given = "order" in chosen.given
+        return scheduled.in_order_of_jobs(chosen.choice, settings, is_given), nodes, settings
 
 
 _SCHEDULER = Annotated[

@@ -139,6 +139,22 @@ def settings_of(
     )
 
 
+def in_order_of_jobs(choice: Choice, settings: job_files.Settings, is_given: bool) -> Choice:
+    """The choice with the order in which the jobs do the runs. Raises UserError if the user gave
+    another one (`is_given`)."""
+    if settings.allocation != "case" or choice.order == "grouped":
+        return choice
+    if is_given:
+        raise UserError(
+            "a job for each case does all runs of the case before the next case",
+            where="--order",
+            expected="grouped",
+            found=choice.order,
+            hint="omit --order, or choose --allocation campaign or run",
+        )
+    return replace(choice, order="grouped")
+
+
 def script_text(
     directory: Path, settings: job_files.Settings, runs: Sequence[Mapping[str, Any]]
 ) -> str:

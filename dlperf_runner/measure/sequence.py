@@ -32,7 +32,7 @@ def check(
             expected=f"lines like {form.sample.expandtabs(4)}",
             found="none",
         )
-    if form.first_too and steps[0] == 1 and len(steps) > 1 and steps[1] > 2:
+    if form.first_too and steps[0] == 1 and _is_apart(steps, every):
         # Step 1 shows that the beginning is there, so the interval may be longer, too.
         is_regular = len(steps) > 2 and steps[2] == 2 * steps[1]
         interval = steps[1] if is_regular else every
@@ -65,6 +65,13 @@ def check(
             hint="; ".join(filter(None, ("the run may have ended early; truncated?", hint))),
         )
     return every
+
+
+def _is_apart(steps: Sequence[int], every: int) -> bool:
+    """Whether step 1 is none of the steps at regular intervals: 1, 10, 20 ... or 1, 2, 4, 6 ..."""
+    if len(steps) < 2 or steps[1] != 2:
+        return len(steps) > 1 and steps[1] > 2
+    return every == 2 or (steps[2:3] == [4] and steps[1:] == [*range(2, 2 * len(steps), 2)])
 
 
 def _start(form: Format, steps: Sequence[int], every: int, rule: Rule) -> tuple[int, int]:

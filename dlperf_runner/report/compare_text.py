@@ -66,6 +66,11 @@ def render_published(
         f"{_counts([row['verdict'] for row in rows])}. Reproduced is a ratio within "
         f"{1 - tolerance:.2f} to {1 + tolerance:.2f}, all of its interval."
     ]
+    if coverage := next((row["ratio_coverage"] for row in rows if row["ratio_coverage"]), None):
+        end.append(
+            f"Intervals contain the true ratio in {coverage:.0%} of comparisons of normally"
+            " distributed runs, and in fewer of skewed ones."
+        )
     if any(row["ratio"] is not None and row["ratio_low"] is None for row in rows):
         end.append("Fewer than 3 runs have no interval and are undecided.")
     return _ended(lines, [*end, *_gate(rows, limit)], screen)

@@ -11,12 +11,12 @@ from typing import Any
 
 from ..core.identity import ENVIRONMENT, label, value_text
 from ..history.store import Point
-from ..stats.change_points import ChangePoint
+from ..stats.change_points import CORRELATION, LEVEL, ChangePoint
 from .charts import Chart, Line
 from .charts import Point as Mark
 from .numbers import rate_decimals
 from .tables import Column
-from .terminal import PIPE, Screen, table
+from .terminal import PIPE, Screen, table, wrapped
 from .units import common_unit, named_record, rate_unit
 
 
@@ -164,6 +164,17 @@ def case_table(
         Column("what changed", wraps=True),
     )
     return table(columns, rows, screen)
+
+
+def about_changes(changes: Mapping[str, Sequence[ChangePoint]], screen: Screen = PIPE) -> str:
+    """How often changes are found where there are none; empty if none is shown."""
+    if not any(changes.values()):
+        return ""
+    text = (
+        f"Of cases that never changed, fewer than {LEVEL:.0%} are ever marked in 100 campaigns, if"
+        f" neighbouring campaigns correlate by at most {CORRELATION}; more if they correlate more."
+    )
+    return "".join(f"{line}\n" for line in ["", *wrapped(text, screen.prose)])
 
 
 def _change(change: ChangePoint) -> str:

@@ -26,7 +26,8 @@ LEVEL = 0.05  # of a false alarm, in all looks together
 LEAST = 3  # values on either side
 FIRST = 7  # values for the first look
 _SPENT = 0.1  # look number n spends this over n²
-_WIDER = math.sqrt((1 + 0.5) / (1 - 0.5))
+CORRELATION = 0.5  # of neighbouring values, up to which a false alarm is that rare
+_WIDER = math.sqrt((1 + CORRELATION) / (1 - CORRELATION))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
     PYTHONPATH=. python tests/support/check_citations.py Oneflow-Inc/DLPerf=DLPerf.git ...
 
 Each argument is a repository and a local clone of it. In a file that has rows of tables (with `|`),
-a number must stand in one; the values of single runs may stand anywhere in the file. Of numbers
-that were computed, only the files are looked for. Repositories without a clone are listed and not
-checked. The exit status is 1 if a number was not found.
+a number must stand in one, or in a line of a log that the file quotes; the values of single runs
+may stand anywhere in the file. Of numbers that were computed, only the files are looked for.
+Repositories without a clone are listed and not checked. The exit status is 1 if a number was not
+found.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from dlperf_runner.catalog.publication import Citation
 from dlperf_runner.catalog.published_numbers import PublishedNumber, load_published
+from dlperf_runner.logs import formats
 
 # 384.19, 909 (before " img/s"), 1,236.90; not the 8 of "n8g" and not the 1.5 of "v1.5".
 NUMBER = re.compile(r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:(?=GBps)|(?![\w.]*\w))")
@@ -33,6 +35,12 @@ VALUES = re.compile(r"^[ \t]*[^\s,]*(?:,[^\s,]*){4,}$", re.MULTILINE)
 def numbers_in(text: str) -> set[Decimal]:
     text = VALUES.sub(lambda line: line[0].replace(",", " "), text)
     return {Decimal(match.replace(",", "")) for match in NUMBER.findall(text)}
+
+
+def is_of_log(line: str) -> bool:
+    """Whether a training program printed the line, with a rate."""
+    data = f"{line}\n".encode()
+    return any(form.entry.findall(data) for form in formats().values() if form.marker in data)
 
 
 @cache
@@ -63,7 +71,7 @@ def not_found(number: PublishedNumber, text: str | None) -> list[float]:
     if number.citation.computed:
         return []
     anywhere = numbers_in(text)
-    of_tables = "\n".join(line for line in text.splitlines() if "|" in line)
+    of_tables = "\n".join(line for line in text.splitlines() if "|" in line or is_of_log(line))
     # A bandwidth stands in the output of nccl-tests.
     rows = numbers_in(of_tables) if of_tables and number.unit != "GB" else anywhere
     in_rows = (number.stated, number.gpu_memory_mib)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import stdev
 from typing import Any
 
@@ -44,6 +45,14 @@ def test_the_published_runs_themselves_are_a_reproduction() -> None:
     assert case["published_source"] == source
 
 
+@pytest.mark.parametrize("runs", [2, 3])
+def test_the_output_says_which_runs_its_coverage_is_for(runs: int) -> None:
+    table = compared_frame(1, 1, RUNS[:runs])
+    told = "contain the true ratio in 95% of comparisons of normally distributed runs, and in fewer"
+    text = " ".join(render_published(table, 0.05).split())
+    assert (told in text) == (runs > 2)
+
+
 def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
     one, two = "--mca oob_tcp_if_include", "NCCL_SOCKET_IFNAME"
     for nodes, devices, named in ((1, 1, {one}), (2, 8, {one, two})):
@@ -60,8 +69,8 @@ def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
     assert case["declared"] is None
 
 
-def compared_frame(nodes: int, devices: int) -> Any:
-    frame = make_frame(rows(RUNS, nodes=nodes, gpus_per_node=devices))
+def compared_frame(nodes: int, devices: int, runs: Sequence[float] = RUNS) -> Any:
+    frame = make_frame(rows(runs, nodes=nodes, gpus_per_node=devices))
     cases = summarize(frame).to_dict(orient="records")
     return compare_published(frame, {case_key(case): V100 for case in cases})
 

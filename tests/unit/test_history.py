@@ -269,6 +269,14 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     assert json.loads(output("history", "--model", "resnet50", "--json")) == {"cases": []}
 
 
+def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: Path) -> None:
+    told = "fewer than 5% are ever marked in 100 campaigns, if neighbouring campaigns correlate by"
+    for case in ([], ["--case", IDS[0]]):
+        assert f"{told} at most 0.5; more" in " ".join(output("history", *case).split())
+    # Where nothing is marked, nothing can be marked falsely.
+    assert told not in " ".join(output("history", "--since", "2026-10-07").split())
+
+
 def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
     for start, index in (("2026-10-04", 2), ("2026-10-06", 0)):
         arguments = ("history", "--case", IDS[0], "--since", start)

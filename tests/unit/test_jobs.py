@@ -14,10 +14,11 @@ from command_line import call
 from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
 
 from dlperf_runner.campaign import lock
-from dlperf_runner.campaign.directory import read_records, remaining_plan
+from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
 from dlperf_runner.commands.rounds import Policy
 from dlperf_runner.commands.verify import verify
 from dlperf_runner.core.errors import Stopped, UserError
+from dlperf_runner.report.plan_text import render
 
 LOG = """\
 #       size         count      type   redop    root     time   algbw   busbw  #wrong
@@ -153,6 +154,33 @@ def test_a_job_for_each_run(site: Path) -> None:
     assert problems == []
     assert sum(" submitted: 1 run" in line for line in said) == 6
     assert {outcome["job"] for outcome in outcomes(directory)} == set("123456")
+
+
+def test_with_a_job_for_each_case_the_order_is_grouped(site: Path, tmp_path: Path) -> None:
+    argv = ["run", "--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce"]
+    argv += ["--nodes", "1,2", "--repeats", "2"]
+    expected = {"campaign": "interleaved", "case": "grouped", "run": "interleaved"}
+    for allocation, order in expected.items():
+        directory = tmp_path / allocation
+        call(*argv, "--allocation", allocation, "--campaign", directory, status=None)
+        document = read_plan(directory)
+        assert document["choice"]["order"] == order
+        assert f"2 cases, 4 runs, {order};" in render(document)
+    jobs = [(tmp_path / f"case/jobs/{number}/job.json").read_text() for number in (1, 2)]
+    planned = [run["id"] for run in read_plan(tmp_path / "case")["runs"]]
+    assert [run for job in jobs for run in json.loads(job)["runs"]] == planned
+
+
+@pytest.mark.parametrize("order", ["interleaved", "random"])
+def test_with_a_job_for_each_case_another_order_is_refused(site: Path, order: str) -> None:
+    argv = ["plan", "--scheduler", "slurm", "--site", site, "--workload", "nccl-allreduce"]
+    wrong = call(*argv, "--allocation", "case", "--order", order, status=2)
+    assert (
+        "--order: a job for each case does all runs of the case before the next case"
+        f" (expected grouped, found {order})" in wrong.err
+    )
+    assert "#SBATCH" in call(*argv, "--allocation", "case", "--order", "grouped").out
+    assert "#SBATCH" in call(*argv, "--allocation", "run", "--order", order).out
 
 
 def test_a_job_of_a_runner_that_died_is_followed_and_nothing_repeated(site: Path) -> None:

@@ -36,14 +36,16 @@ def test_torchtitan_prints_the_rate_of_a_device() -> None:
     assert found["samples_per_second mean_of_rates"] == 8 * 6835
 
 
-def test_a_longer_interval_than_the_rules_is_believed_after_step_1() -> None:
+@pytest.mark.parametrize("every", [10, 2])
+def test_a_longer_interval_than_the_rules_is_believed_after_step_1(every: int) -> None:
     """torchtitan prints every 10 steps, this project's own program every step."""
     every_step = LLAMA.model_copy(update={"log_every": 1})
-    lines = torchtitan(6835)
+    lines = torchtitan(6835, every=every)
     found = values(run("torchtitan", lines, every_step, batch=2, length=8192))
     assert found["samples_per_second mean_of_rates"] == 6835
-    for lost in (r"step:  1 ", r"step: 10 ", r"step: 20 ", r"step: 50 "):
-        rest = [line for line in lines if f"INFO - {lost}" not in line]
+    for lost in (1, every, 2 * every, 5 * every):
+        rest = [line for line in lines if f"INFO - step: {lost:2} " not in line]
+        assert len(rest) == len(lines) - 1
         with pytest.raises(UserError, match="step"):
             run("torchtitan", rest, every_step, batch=2, length=8192)
 

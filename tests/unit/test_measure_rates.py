@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from make_logs import ONEFLOW, TENSORFLOW, gluoncv, oneflow, plsc
+from make_logs import (
+    ARCFACE_TORCH,
+    CONVNETS,
+    LLAMA,
+    MEGATRON,
+    ONEFLOW,
+    TENSORFLOW,
+    gluoncv,
+    oneflow,
+    plsc,
+)
 from measured_logs import ARCFACE, PLSC, RESNET, changed, dll, run, values
 
 from dlperf_runner.core.errors import UserError
@@ -12,30 +22,52 @@ from dlperf_runner.measure.estimators import Measured, Rule
 approx = pytest.approx
 
 
+# How a format states the interval of its rates, if it does.
+STATED = {
+    "gluoncv_horovod": "INFO:root:Namespace(log_interval={})",
+    "mxnet_speedometer": "Called with argument: Namespace(frequent={})",
+    "oneflow_benchmark": "loss_print_every_n_iter = {}",
+    "plsc": "INFO x y] Set log period to {}.",
+    "arcface_torch": "Training: 2022-03-01 10:00:00,123-: frequent                 {}",
+    "dllogger_pytorch": "DLL 2022-06-14 15:40:21.026182 - PARAMETER print_freq : {} ",
+    "megatron": f"  log_interval {'.' * 36} {{}}",
+}
+DLL = "DLL 2022-06-14 15:40:21.026182 -"
+LINES = {
+    "gluoncv_horovod": "Epoch[0] Batch[{step}]\tSpeed: {rate:.3f} samples/sec",
+    "mxnet_speedometer": "Iter[0] Batch [{step}]\tSpeed: {rate:.3f} samples/sec",
+    "oneflow_benchmark": "train: epoch 0, iter {step}, samples/s: {rate:.3f}",
+    "plsc": "INFO 2021-03-12 10:00:00,000 x] Pass:0 batch:{before} loss:4.5 qps:{rate:.2f}",
+    "arcface_torch": "Training: Speed {rate:.2f} samples/sec   Loss 1.5   LearningRate 0.1"
+    "   Epoch: 0   Global Step: {step}   Required: 1 hours",
+    "dllogger_pytorch": f"{DLL} Epoch: 0 Iteration: {{step}}  train.loss : 1.5  train.total_ips"
+    " : {rate:.2f} img/s",
+    "torchtitan": "step: {step:2}  loss:  1.50000  memory: 40.50GiB(51.20%)  tps: {rate:,.0f}"
+    "  mfu: 1.20%",
+    # Its rate is the time of a step, here of 64 samples.
+    "megatron": " iteration {step:8d}/ 100 | elapsed time per iteration (ms): {milliseconds:.1f} |"
+    " global batch size:    64 | lm loss: 1.5E+00 |",
+}
+
+
+def printed_steps(form: str, every: int, total: int) -> list[int]:
+    """The steps whose lines have a rate."""
+    first = {"plsc": 1, "arcface_torch": 2 * every}.get(form, every)
+    steps = list(range(first, total + 1, every))
+    return sorted({1, *steps}) if form in ("torchtitan", "megatron") else steps
+
+
 def in_intervals(form: str, every: int, total: int, warmup: int) -> list[str]:
     """A log with a rate every so many steps, whose warm-up takes 100 times as long: 64 samples/s
     after it, in every format."""
-    first, cost = (1, 0.0) if form == "plsc" else (every, 0.0)
-    lines, covered = [], 0
-    if form == "gluoncv_horovod":
-        lines.append(f"INFO:root:Namespace(log_interval={every})")
-    elif form == "mxnet_speedometer":
-        lines.append(f"Called with argument: Namespace(frequent={every})")
-    elif form == "oneflow_benchmark":
-        lines.append(f"loss_print_every_n_iter = {every}")
-    elif form == "plsc":
-        lines.append(f"INFO x y] Set log period to {every}.")
-    for step in range(first, total + 1, every):
+    lines = [STATED[form].format(every)] if form in STATED else []
+    covered = every if form == "arcface_torch" else 0
+    for step in printed_steps(form, every, total):
         cost = sum(100.0 if n <= warmup else 1.0 for n in range(covered + 1, step + 1))
-        rate, covered = 64 * (step - covered) / cost, step
+        seconds, covered = cost / (step - covered), step
+        values_ = {"rate": max(1, 64 / seconds) if form == "torchtitan" else 64 / seconds}
         lines.append(
-            {
-                "gluoncv_horovod": f"Epoch[0] Batch[{step}]\tSpeed: {rate:.3f} samples/sec",
-                "mxnet_speedometer": f"Iter[0] Batch [{step}]\tSpeed: {rate:.3f} samples/sec",
-                "oneflow_benchmark": f"train: epoch 0, iter {step}, samples/s: {rate:.3f}",
-                "plsc": f"INFO 2021-03-12 10:00:00,000 x] Pass:0 batch:{step - 1} loss:4.5"
-                f" qps:{rate:.2f}",
-            }[form]
+            LINES[form].format(step=step, before=step - 1, milliseconds=1000 * seconds, **values_)
         )
     return lines
 
@@ -45,31 +77,45 @@ INTERVALS = {
     "mxnet_speedometer": ARCFACE,
     "oneflow_benchmark": ONEFLOW,
     "plsc": PLSC,
+    "arcface_torch": ARCFACE_TORCH,
+    "dllogger_pytorch": CONVNETS,
+    "torchtitan": LLAMA,
+    "megatron": changed(MEGATRON, estimator="mean_of_rates"),
 }
 
 
 @pytest.mark.parametrize("form", INTERVALS)
 @pytest.mark.parametrize("every", [1, 2, 3, 7, 20, 30, 40, 50, 60, 74])
 def test_rate_whose_steps_begin_in_the_warm_up_does_not_count(form: str, every: int) -> None:
-    rule = changed(INTERVALS[form], rates_are_per="world")
+    per_step = form == "megatron"
+    rule = changed(INTERVALS[form], rates_are_per="step" if per_step else "world")
     lines = in_intervals(form, every, rule.total_steps, rule.warmup_steps)
     try:
-        found = values(run(form, lines, rule))
+        found = values(run(form, lines, rule, batch=64, precision="amp"))
     except UserError as error:
-        assert error.problem == "no rate is left after the warm-up"
+        assert error.problem == refusal(form, every, rule)
         assert every > longest(form, rule)
     else:
-        assert found["samples_per_second mean_of_rates"] == 64.0
+        assert found["samples_per_second mean_of_rates"] == approx(64.0, rel=1e-12)
         assert every <= longest(form, rule)
+
+
+def refusal(form: str, every: int, rule: Rule) -> str:
+    """Why a log whose rates all begin in the warm-up is refused."""
+    steps = printed_steps(form, every, rule.total_steps)
+    if not steps:
+        return "the log has no rate of a single step"
+    if form not in STATED and len(steps) < 3:  # nothing shows that no step between is missing
+        return f"the first step is {every}"
+    return "no rate is left after the warm-up"
 
 
 def longest(form: str, rule: Rule) -> int:
     """The longest interval for which a rate covers only steps after the warm-up."""
-    first = {every: 1 if form == "plsc" else every for every in range(1, 201)}
     return max(
         every
-        for every, start in first.items()
-        for step in range(start, rule.total_steps + 1, every)
+        for every in range(1, 201)
+        for step in printed_steps(form, every, rule.total_steps)
         if step - every >= rule.warmup_steps
     )
 
@@ -91,7 +137,7 @@ def test_interval_that_leaves_nothing_is_refused_with_what_it_needed(
     assert caught.value.found == f"a rate every {every} steps"
 
 
-@pytest.mark.parametrize("form", INTERVALS)
+@pytest.mark.parametrize("form", STATED)
 @pytest.mark.parametrize("stated", [2, 10])
 def test_rates_at_another_interval_than_the_log_states_are_refused(form: str, stated: int) -> None:
     """How many steps a rate covers is then unknown, and with it the measured window."""
@@ -99,7 +145,7 @@ def test_rates_at_another_interval_than_the_log_states_are_refused(form: str, st
     head = in_intervals(form, stated, rule.total_steps, rule.warmup_steps)[0]
     steps = in_intervals(form, 1, rule.total_steps, rule.warmup_steps)[1:]
     with pytest.raises(UserError) as caught:
-        run(form, [head, *steps], rule)
+        run(form, [head, *steps], rule, batch=64, precision="amp")
     assert caught.value.expected == f"a rate every {stated} steps"
     assert caught.value.found == "a rate every step"
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from command_line import call
 from frame_rows import row
+from make_logs import campaign_run, gluoncv, write
 
 from dlperf_runner.report import layout, numbers
 from dlperf_runner.stats.summary import cases
@@ -43,3 +47,25 @@ def test_slow_cases_are_told_apart() -> None:
     printed = layout.render(cases(rows), [])
     for value in (" 0.155 |", " 0.145 |", " 0.94 |", " 0.00410 |"):
         assert value in printed
+
+
+def slow_campaign(directory: Path, low: float) -> Path:
+    """Five runs of 100 measured steps, about half of them 0.01 samples/s faster: a median halfway
+    between."""
+    write(directory / "campaign.json", ["{}"])
+    for repeat, number in enumerate((50, 48, 52, 49, 51), start=1):
+        lines = gluoncv(1.0)
+        for step in range(1, 101):
+            at = next(n for n, x in enumerate(lines) if f"[{20 + step}]\tSpeed" in x)
+            rate = low + 0.01 * (step <= number)
+            lines[at] = f"INFO:root:Epoch[0] Batch[{20 + step}]\tSpeed: {rate:.2f} samples/sec"
+        campaign_run(directory, "1n1g", repeat, lines)
+    return directory
+
+
+def test_slow_campaigns_are_told_apart_by_the_gate(tmp_path: Path) -> None:
+    """0.155 and 0.145 samples/s were `0.15 = 0.15, passed`."""
+    a, b = slow_campaign(tmp_path / "a", 0.15), slow_campaign(tmp_path / "b", 0.14)
+    result = call("compare", a, b, "--fail-if-slower", "3%", status=1)
+    assert {"0.155", "0.145", "-6.5%", "slower"} <= set(result.out.split())
+    call("compare", b, a, "--fail-if-slower", "3%")

@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from check_citations import differences, numbers_in
+from check_citations import differences, not_found, numbers_in
 from make_logs import PUBLISHED, ROOT, SHARED, published
 
 from dlperf_runner.catalog.publication import Conditions, PublishedReport
@@ -302,6 +302,25 @@ def test_a_citation_is_checked_at_its_commit(tmp_path: Path) -> None:
 def test_commas_in_numbers_and_between_them() -> None:
     text = "| 1,384.50 | 8 |\n    123,MI250,2024.01,8,2107.00,a.csv\n"
     assert numbers_in(text) == {Decimal(n) for n in ("1384.50", "8", "123", "2024.01", "2107.00")}
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        (
+            "Training: Speed 1384.50 samples/sec   Loss 1.1   LearningRate 0.2   Epoch: 0"
+            "   Global Step: 100   Required: 1 hours",
+            [],
+        ),
+        ("The speed is 1384.50 samples/sec.", [1384.5]),
+        ("Training: Speed 1384.50 samples/sec", [1384.5]),
+    ],
+)
+def test_a_number_may_stand_in_a_log_that_a_page_with_tables_quotes(
+    tmp_path: Path, line: str, missing: list[float]
+) -> None:
+    (number,) = load_published(write(tmp_path, "1384.5", CITED.format("f" * 40)))
+    assert not_found(number, f"| devices | 8 |\n\n```\n{line}\n```\n") == missing
 
 
 def test_a_report_whose_rows_are_not_there(tmp_path: Path) -> None:

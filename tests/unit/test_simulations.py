@@ -89,14 +89,47 @@ def test_promises_of_the_page() -> None:
         assert max(pages[label]) < 0.05
 
 
-def test_the_command(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "simulations.py"), "--only", "steady"]
-    run = subprocess.run(
-        [*command, "--trials", "20"],
+def command(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "simulations.py"), *options],
         capture_output=True,
         text=True,
-        check=True,
-        cwd=tmp_path,
+        check=False,
+        cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
     )
-    assert "| 15 steps that are 15 % slow | 100.0 % |" in run.stdout
+
+
+def rows_of(printed: str) -> dict[str, list[str]]:
+    """The printed rows: each label with its shares."""
+    rows = (line.split("|")[1:-1] for line in printed.splitlines() if line.startswith("| "))
+    return {label.strip(): [cell.strip() for cell in cells] for label, *cells in rows}
+
+
+def test_the_command_computes_every_row_of_the_page(tmp_path: Path) -> None:
+    run = command(tmp_path, "--trials", "12")
+    assert (run.returncode, run.stderr) == (0, "")
+    printed = rows_of(run.stdout)
+    assert {label: len(cells) for label, cells in printed.items()} == {
+        label: len(shares) for label, shares in stated().items()
+    }
+    assert all(re.fullmatch(r"\d+(\.\d)? %", cell) for cells in printed.values() for cell in cells)
+    for name in NAMES:
+        assert f"\n{name}: " in f"\n{run.stdout}"
+
+
+def test_the_command_computes_one_simulation_by_its_name(tmp_path: Path) -> None:
+    run = command(tmp_path, "--only", "steady", "--trials", "20")
+    printed = rows_of(run.stdout)
+    assert len(printed) == 6
+    assert printed["15 steps that are 15 % slow"] == ["100.0 %"]
+    # Each table of the page names its simulation.
+    assert {*re.findall(r"`--only ([\w-]+)`", PAGE)} == {*NAMES}
+
+
+@pytest.mark.parametrize("trials", ["0", "11", "-5", "many"])
+def test_too_few_trials_are_refused(tmp_path: Path, trials: str) -> None:
+    run = command(tmp_path, "--trials", trials)
+    assert run.returncode == 2
+    assert "expected an integer of at least 12" in run.stderr
+    assert "Traceback" not in run.stderr
