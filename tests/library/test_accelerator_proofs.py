@@ -134,7 +134,13 @@ def test_frameworks_compute_on_the_gpu(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "where"),
-    [("tensorflow", "CPU:0"), ("paddle", "cpu"), ("jax", "TFRT_CPU_0"), ("paddle2", "cpu")],
+    [
+        ("tensorflow", "CPU:0"),
+        ("paddle", "cpu"),
+        ("jax", "cpu:0"),  # JAX 0.10
+        ("jax", "TFRT_CPU_0"),  # earlier ones
+        ("paddle2", "cpu"),
+    ],
 )
 def test_a_framework_that_computes_on_the_cpu_without_a_word_is_no_proof(
     tmp_path: Path, kind: str, where: str
