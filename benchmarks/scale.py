@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py                  # the tables of docs/scale.md
     python benchmarks/scale.py --forks 200 --cores 32
+    python benchmarks/scale.py --plan 1000      # measures `dlperf plan` with 1,000 nodes instead
 
 Ansible's strategy is simulated: a task ends when the slowest node has ended it, then the next one
 begins. One process of the controller starts all workers; they share the cores, and wait for nodes.
@@ -12,15 +13,20 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
+import os
 import random
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
 
 INPUTS = Path(__file__).with_name("scale.yml")
+EXAMPLE = Path(__file__).parents[1] / "inventory/example"
 NODES = (64, 1000, 10000)
 GIB, GBIT = 1 << 30, 1e9 / 8
 
@@ -84,7 +90,7 @@ def spreading(nodes: int, inputs: Mapping[str, Any]) -> tuple[float, float]:
     gib = inputs["environment_gib"]
 
     def sent(gbit: float) -> float:
-        return gib * GIB / (gbit * GBIT)
+        return float(gib * GIB / (gbit * GBIT))
 
     installed = gib * inputs["install_s_per_gib"]
     from_mirror = max(nodes * sent(inputs["mirror_gbit"]), sent(inputs["node_gbit"]))
@@ -137,7 +143,7 @@ def table(inputs: Mapping[str, Any], forks: int, cores: int) -> Iterator[list[st
 
 def mesh_gib(inputs: Mapping[str, Any], nodes: int) -> float:
     """What the controller sends: to each node the keys of all."""
-    return nodes * nodes * inputs["mesh_entry_bytes"] / GIB
+    return float(nodes * nodes * inputs["mesh_entry_bytes"] / GIB)
 
 
 def shown(seconds: float) -> str:
@@ -146,12 +152,47 @@ def shown(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def write_inventory(nodes: int, directory: Path) -> None:
+    """inventory/example with its variables and so many nodes."""
+    shutil.copytree(EXAMPLE, directory)
+    hosts = {f"NODE{n}": {"ansible_host": f"10.11.{n >> 8}.{n & 255}"} for n in range(1, nodes + 1)}
+    (directory / "hosts.yml").write_text(yaml.safe_dump({"nodes": {"hosts": hosts}}))
+
+
+def measured_plan(nodes: int, repeats: int) -> Iterator[str]:
+    """Rows with the time of a plan for so many nodes, and of Ansible's reading of the inventory."""
+    from lab import Lab  # the tests of this file have no path to it
+
+    with tempfile.TemporaryDirectory(prefix="dlperf-plan-") as name:
+        inventory, here = Path(name) / "inventory", Lab(Path(name) / "lab")
+        here.directory.with_name("catalog").mkdir()  # no workloads of the user's own
+        write_inventory(nodes, inventory)
+        commands = {
+            "dlperf plan": ("python", "-m", "dlperf_runner", "plan", "-i", str(inventory)),
+            "ansible-inventory --list": ("ansible-inventory", "--list", "-i", str(inventory)),
+        }
+        took = [
+            {text: here.timed(*argv) for text, argv in commands.items()} for _ in range(repeats)
+        ]
+    yield f"| {nodes} nodes, load {os.getloadavg()[0]:.0f} | wall | CPU |"
+    yield "| --- | --- | --- |"
+    for text in commands:
+        walls, cpus = zip(*((run[text].wall, run[text].cpu) for run in took), strict=True)
+        cells = [f"{median(v):.1f} s ({min(v):.1f} to {max(v):.1f})" for v in (walls, cpus)]
+        yield f"| `{text}` | {cells[0]} | {cells[1]} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     inputs = values()
+    parser.add_argument("--plan", type=int, metavar="NODES", help="time a plan for so many nodes")
+    parser.add_argument("--repeats", type=int, default=5, help="of --plan")
     parser.add_argument("--forks", type=int, default=inputs["forks"])
     parser.add_argument("--cores", type=int, default=inputs["cores"])
     given = parser.parse_args()
+    if given.plan:
+        print(*measured_plan(given.plan, given.repeats), sep="\n")
+        return
     for row in table(inputs, given.forks, given.cores):
         print("| " + " | ".join(row) + " |")
 

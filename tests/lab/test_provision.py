@@ -83,6 +83,31 @@ def test_the_doctor_says_what_bare_nodes_lack(fresh: Lab) -> None:
     assert "provision.yml" in bare["node1", "ssh mesh"]["hint"]
 
 
+def test_a_node_without_python_gets_one(fresh: Lab) -> None:
+    """From the node's own package source, in whose place the mirror is here."""
+    source = "deb [trusted=yes] http://10.11.0.1:8010/apt bookworm main"
+    fresh.said("node3", f"echo '{source}' > /etc/apt/sources.list")
+    fresh.said("node3", "apt-get -q update && apt-get -q -y purge '?installed ?name(python)'")
+    is_there = "ls /usr/bin/python* /usr/lib/python3*"
+    assert fresh.said("node3", f"{is_there} 2> /dev/null; dpkg -l | grep python; true") == ""
+    base = ("--tags", "node_base", "--limit", "node3", *FEW)
+    status, output, counts = provision(fresh, *base, "--check")
+    assert status == 0, output
+    assert "node3: it has no Python (debian12)" in output
+    assert "Provisioning would install python3." in output
+    assert of("changed", counts) == {"node3": 0}
+    assert fresh.said("node3", f"{is_there} 2> /dev/null; true") == ""
+    status, output, counts = provision(fresh, *base)
+    assert status == 0, output
+    installed = re.search(r"TASK \[bootstrap : Install Python\] \*+\nchanged: \[node3\]", output)
+    assert installed, output
+    assert fresh.said("node3", "/usr/bin/python3 --version").startswith("Python 3.11.")
+    status, output, counts = provision(fresh, *base, "--diff")
+    assert status == 0, output
+    assert of("changed", counts) == {"node3": 0}, output
+    assert "Install Python" not in output
+
+
 def test_the_second_run_changes_nothing(fresh: Lab) -> None:
     status, output, counts = provision(fresh, *FEW)
     assert status == 0, output

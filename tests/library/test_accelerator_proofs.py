@@ -72,11 +72,34 @@ class VarBase(Tensor):
     def numpy(self): return self.values
 def tensor(values): return VarBase(values, "")
 """
+# Without a GPU JAX only warns. An array has no numpy(); its numbers are arrays, too.
+JAX = """
+class Device:
+    def __str__(self): return "{gpu}"
+class Array(Tensor):
+    device = property(lambda self: Device())
+    def __iter__(self): return (Array(value, self.where) for value in self.values)
+    def __float__(self): return float(self.values)
+def tensor(values): return Array(values, "")
+"""
+PADDLE_2 = """
+class Place:
+    def __init__(self, name): self.name = name
+    def __str__(self): return "Place(" + self.name + ")"
+class Eager(Tensor):
+    place = property(lambda self: Place(self.where))
+    def cuda(self): return Eager(self.values, "{gpu}")
+    def cpu(self): return Eager(self.values, "cpu")
+    def numpy(self): return self.values
+def tensor(values): return Eager(values, "{gpu}")
+"""
 KINDS = {
     "torch": (TORCH, "cuda:0"),
     "mxnet": (MXNET, "gpu(0)"),
     "tensorflow": (TENSORFLOW, "GPU:0"),
     "paddle": (PADDLE_1, "gpu"),
+    "jax": (JAX, "cuda:0"),
+    "paddle2": (PADDLE_2, "gpu:0"),
 }
 
 
@@ -109,7 +132,16 @@ def test_frameworks_compute_on_the_gpu(tmp_path: Path, kind: str) -> None:
     assert not re.search(expected("framework", device="gpu"), plain.stdout.rstrip())
 
 
-@pytest.mark.parametrize(("kind", "where"), [("tensorflow", "CPU:0"), ("paddle", "cpu")])
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("tensorflow", "CPU:0"),
+        ("paddle", "cpu"),
+        ("jax", "cpu:0"),  # JAX 0.10
+        ("jax", "TFRT_CPU_0"),  # earlier ones
+        ("paddle2", "cpu"),
+    ],
+)
 def test_a_framework_that_computes_on_the_cpu_without_a_word_is_no_proof(
     tmp_path: Path, kind: str, where: str
 ) -> None:

@@ -12,6 +12,7 @@ import yaml
 from doctor_facts import healthy
 from executed_modules import call
 from filters import load
+from jinja2.nativetypes import NativeEnvironment
 from standins import PROJECT
 
 from dlperf_runner import launchers
@@ -99,6 +100,23 @@ def test_a_benchmark_is_bound_to_its_interface_as_the_proof_is() -> None:
     (command,) = launchers.launch("mpirun", program, (node,))
     bound = mpirun.argv("m", ["a"], "ib0")[-6:]
     assert " ".join(bound) in " ".join(command.argv)
+
+
+@pytest.mark.parametrize("given", [{}, {"dlperf_mpi_transport": "ucx"}])
+def test_a_build_has_ucx_where_mpi_uses_it(given: dict[str, str]) -> None:
+    role, env = PROJECT / "roles/openmpi", NativeEnvironment()
+    variables = yaml.safe_load((role / "defaults/main.yml").read_text()) | given
+    for name in ("openmpi_transport", "openmpi_configure_options"):
+        variables[name] = env.from_string(variables[name]).render(variables)
+    tasks = yaml.safe_load((role / "tasks/install.yml").read_text())
+    (build,) = [task["vars"] for task in tasks if "source_build_role" in task.get("vars", {})]
+    got = {
+        key: env.from_string(build[f"source_build_{key}"]).render(variables)
+        for key in ("options", "packages")
+    }
+    ucx = bool(given)
+    assert got["options"] == ["--enable-orterun-prefix-by-default"] + ["--with-ucx"] * ucx
+    assert got["packages"] == variables["openmpi_build_packages"] + ["libucx-dev"] * ucx
 
 
 def test_of_a_failed_step_the_end_is_shown() -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
 from executed_modules import playbook
 from filters import load
 
@@ -16,6 +17,8 @@ refuse = load("playbooks/action_plugins/refuse.py")
 vendor = load("playbooks/filter_plugins/vendor.py")
 SUM = "0" * 64
 PEER_MEMORY = {"infiniband_peer_memory_archive": "/srv/nv_peer_mem.tar.gz"}
+# In whose place NCCL is built from source.
+NCCL = {"nccl_archive": "/srv/nccl.deb", "nccl_archive_sha256": SUM}
 # What the published stack needs, with an optional module.
 VARIABLES = {
     "infiniband_archive_sha256": SUM,
@@ -68,8 +71,12 @@ def test_a_copied_example_is_refused_once_for_all_that_it_lacks(tmp_path: Path) 
 
 
 def test_a_part_that_tags_leave_out_refuses_nothing(tmp_path: Path) -> None:
-    half = {"nccl_archive": "/srv/nccl.deb"}
+    half = {"nccl_archive": NCCL["nccl_archive"]}
     said = " ".join(refused(copied_example(tmp_path), "--tags", "nccl", **half).split())
+    assert "nccl_archive_sha256" in said
+    assert "infiniband_archive_sha256" not in said and "dlperf_interface_address" not in said
+    skipped = ("--skip-tags", "infiniband")
+    said = " ".join(refused(copied_example(tmp_path / "skipped"), *skipped, **half).split())
     assert "nccl_archive_sha256" in said
     assert "infiniband_archive_sha256" not in said and "dlperf_interface_address" not in said
     variables = {"ansible_run_tags": ["all"], "ansible_skip_tags": ["infiniband"]}
@@ -112,8 +119,30 @@ def test_a_node_with_an_arm_processor_is_told_at_once_what_its_stack_lacks(tmp_p
 
 def test_the_example_names_all_that_the_nodes_lack() -> None:
     text = (ROOT / "inventory/example/group_vars/nodes.yml").read_text()
-    for name in PEER_MEMORY | VARIABLES:
+    for name in PEER_MEMORY | VARIABLES | NCCL:
         assert re.search(rf"^# {name}: ", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("infiniband_archive_sha256", "NVIDIA's download centre for MLNX_OFED"),
+        ("infiniband_peer_memory_archive", "the repository Mellanox/nv_peer_memory on GitHub"),
+        ("infiniband_peer_memory_sha256", "the repository Mellanox/nv_peer_memory on GitHub"),
+        ("nccl_archive", "NCCL legacy downloads, with a free login"),
+        ("nccl_archive_sha256", "NCCL legacy downloads, with a free login"),
+    ],
+)
+def test_the_comment_above_a_name_says_where_to_get_the_file(name: str, source: str) -> None:
+    lines = (ROOT / "inventory/example/group_vars/nodes.yml").read_text().splitlines()
+    (below,) = [number for number, line in enumerate(lines) if line.startswith(f"# {name}: ")]
+    is_name = re.compile("# [a-z]+_[a-z_0-9]+: ").match
+    while is_name(lines[below]):  # the file and its checksum stand below one comment
+        below -= 1
+    above = below
+    while lines[above].startswith("# ") and not is_name(lines[above]):
+        above -= 1
+    assert source in " ".join(line.removeprefix("# ") for line in lines[above + 1 : below + 1])
 
 
 def test_a_file_without_source_and_checksum_is_refused_once() -> None:
