@@ -13,7 +13,7 @@ from ..core.errors import UserError
 from .options import Chosen, option, print_note
 
 if TYPE_CHECKING:
-    from ..campaign.job_files import Settings
+    from ..campaign.job_files import SchedulerSettings
     from ..commands.rounds import Policy
     from ..core.node import Node
 
@@ -67,7 +67,7 @@ class Scheduled:
             runs = scheduled.plan(chosen.choice, nodes, print_note)
         return scheduled.script_text(directory, settings, runs)
 
-    def _nodes_and_settings(self, chosen: Chosen) -> tuple[tuple[Node, ...], Settings]:
+    def _nodes_and_settings(self, chosen: Chosen) -> tuple[tuple[Node, ...], SchedulerSettings]:
         from ..commands import scheduled
         from ..plan.choice import parse_wait
 

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ..core.errors import UserError
-from .watch import EVERY_S, Watch
+from .watch import EVERY_S, CampaignWatch
 
 HOST = "127.0.0.1"
 _PAGE = Path(__file__).parents[1] / "report" / "templates" / "live.html"
@@ -30,7 +30,7 @@ class _Page:
     """The state of a campaign, as the page gets it."""
 
     def __init__(self, directory: Path) -> None:
-        self.watch = Watch(directory)
+        self.watch = CampaignWatch(directory)
         self.renew()
 
     def renew(self) -> None:

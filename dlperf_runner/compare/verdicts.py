@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..stats.intervals import LEVEL, Interval, SampleComparison
+from ..stats.intervals import LEVEL, ConfidenceInterval, SampleComparison
 from ..stats.ratios import LogRatio, RelativeDifference, pooled
 from .conditions import FAILED, PASSED, TOO_FEW, UNDECIDED
 
@@ -94,7 +94,7 @@ def _known(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def _side(interval: Interval) -> str:
+def _side(interval: ConfidenceInterval) -> str:
     if interval.low > 0:
         return FASTER
     return SLOWER if interval.high < 0 else NO_DIFFERENCE

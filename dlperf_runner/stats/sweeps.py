@@ -16,7 +16,7 @@ _RATE = "samples_per_second"
 
 
 @dataclass(frozen=True)
-class Place:
+class SweptTopology:
     """The cases of a sweep on one topology. `best` has the highest median. The intervals of
     `undecided` overlap that of `best`, or one of the two has no interval."""
 
@@ -31,7 +31,7 @@ class Sweep:
 
     axes: tuple[str, ...]
     common: Mapping[str, str]
-    places: tuple[Place, ...]
+    places: tuple[SweptTopology, ...]
 
 
 def setting(case: Case, axis: str) -> str | None:
@@ -53,12 +53,12 @@ def sweeps(cases: Iterable[Case]) -> Iterator[Sweep]:
             yield Sweep((*chosen, *varied), common, tuple(_places(group)))
 
 
-def _places(group: Iterable[Case]) -> Iterator[Place]:
+def _places(group: Iterable[Case]) -> Iterator[SweptTopology]:
     by_topology = grouped(group, itemgetter("world_size", "nodes"))
     for _, cases in sorted(by_topology.items()):
         best = max(cases, key=lambda case: case[f"{_RATE}_median"])
         undecided = [case for case in cases if case is not best and not _below(case, best)]
-        yield Place(tuple(cases), best, tuple(undecided))
+        yield SweptTopology(tuple(cases), best, tuple(undecided))
 
 
 def _below(case: Case, best: Case) -> bool:

@@ -18,7 +18,7 @@ from dlperf_runner.measure.steady_state import BATCHES, steadiness
 from dlperf_runner.report import data, layout, markdown
 from dlperf_runner.report.terminal import PIPE, Screen
 from dlperf_runner.stats.intervals import (
-    Interval,
+    ConfidenceInterval,
     compare_samples,
     cv,
     mad,
@@ -53,11 +53,11 @@ def runs(draw: st.DrawFn) -> list[Row]:
     return found
 
 
-def scaled(interval: Interval, scale: float) -> Interval:
-    return Interval(interval.low * scale, interval.high * scale, interval.coverage)
+def scaled(interval: ConfidenceInterval, scale: float) -> ConfidenceInterval:
+    return ConfidenceInterval(interval.low * scale, interval.high * scale, interval.coverage)
 
 
-def same(one: Interval, other: Interval) -> bool:
+def same(one: ConfidenceInterval, other: ConfidenceInterval) -> bool:
     numbers = zip(vars(one).values(), vars(other).values(), strict=True)
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in numbers)
 
