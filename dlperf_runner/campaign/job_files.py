@@ -37,7 +37,7 @@ from ..schedulers.job import (
     watch_script,
 )
 from .directory import read_plan, run_directory
-from .job_record import Job, record_outcome, said
+from .job_record import Job, record_outcome, written_by_job
 from .manifest import seal
 
 FILE = "scheduler.json"
@@ -69,7 +69,7 @@ def record(directory: Path, settings: SchedulerSettings) -> None:
     seal(directory, FILE, [path])
 
 
-def recorded(directory: Path) -> SchedulerSettings | None:
+def read_settings(directory: Path) -> SchedulerSettings | None:
     """How a campaign is run; None if by bench.yml."""
     path = directory / FILE
     return SchedulerSettings(**read_json(path)) if path.is_file() else None
@@ -97,7 +97,7 @@ def allocations(runs: Sequence[Mapping[str, Any]], kind: str) -> list[list[Mappi
     return list(grouped(runs, key).values())
 
 
-def asked(
+def allocation_request(
     settings: SchedulerSettings,
     name: str,
     directory: Path,
@@ -167,7 +167,7 @@ def submit(
         in_given_allocation=own is not scheduler(settings.scheduler),
         host=socket.gethostname(),
     )
-    request = asked(settings, job.name, job.directory, runs, before)
+    request = allocation_request(settings, job.name, job.directory, runs, before)
     for path, text in scripts(directory, settings, request, runs).items():
         write_whole(path, text)
     for name, text in beside(request, runs).items():
@@ -205,6 +205,6 @@ def refresh(directory: Path) -> None:
     plan = {run["id"]: run for run in read_plan(directory)["runs"]}
     for job in unfinished(directory):
         for number, name in enumerate(job.runs, start=1):
-            started, ended = said(job, number)
+            started, ended = written_by_job(job, number)
             if started:
                 record_outcome(directory, plan[name], job, started, ended)

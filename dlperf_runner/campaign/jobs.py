@@ -27,12 +27,12 @@ from .job_files import (
     SchedulerSettings,
     allocations,
     output,
-    recorded,
+    read_settings,
     scheduler_of,
     submit,
     unfinished,
 )
-from .job_record import OUT_OF_MEMORY, Job, record_outcome, said
+from .job_record import OUT_OF_MEMORY, Job, record_outcome, written_by_job
 from .manifest import seal
 
 POLL_S = 5.0
@@ -52,7 +52,7 @@ def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = N
     repeated. INT, and the time `stop_at` of time.monotonic, end each job after its current run. A
     second INT, or TERM, cancels the jobs; HUP leaves them. Signals raise Stopped.
     """
-    settings = recorded(directory)
+    settings = read_settings(directory)
     assert settings is not None  # noqa: S101  the caller has recorded it
     with _signals() as stop:
         jobs = unfinished(directory)
@@ -233,7 +233,7 @@ def _advance(
             job.id, job.name, "ended", "the scheduler no longer knows the job", "unknown"
         )
     runs = [(number, plan[name]) for number, name in enumerate(job.runs, start=1)]
-    known = [(run, *said(job, number)) for number, run in runs]
+    known = [(run, *written_by_job(job, number)) for number, run in runs]
     have_ended = all(ended for _, _, ended in known)
     # A job that waits with all its runs ended was requeued, and a signal has ended the last one.
     is_over = state.phase == "ended" or (have_ended and state.phase == "running")

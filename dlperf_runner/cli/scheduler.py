@@ -31,13 +31,13 @@ class Scheduled:
     def campaign(self, chosen: Chosen, campaign: str, resume: str, policy: Policy) -> Path | None:
         """The directory of the new or resumed campaign; None if bench.yml runs it."""
         from ..campaign.directory import new_directory
-        from ..campaign.job_files import recorded
+        from ..campaign.job_files import read_settings
         from ..commands import scheduled
         from ..plan.campaign_file import located
 
         if resume:
             directory = Path(resume).resolve()
-            if not recorded(directory):
+            if not read_settings(directory):
                 return None
             scheduled.refuse_policy(policy)
             return directory

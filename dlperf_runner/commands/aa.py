@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..plan.choice import Choice
 
 
-def distinct(directories: Iterable[Path], wanted: int | None) -> list[Path]:
+def distinct_campaigns(directories: Iterable[Path], wanted: int | None) -> list[Path]:
     """The campaigns to read, before others are run until there are as many as wanted.
 
     Raises UserError if one is named twice, or if there are or will be too few.

@@ -147,7 +147,7 @@ def script_text(
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
         before = f"@job{number - 1}@" if number > 1 else ""
-        request = job_files.asked(settings, f"dlperf-{number}", place, own, before)
+        request = job_files.allocation_request(settings, f"dlperf-{number}", place, own, before)
         parts += [
             f"==> {path} <==\n{text}"
             for path, text in job_files.scripts(directory, settings, request, own).items()
@@ -219,7 +219,7 @@ def _write_programs(directory: Path) -> None:
 
 
 def _settings(directory: Path) -> job_files.SchedulerSettings:
-    settings = job_files.recorded(directory)
+    settings = job_files.read_settings(directory)
     assert settings is not None  # noqa: S101  the campaign is a scheduler's
     return settings
 

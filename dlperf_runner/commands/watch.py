@@ -206,7 +206,7 @@ def _number(text: object) -> float | None:
     return None
 
 
-def watched(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
+def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
     """What is shown of a campaign, again and again until its controller has ended."""
     watch = CampaignWatch(directory)
     while True:

@@ -211,7 +211,7 @@ def published_points(
             "published_title": number.title,
             "published_source": number.source,
             "published_date": number.date,
-            "factors": described(number),
+            "factors": conditions_line(number),
         }
         for number in numbers
         if _group(number) in keys and not number.contradiction
@@ -221,7 +221,7 @@ def published_points(
     return pd.DataFrame(rows, columns=columns)
 
 
-def described(number: PublishedNumber) -> str:
+def conditions_line(number: PublishedNumber) -> str:
     """The conditions of a number in one line: `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real
     data`."""
     known = number.conditions

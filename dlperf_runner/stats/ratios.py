@@ -86,7 +86,7 @@ def log_ratio(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     )
 
 
-def pooled(ratios: Sequence[LogRatio], level: float = LEVEL) -> ConfidenceInterval:
+def pooled_interval(ratios: Sequence[LogRatio], level: float = LEVEL) -> ConfidenceInterval:
     """The interval of the mean relative difference of several cases, each with the same weight.
     NaN if no case has an error."""
     known = [ratio for ratio in ratios if not math.isnan(ratio.error)]

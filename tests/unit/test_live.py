@@ -26,7 +26,7 @@ from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.results import progress_line
 from dlperf_runner.commands import campaigns as commands
-from dlperf_runner.commands.live import announced, served
+from dlperf_runner.commands.live import announce_page, serve_page
 from dlperf_runner.commands.watch import CampaignWatch, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
@@ -189,7 +189,7 @@ def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, byte
 
 
 def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
-    with served(campaign) as url:
+    with serve_page(campaign) as url:
         parts = urlsplit(url)
         assert parts.hostname == "127.0.0.1"
         status, headers, page = fetch(url)
@@ -218,7 +218,7 @@ def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
                 pass
         with (
             pytest.raises(UserError, match="cannot serve the page"),
-            served(campaign, parts.port or 0),
+            serve_page(campaign, parts.port or 0),
         ):
             pass
     with pytest.raises(OSError):
@@ -239,7 +239,7 @@ def test_run_serves_the_page_while_it_runs(
 
     monkeypatch.setattr(commands, "execute_campaign", execute)
     choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    commands.run(choice, campaign=str(tmp_path / "c"), around=announced)
+    commands.run(choice, campaign=str(tmp_path / "c"), around=announce_page)
     assert seen == [4]
 
 

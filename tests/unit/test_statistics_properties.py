@@ -26,7 +26,7 @@ from dlperf_runner.stats.intervals import (
     outliers,
     ratio_interval,
 )
-from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.ratios import relative_difference
 from dlperf_runner.stats.summary import cases, summarize
 
@@ -187,7 +187,7 @@ def test_no_silent_number(rows: list[Row]) -> None:
 @given(runs())
 def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     table = cases(rows)
-    notes = list(remarks(rows, table))
+    notes = list(case_notes(rows, table))
     for screen in (Screen(40), Screen(80), PIPE):
         printed = layout.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")
