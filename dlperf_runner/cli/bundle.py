@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
+from .completion import completes
 from .options import AsJson, Limit, option, print_json, screen
 
 if TYPE_CHECKING:
@@ -31,7 +32,12 @@ def bundle(
     limit: Limit = "",
     stack: Annotated[
         str,
-        option("--stack", "The stack of the nodes; default: the inventory's, or cpu.", "NAME"),
+        option(
+            "--stack",
+            "The stack of the nodes; default: the inventory's, or cpu.",
+            "NAME",
+            autocompletion=completes("stack"),
+        ),
     ] = "",
     suite: Annotated[
         str,
@@ -48,6 +54,7 @@ def bundle(
             "--framework",
             "Only the environments of these frameworks; default: all of the stack.",
             "NAME[,NAME]",
+            autocompletion=completes("framework"),
         ),
     ] = "",
     python: Annotated[
