@@ -157,12 +157,17 @@ def pytorch_arcface(arguments: argparse.Namespace) -> Loop:
     import torch
     from pytorch_arcface import LONGEST_GRADIENT, MARGIN, NETWORKS, SCALE
     from pytorch_arcface_model import Backbone, PartialFC
-    from pytorch_common import Place
+    from pytorch_common import PyTorchProcess
 
     network = NETWORKS[arguments.network]
     backbone = Backbone(network, arguments.image_size)
     head = PartialFC(
-        arguments.classes, network.embedding, arguments.sample_rate, Place(0, 1, 0), MARGIN, SCALE
+        arguments.classes,
+        network.embedding,
+        arguments.sample_rate,
+        PyTorchProcess(0, 1, 0),
+        MARGIN,
+        SCALE,
     )
     images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size)
     labels = torch.randint(arguments.classes, (arguments.batch_size,))

@@ -21,7 +21,7 @@ from dlperf_runner.measure.steady_state import steadiness
 from dlperf_runner.stats.between_campaigns import estimate
 from dlperf_runner.stats.change_points import first_change
 from dlperf_runner.stats.intervals import compare_samples, median_interval, outliers, ratio_interval
-from dlperf_runner.stats.ratios import pooled, published_interval, relative_difference
+from dlperf_runner.stats.ratios import pooled_interval, published_interval, relative_difference
 from dlperf_runner.stats.repeats import relative_half_width, wanted_repeats
 
 Random = np.random.Generator
@@ -156,7 +156,9 @@ def verdicts(random: Random, trials: int) -> Iterator[Row]:
                 ]
                 wrong = [any(_excludes_0(d.interval) for d in family) for family in families]
                 shares.append(share(wrong))
-            wrong = [_excludes_0(pooled([d.log_ratio for d in family])) for family in families]
+            wrong = [
+                _excludes_0(pooled_interval([d.log_ratio for d in family])) for family in families
+            ]
             yield f"{name}, {size} and {size} runs", [*shares, share(wrong)]
 
 

@@ -17,12 +17,12 @@ from ..catalog.suites import SUITES
 from ..core import paths
 from ..core.errors import UserError
 from .debian import apt, archives, closure, signed_index
-from .debian.apt import Choice
+from .debian.apt import AptPackage
 from .debian.archives import Source
 from .debian.index_entry import Package
 from .folder import manifest as manifests
 from .folder.files import digest, writing
-from .folder.manifest import Item, Manifest, Missing, Skipped
+from .folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
 from .needs import FURTHER, Needs, of_stack
 from .python import locks, wheels
 from .python.locks import Pinned, RequirementsFile
@@ -50,11 +50,11 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MirrorOutcome:
     """The paths that were fetched, repaired (fetched because they were damaged) and removed, and
     what could not be fetched."""
 
-    manifest: Manifest
+    manifest: MirrorManifest
     fetched: tuple[str, ...] = ()
     repaired: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -69,8 +69,8 @@ class Outcome:
 class WithVendors:
     """`ordinary` is None if it failed; `missing` says why."""
 
-    vendors: indexes_and_files.Outcome
-    ordinary: Outcome | None
+    vendors: indexes_and_files.VendorOutcome
+    ordinary: MirrorOutcome | None
     missing: tuple[Missing, ...]
 
 
@@ -111,7 +111,7 @@ def make_with_vendors(
     stack: Stack,
     needs: Needs,
     settings: Settings,
-    of_vendors: indexes_and_files.Settings,
+    of_vendors: indexes_and_files.VendorSettings,
     say: Say = lambda _: None,
 ) -> WithVendors:
     """Make or repair the folder of a stack that takes something from vendors."""
@@ -131,7 +131,7 @@ def make_with_vendors(
     return WithVendors(first, made, missing)
 
 
-def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome:
+def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> MirrorOutcome:
     """Make or repair the folder; if nothing is to do, only read and compare what is there."""
     requirements = {one: locks.read(one, needs.root, needs.target) for one in needs.requirements}
     inputs = _inputs(needs, settings)
@@ -143,14 +143,14 @@ def make(needs: Needs, settings: Settings, say: Say = lambda _: None) -> Outcome
             if not broken and not _strays(output, before):
                 # What an interrupted refresh had fetched.
                 shutil.rmtree(output / PARTIAL, ignore_errors=True)
-                return Outcome(before)
+                return MirrorOutcome(before)
             for path in broken:
                 say(f"{path} is missing or altered: fetching it again")
-        return _Run(needs, settings, say).make(requirements, inputs, before, broken)
+        return _MirrorRun(needs, settings, say).make(requirements, inputs, before, broken)
 
 
 @dataclass
-class _Run:
+class _MirrorRun:
     needs: Needs
     settings: Settings
     say: Say
@@ -161,9 +161,9 @@ class _Run:
         self,
         requirements: Mapping[RequirementsFile, tuple[Pinned, ...]],
         inputs: str,
-        before: Manifest | None,
+        before: MirrorManifest | None,
         broken: tuple[str, ...],
-    ) -> Outcome:
+    ) -> MirrorOutcome:
         _require_programs()
         needs, settings, output = self.needs, self.settings, self.settings.output
         partial = output / PARTIAL
@@ -178,8 +178,8 @@ class _Run:
             output / "apt",
             settings.cache / "mirror-key",
         )
-        lacking = (Skipped(one.name, one.reason) for one in self.missing)
-        after = Manifest(
+        lacking = (SkippedNeed(one.name, one.reason) for one in self.missing)
+        after = MirrorManifest(
             stack=needs.stack,
             suite=needs.suite,
             architecture=needs.target.architecture,
@@ -200,7 +200,7 @@ class _Run:
         _drop_empty_folders(output)
         known = {item.path for item in before.files} if before else set()
         repaired = tuple(path for path in broken if path in self.fetched and path in known)
-        return Outcome(after, tuple(self.fetched), repaired, removed, tuple(self.missing))
+        return MirrorOutcome(after, tuple(self.fetched), repaired, removed, tuple(self.missing))
 
     def debs(self, partial: Path) -> tuple[list[Package], list[Item]]:
         """Have all packages in the folder. Return those for the folder's own index (a vendor's
@@ -226,7 +226,7 @@ class _Run:
         if not wanted:
             return [], self.of_vendors(theirs.values())
         found = closure.resolve(root, settings.base, wanted, where=where)
-        own: dict[Choice, str] = {}
+        own: dict[AptPackage, str] = {}
         theirs |= vendors.members(root, found.reasons)
         for choice, package in found.packages.items():
             if path := vendors.path(choice):
@@ -279,7 +279,7 @@ def _inputs(needs: Needs, settings: Settings) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _strays(output: Path, manifest: Manifest | None) -> tuple[str, ...]:
+def _strays(output: Path, manifest: MirrorManifest | None) -> tuple[str, ...]:
     """Files below apt/ and wheels/ that the manifest does not name."""
     known = {item.path for item in manifest.files} if manifest else set()
     found = (

@@ -14,7 +14,7 @@ from ..catalog.suites import SUITES
 from ..catalog.workload import Environment, Stack
 from ..core.errors import UserError
 from ..core.node import Node
-from .folder.manifest import Skipped
+from .folder.manifest import SkippedNeed
 from .python.locks import RequirementsFile
 from .python.target import MACHINES, Target
 from .vendor.release_tables import of_distribution, require_suite
@@ -29,7 +29,7 @@ class Needs:
     target: Target
     packages: Mapping[str, tuple[str, ...]]
     requirements: tuple[RequirementsFile, ...]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedNeed, ...] = ()
     root: Path = Path()
 
 
@@ -69,7 +69,7 @@ def of_stack(
     for name, environment in _environments(catalog, stack.name, frameworks).items():
         if container := environment.container:
             reason = f"its image is {container.image}, which nodes pull from its registry"
-            skipped.append(Skipped(name, reason))
+            skipped.append(SkippedNeed(name, reason))
         if environment.python is None or environment.requirements is None:
             continue
         other = environment.alternative
@@ -82,10 +82,10 @@ def of_stack(
             requirements.append(RequirementsFile(other.requirements, by))
         if not SpecifierSet(environment.python).contains(target.python):
             reason = f"it takes Python {environment.python}, and {suite_name} has {target.python}"
-            skipped.append(Skipped(name, reason))
+            skipped.append(SkippedNeed(name, reason))
             continue
         skipped += [
-            Skipped(name, f"its {w.distribution} {w.version} is the operator's: {w.reason}")
+            SkippedNeed(name, f"its {w.distribution} {w.version} is the operator's: {w.reason}")
             for w in environment.operator_wheels
         ]
         requirements.append(
@@ -158,16 +158,16 @@ def without_python(stack: Stack) -> Stack:
     return stack.model_copy(update={"python": None})
 
 
-def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[Skipped]:
+def _of_the_operator(stack: Stack, further: tuple[str, ...]) -> Iterator[SkippedNeed]:
     """What nodes need from the distribution and only the operator can name."""
     if stack.driver and not any(name.startswith("linux-headers-") for name in further):
-        yield Skipped(
+        yield SkippedNeed(
             "the kernel's headers",
             f"the driver is built with them on nodes that lack them: give {FURTHER}"
             " linux-headers-VERSION, with the VERSION that uname -r prints there",
         )
     if stack.infiniband and stack.infiniband.method == "mlnx_ofed":
-        yield Skipped(
+        yield SkippedNeed(
             "MLNX_OFED",
             "only its installer knows which packages of the distribution it needs: give those that"
             f" it reports missing on a node by {FURTHER}",

@@ -37,7 +37,7 @@ from ..schedulers.job import (
     watch_script,
 )
 from .directory import read_plan, run_directory
-from .job_record import Job, record_outcome, said
+from .job_record import Job, record_outcome, written_by_job
 from .manifest import seal
 
 FILE = "scheduler.json"
@@ -47,7 +47,7 @@ Beside = Callable[[Allocation, Sequence[Mapping[str, Any]]], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
-class Settings:
+class SchedulerSettings:
     """What scheduler.json says. `options`: those of the scheduler. `environments`: where the nodes
     have them. `mirror`: of repositories. `has_gpus`: whether the scheduler counts the nodes' GPUs.
     `max_wait_s`: how long a job may wait; 0 for no limit. `prologue`: shell lines of its jobs."""
@@ -63,16 +63,16 @@ class Settings:
     prologue: Sequence[str] = ()
 
 
-def record(directory: Path, settings: Settings) -> None:
+def record(directory: Path, settings: SchedulerSettings) -> None:
     """Record once, for resuming, how the campaign is run."""
     path = write_json(directory / FILE, asdict(settings))
     seal(directory, FILE, [path])
 
 
-def recorded(directory: Path) -> Settings | None:
+def read_settings(directory: Path) -> SchedulerSettings | None:
     """How a campaign is run; None if by bench.yml."""
     path = directory / FILE
-    return Settings(**read_json(path)) if path.is_file() else None
+    return SchedulerSettings(**read_json(path)) if path.is_file() else None
 
 
 def output(argv: Sequence[str]) -> str:
@@ -97,8 +97,8 @@ def allocations(runs: Sequence[Mapping[str, Any]], kind: str) -> list[list[Mappi
     return list(grouped(runs, key).values())
 
 
-def asked(
-    settings: Settings,
+def allocation_request(
+    settings: SchedulerSettings,
     name: str,
     directory: Path,
     runs: Sequence[Mapping[str, Any]],
@@ -121,14 +121,17 @@ def asked(
     )
 
 
-def places_of(directory: Path, settings: Settings) -> Places:
+def places_of(directory: Path, settings: SchedulerSettings) -> Places:
     """Where the nodes have what jobs need; what is hidden is no file of the results."""
     hidden = [str(directory / name) for name in (".sources", ".lib", ".images")]
     return Places(hidden[0], settings.environments, *hidden[1:])
 
 
 def scripts(
-    directory: Path, settings: Settings, request: Allocation, runs: Sequence[Mapping[str, Any]]
+    directory: Path,
+    settings: SchedulerSettings,
+    request: Allocation,
+    runs: Sequence[Mapping[str, Any]],
 ) -> dict[Path, str]:
     """The scripts of a job and of its runs, by path."""
     own, places = scheduler(settings.scheduler), places_of(directory, settings)
@@ -148,7 +151,7 @@ def scripts(
 
 def submit(
     directory: Path,
-    settings: Settings,
+    settings: SchedulerSettings,
     runs: Sequence[Mapping[str, Any]],
     beside: Beside,
     before: str = "",
@@ -164,7 +167,7 @@ def submit(
         in_given_allocation=own is not scheduler(settings.scheduler),
         host=socket.gethostname(),
     )
-    request = asked(settings, job.name, job.directory, runs, before)
+    request = allocation_request(settings, job.name, job.directory, runs, before)
     for path, text in scripts(directory, settings, request, runs).items():
         write_whole(path, text)
     for name, text in beside(request, runs).items():
@@ -182,7 +185,7 @@ def submit(
     return job
 
 
-def scheduler_of(settings: Settings, job: Job) -> Scheduler:
+def scheduler_of(settings: SchedulerSettings, job: Job) -> Scheduler:
     own = scheduler(settings.scheduler)
     return own.steps if job.in_given_allocation and own.steps else own
 
@@ -202,6 +205,6 @@ def refresh(directory: Path) -> None:
     plan = {run["id"]: run for run in read_plan(directory)["runs"]}
     for job in unfinished(directory):
         for number, name in enumerate(job.runs, start=1):
-            started, ended = said(job, number)
+            started, ended = written_by_job(job, number)
             if started:
                 record_outcome(directory, plan[name], job, started, ended)

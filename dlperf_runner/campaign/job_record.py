@@ -64,7 +64,7 @@ class Job:
         write_json(self.directory / "job.json", {key: getattr(self, key) for key in keys})
 
 
-def said(job: Job, number: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def written_by_job(job: Job, number: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """What the job wrote when its run began and ended."""
     started, ended = (job.directory / f"{what}.{number}.json" for what in ("started", "ended"))
     return (

@@ -24,15 +24,15 @@ from ..schedulers import JobState, Scheduler
 from .directory import UNREACHABLE, read_plan, remaining_plan
 from .job_files import (
     Beside,
-    Settings,
+    SchedulerSettings,
     allocations,
     output,
-    recorded,
+    read_settings,
     scheduler_of,
     submit,
     unfinished,
 )
-from .job_record import OUT_OF_MEMORY, Job, record_outcome, said
+from .job_record import OUT_OF_MEMORY, Job, record_outcome, written_by_job
 from .manifest import seal
 
 POLL_S = 5.0
@@ -52,7 +52,7 @@ def execute(directory: Path, beside: Beside, say: Say, stop_at: float | None = N
     repeated. INT, and the time `stop_at` of time.monotonic, end each job after its current run. A
     second INT, or TERM, cancels the jobs; HUP leaves them. Signals raise Stopped.
     """
-    settings = recorded(directory)
+    settings = read_settings(directory)
     assert settings is not None  # noqa: S101  the caller has recorded it
     with _signals() as stop:
         jobs = unfinished(directory)
@@ -88,7 +88,7 @@ def _refuse_other_machine(jobs: Sequence[Job]) -> None:
             )
 
 
-def _last_active(settings: Settings, jobs: Sequence[Job], say: Say) -> str:
+def _last_active(settings: SchedulerSettings, jobs: Sequence[Job], say: Say) -> str:
     """The ID of the last one of these jobs that has not ended; empty if there is none."""
     states = _states(settings, jobs, say) or {} if jobs else {}
     active = [job.id for job in jobs if job.id in states and states[job.id].phase != "ended"]
@@ -128,7 +128,7 @@ def _signals() -> Iterator[_Stop]:
 
 def _follow(
     directory: Path,
-    settings: Settings,
+    settings: SchedulerSettings,
     jobs: Sequence[Job],
     say: Say,
     stop: _Stop,
@@ -169,7 +169,9 @@ def _pause(stop_at: float | None, level: str) -> float:
     return min(POLL_S, max(0.0, left))
 
 
-def _states(settings: Settings, jobs: Sequence[Job], say: Say) -> dict[str, JobState] | None:
+def _states(
+    settings: SchedulerSettings, jobs: Sequence[Job], say: Say
+) -> dict[str, JobState] | None:
     """The state of each job that the scheduler knows, by ID, from one call. None if the scheduler
     does not answer: it may be restarting, and jobs continue meanwhile."""
     found: list[JobState] = []
@@ -201,7 +203,9 @@ def _past(own: Scheduler, jobs: Sequence[Job], now: Sequence[JobState]) -> list[
     return []
 
 
-def _by_scheduler(settings: Settings, jobs: Sequence[Job]) -> Iterator[tuple[Scheduler, list[Job]]]:
+def _by_scheduler(
+    settings: SchedulerSettings, jobs: Sequence[Job]
+) -> Iterator[tuple[Scheduler, list[Job]]]:
     """The jobs that were submitted, and those whose scripts are processes here."""
     ordered = sorted(jobs, key=lambda job: job.in_given_allocation)
     for _, own in groupby(ordered, key=lambda job: job.in_given_allocation):
@@ -209,7 +213,7 @@ def _by_scheduler(settings: Settings, jobs: Sequence[Job]) -> Iterator[tuple[Sch
         yield scheduler_of(settings, alike[0]), alike
 
 
-def _cancel(settings: Settings, jobs: Sequence[Job]) -> None:
+def _cancel(settings: SchedulerSettings, jobs: Sequence[Job]) -> None:
     for own, alike in _by_scheduler(settings, [job for job in jobs if job.id]):
         with suppress(UserError):  # a job that has ended cannot be cancelled
             output(own.cancel_argv([job.id for job in alike]))
@@ -220,7 +224,7 @@ def _advance(
     plan: Mapping[str, Mapping[str, Any]],
     job: Job,
     state: JobState | None,
-    settings: Settings,
+    settings: SchedulerSettings,
     say: Say,
 ) -> list[str]:
     """Record what is new of a job and its runs. Returns problems of the job itself."""
@@ -229,7 +233,7 @@ def _advance(
             job.id, job.name, "ended", "the scheduler no longer knows the job", "unknown"
         )
     runs = [(number, plan[name]) for number, name in enumerate(job.runs, start=1)]
-    known = [(run, *said(job, number)) for number, run in runs]
+    known = [(run, *written_by_job(job, number)) for number, run in runs]
     have_ended = all(ended for _, _, ended in known)
     # A job that waits with all its runs ended was requeued, and a signal has ended the last one.
     is_over = state.phase == "ended" or (have_ended and state.phase == "running")
@@ -300,7 +304,7 @@ def _tell(job: Job, state: JobState, say: Say) -> None:
         say(text)
 
 
-def _why_cancel(job: Job, state: JobState, settings: Settings, *, has_begun: bool) -> str:
+def _why_cancel(job: Job, state: JobState, settings: SchedulerSettings, *, has_begun: bool) -> str:
     if state.phase != "waiting":
         job.waits_since = 0.0
         return ""

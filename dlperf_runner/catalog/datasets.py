@@ -15,7 +15,7 @@ from .types import Count, Entry, Name, wrong
 Absolute = Annotated[str, Field(pattern=r"^/[^:{}\x00-\x1f]*$")]
 
 
-class Image(Entry):
+class SyntheticImage(Entry):
     """What synthetic images are like."""
 
     width: Count
@@ -35,7 +35,7 @@ class DataSet(Entry):
     pattern: str | None = None
     records: Count
     classes: Count
-    image: Image
+    image: SyntheticImage
     faces: bool = False
     synthetic: Absolute
 
@@ -45,7 +45,7 @@ class DataSets(Entry):
     datasets: dict[Name, DataSet]
 
 
-class Place(Entry):
+class DataSetPlace(Entry):
     """An entry of `dlperf_datasets`: where a data set lies on the nodes, and what the role makes it
     of. Without `archive`, `images` and `synthetic`, it is there already."""
 
@@ -60,7 +60,7 @@ class Place(Entry):
     seed: Annotated[int, Field(ge=0, lt=1 << 31)] = 0
 
     @model_validator(mode="after")
-    def _consistent(self) -> Place:
+    def _consistent(self) -> DataSetPlace:
         given = [n for n in ("archive", "images", "synthetic") if getattr(self, n)]
         if len(given) > 1:
             raise wrong("more than one origin", "one of archive, images, synthetic", given)

@@ -28,7 +28,7 @@ def load_entry(path: Path, model: type[_E]) -> _E:
     if name != path.stem:
         raise UserError(
             "the name of the entry differs from the name of its file",
-            where=f"{shown(path)}:{_find(document, ('name',))[0]}: name",
+            where=f"{display_path(path)}:{_find(document, ('name',))[0]}: name",
             expected=path.stem,
             found=name,
         )
@@ -43,7 +43,7 @@ def read_entry(path: Path, model: type[_E]) -> _E:
 def read_located(path: Path, model: type[_E]) -> tuple[_E, Callable[[str], str]]:
     """Read and validate a file of the user; and say where a key of it stands."""
     entry, document = _read_entry(path, model)
-    return entry, lambda key: f"{shown(path)}:{_find(document, (key,))[0]}: {key}"
+    return entry, lambda key: f"{display_path(path)}:{_find(document, (key,))[0]}: {key}"
 
 
 def validated(
@@ -67,7 +67,7 @@ def _read_entry(path: Path, model: type[_E]) -> tuple[_E, yaml.Node | None]:
     data, document = _read_yaml(path)
     if not isinstance(data, dict):
         raise UserError(
-            "invalid entry", where=shown(path), expected="keys and values", found=show(data)
+            "invalid entry", where=display_path(path), expected="keys and values", found=show(data)
         )
     try:
         return model.model_validate(data), document
@@ -80,12 +80,12 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         text = path.read_bytes().decode()
     except OSError as error:
         raise UserError(
-            "cannot read the file", where=shown(path), found=error.strerror or str(error)
+            "cannot read the file", where=display_path(path), found=error.strerror or str(error)
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(
             "the file is not UTF-8",
-            where=shown(path),
+            where=display_path(path),
             found=f"an invalid byte at {error.start}",
         ) from None
     try:
@@ -97,13 +97,13 @@ def _read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise UserError(
-            f"invalid YAML: {error.problem or error}", where=f"{shown(path)}{line}"
+            f"invalid YAML: {error.problem or error}", where=f"{display_path(path)}{line}"
         ) from None
     except yaml.YAMLError as error:
-        raise UserError(f"invalid YAML: {error}", where=shown(path)) from None
+        raise UserError(f"invalid YAML: {error}", where=display_path(path)) from None
     except RecursionError:
         raise UserError(
-            "invalid YAML: a value is in itself, or too deep", where=shown(path)
+            "invalid YAML: a value is in itself, or too deep", where=display_path(path)
         ) from None
 
 
@@ -115,7 +115,7 @@ def _refuse_duplicate_keys(path: Path, node: yaml.Node | None) -> None:
             if key.value in seen:
                 raise UserError(
                     f"duplicate key {key.value!r}",
-                    where=f"{shown(path)}:{line}",
+                    where=f"{display_path(path)}:{line}",
                     found=f"first use in line {seen[key.value]}",
                 )
             seen[key.value] = line
@@ -135,7 +135,7 @@ def _user_error(path: Path, document: yaml.Node | None, error: ValidationError) 
     dotted = ".".join(str(key) for key in keys)
     return UserError(
         problem,
-        where=f"{shown(path)}:{line}" + (f": {dotted}" if dotted else ""),
+        where=f"{display_path(path)}:{line}" + (f": {dotted}" if dotted else ""),
         expected=expected,
         found=found,
         hint=f"{more} more in this file" if more else None,
@@ -194,7 +194,7 @@ def _keys(value: object) -> str:
     return f"only {listed(value)}" if isinstance(value, dict) else show(value)
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The path as shown to the user: relative to the package's parent if it is inside that."""
     root = CATALOG.parent.parent
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -14,9 +14,9 @@ from ..core.node import Node
 from ..core.paths import own_catalog, project
 from ..core.units import SAMPLES, Unit, per_second
 from .entry import CATALOG as CATALOG
+from .entry import display_path, validated
 from .entry import load_entry as load_entry
 from .entry import read_entry as read_entry
-from .entry import shown, validated
 from .overrides import ADOPTED, merged
 from .types import listed
 from .workload import Framework, Stack, Workload
@@ -212,20 +212,24 @@ def _load_catalog(root: Path, folders: tuple[Path, ...] = ()) -> Catalog:
     stacks = _load_all(root / "stacks", Stack)
     for workload in workloads.values():
         path = _path(root, folders, "workloads", workload.name)
-        lookup("log format", workload.log_format, logs.formats(), f"{shown(path)}: log_format")
+        lookup(
+            "log format", workload.log_format, logs.formats(), f"{display_path(path)}: log_format"
+        )
         if not workload.sources.items():
             continue
-        of = lookup("framework", workload.framework, frameworks, f"{shown(path)}: framework")
+        of = lookup("framework", workload.framework, frameworks, f"{display_path(path)}: framework")
         for source_name, source in workload.sources.items():
             if source.flavor is not None:
-                where = f"{shown(path)}: sources.{source_name}.flavor"
+                where = f"{display_path(path)}: sources.{source_name}.flavor"
                 lookup("flavor", source.flavor, of.flavors, where)
             for stack in source.stacks:
-                lookup("stack", stack, stacks, f"{shown(path)}: sources.{source_name}.stacks")
+                lookup(
+                    "stack", stack, stacks, f"{display_path(path)}: sources.{source_name}.stacks"
+                )
     for framework in frameworks.values():
         path = _path(root, folders, "frameworks", framework.name)
         for stack in framework.stacks:
-            lookup("stack", stack, stacks, f"{shown(path)}: environments")
+            lookup("stack", stack, stacks, f"{display_path(path)}: environments")
     return Catalog(frameworks, workloads, stacks)
 
 

@@ -70,7 +70,7 @@ class Software(Entry):
         return self
 
 
-class Needs(Entry):
+class ReproductionNeeds(Entry):
     """What the published matrix takes: disk space of a node, and the GPU memory that the report
     states or whose cards it used."""
 
@@ -84,5 +84,5 @@ class Reproduction(Entry):
     commands: Annotated[tuple[PublishedCommand, ...], Field(min_length=1)]
     differences: tuple[DeclaredDifference, ...] = ()
     software: tuple[Software, ...] = ()
-    needs: Needs
+    needs: ReproductionNeeds
     only_there: Annotated[tuple[Text, ...], Field(min_length=1)]

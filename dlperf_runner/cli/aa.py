@@ -41,13 +41,13 @@ def aa(
 ) -> None:
     """Measure the spread between campaigns of the same thing, for `compare`."""
     from ..commands import campaigns as commands
-    from ..commands.aa import distinct, measure_directories, refuse_choice, run_missing
+    from ..commands.aa import distinct_campaigns, measure_directories, refuse_choice, run_missing
     from ..compare.spread import save_spreads
     from ..plan.choice import parse_choice, parse_wait
     from ..report.spread_text import render_spreads, spread_records
 
     parse_wait(chosen.wait)
-    found = distinct(directories or [], campaigns)
+    found = distinct_campaigns(directories or [], campaigns)
     if campaigns is None:
         refuse_choice(chosen.choice, parse_choice({}))
     else:

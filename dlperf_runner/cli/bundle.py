@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..core.errors import UserError
+from .completion import completes
 from .options import AsJson, Limit, option, print_json, screen
 
 if TYPE_CHECKING:
-    from ..bundle.mirror import Outcome, WithVendors
-    from ..bundle.vendor.indexes_and_files import Outcome as Vendors
+    from ..bundle.mirror import MirrorOutcome, WithVendors
+    from ..bundle.vendor.indexes_and_files import VendorOutcome
 
 
 def bundle(
@@ -31,7 +32,12 @@ def bundle(
     limit: Limit = "",
     stack: Annotated[
         str,
-        option("--stack", "The stack of the nodes; default: the inventory's, or cpu.", "NAME"),
+        option(
+            "--stack",
+            "The stack of the nodes; default: the inventory's, or cpu.",
+            "NAME",
+            autocompletion=completes("stack"),
+        ),
     ] = "",
     suite: Annotated[
         str,
@@ -48,6 +54,7 @@ def bundle(
             "--framework",
             "Only the environments of these frameworks; default: all of the stack.",
             "NAME[,NAME]",
+            autocompletion=completes("framework"),
         ),
     ] = "",
     python: Annotated[
@@ -173,7 +180,7 @@ def bundle(
     if has_vendors:
         pairs = {option: _pairs(option, texts or []) for option, texts in given.items()}
         keys = {name: [key] for name, key in pairs["--vendor-key"].items()}
-        of_vendors = indexes_and_files.Settings(
+        of_vendors = indexes_and_files.VendorSettings(
             folder, vendor_mirror, pairs["--checksum"], pairs["--file"], keys, refresh
         )
         both = mirror.make_with_vendors(chosen, needs, settings, of_vendors, _say)
@@ -231,7 +238,7 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _sentence(folder: Path, made: Outcome | Vendors) -> str:
+def _sentence(folder: Path, made: MirrorOutcome | VendorOutcome) -> str:
     from ..core.lists import counted
 
     text = f"{folder}: {counted(len(made.manifest.files), 'file')}, {len(made.fetched)} fetched"

@@ -20,8 +20,8 @@ def live(
 ) -> None:
     """Serve a page of a campaign to this machine until Ctrl-C: states of runs, rates over time,
     telemetry and the time that is left."""
-    from ..commands.live import served
+    from ..commands.live import serve_page
 
-    with served(directory, port) as address:
+    with serve_page(directory, port) as address:
         print(address, flush=True)
         threading.Event().wait()

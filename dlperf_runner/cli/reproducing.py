@@ -18,7 +18,7 @@ from ..catalog.reproduction import DeclaredDifference, Reproduction
 from ..catalog.source import UpstreamSource
 from ..catalog.stack import Stack
 from ..catalog.workload import Workload
-from ..compare.conditions import same
+from ..compare.conditions import values_agree
 from ..core.case import Run
 from ..core.files import write_whole
 from ..core.node import Node
@@ -193,7 +193,7 @@ def _environment(
     }
     for name, (published, ours) in releases.items():
         if published and ours and name.lower() not in declared:
-            if not same("cuda", published, ours.version):
+            if not values_agree("cuda", published, ours.version):
                 raise ValueError(f"{report.name}: {name} {ours.version} differs without a reason")
             yield _row(name, published, ours.version, "")
     for software in reproduction.software:

@@ -245,10 +245,10 @@ def status(
     """Show the unfinished runs of a campaign, why runs failed or are invalid, and done runs that
     the manifest lacks. The exit status is 1 if there are any."""
     from ..commands.controllers import status_of
-    from ..commands.watch import watched
+    from ..commands.watch import poll_campaign
 
     if watch:
-        for document in watched(directory):
+        for document in poll_campaign(directory):
             if sys.stdout.isatty():
                 print("\x1b[H\x1b[2J", end="")
             print_status(document)

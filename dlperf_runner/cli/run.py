@@ -79,8 +79,8 @@ def run(
         print(f"process {pid} runs {directory}; follow it: dlperf attach {directory}")
         return
     if live:
-        from ..commands.live import announced
-    around = announced if live else nullcontext
+        from ..commands.live import announce_page
+    around = announce_page if live else nullcontext
     if own := scheduled.campaign(chosen, campaign, resume, policy):
         directory = own
         with lock.held(directory), around(directory):

@@ -13,7 +13,7 @@ from ..core.errors import UserError
 from .options import Chosen, option, print_note
 
 if TYPE_CHECKING:
-    from ..campaign.job_files import Settings
+    from ..campaign.job_files import SchedulerSettings
     from ..commands.rounds import Policy
     from ..core.node import Node
     from ..plan.choice import Choice
@@ -32,13 +32,13 @@ class Scheduled:
     def campaign(self, chosen: Chosen, campaign: str, resume: str, policy: Policy) -> Path | None:
         """The directory of the new or resumed campaign; None if bench.yml runs it."""
         from ..campaign.directory import new_directory
-        from ..campaign.job_files import recorded
+        from ..campaign.job_files import read_settings
         from ..commands import scheduled
         from ..plan.campaign_file import located
 
         if resume:
             directory = Path(resume).resolve()
-            if not recorded(directory):
+            if not read_settings(directory):
                 return None
             scheduled.refuse_policy(policy)
             return directory
@@ -68,7 +68,7 @@ class Scheduled:
             runs = scheduled.plan(choice, nodes, print_note)
         return scheduled.script_text(directory, settings, runs)
 
-    def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], Settings]:
+    def _planned(self, chosen: Chosen) -> tuple[Choice, tuple[Node, ...], SchedulerSettings]:
         from ..commands import scheduled
         from ..plan.choice import parse_wait
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..campaign.directory import missing_runs
-from ..compare.spread import Measured, measure, refuse_copies
+from ..compare.spread import MeasuredSpreads, measure, refuse_copies
 from ..core.errors import UserError
 from ..core.lists import counted
 from ..results.load import load_results
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..plan.choice import Choice
 
 
-def distinct(directories: Iterable[Path], wanted: int | None) -> list[Path]:
+def distinct_campaigns(directories: Iterable[Path], wanted: int | None) -> list[Path]:
     """The campaigns to read, before others are run until there are as many as wanted.
 
     Raises UserError if one is named twice, or if there are or will be too few.
@@ -64,7 +64,7 @@ def run_missing(
     return directories
 
 
-def measure_directories(directories: Sequence[Path]) -> tuple[Measured, list[UserError]]:
+def measure_directories(directories: Sequence[Path]) -> tuple[MeasuredSpreads, list[UserError]]:
     """The spread over the campaigns, and the logs of them that failed validation."""
     loaded = {str(directory): load_results(directory) for directory in directories}
     refuse_copies((name, results.logs) for name, results in loaded.items())  # they show no spread

@@ -91,7 +91,7 @@ def status_of(directory: Path, verdicts: Verdicts | None = None) -> dict[str, An
     invalid, which of them the manifest lacks, and its controller."""
     runs = []
     owner = lock.owner_alive(directory)
-    if job_files.recorded(directory) and (owner or {}).get("host") != socket.gethostname():
+    if job_files.read_settings(directory) and (owner or {}).get("host") != socket.gethostname():
         with suppress(OSError):  # others may read the campaign, and not write to it
             job_files.refresh(directory)
     records = campaigns.read_records(directory)

@@ -94,10 +94,10 @@ def _read(source: Path, statements: Statements | None) -> _Read:
     if source.suffix == ".sqlite":
         return _history(source)
     from ..campaign.directory import name_of
-    from ..history.store import identified
+    from ..history.store import campaign_identity
     from ..report.markdown import render, text
     from ..results.load import load_results
-    from ..stats.notes import remarks
+    from ..stats.notes import case_notes
     from ..stats.summary import cases as cases_of
     from .summarize import notes_on
 
@@ -106,7 +106,7 @@ def _read(source: Path, statements: Statements | None) -> _Read:
     record = _record(source)
     name, created = name_of(source), datetime.fromtimestamp(source.stat().st_mtime, UTC)
     if source.is_dir():
-        created = time_of(identified(source).created)
+        created = time_of(campaign_identity(source).created)
     copies = sum(run.copy_of is not None for run in results.runs)
     states = {
         "counted": len(results.counted),
@@ -124,7 +124,7 @@ def _read(source: Path, statements: Statements | None) -> _Read:
     )
 
     def markdown() -> str:
-        notes = [*remarks(results.rows, cases), *notes_on(cases, results), *results.notes]
+        notes = [*case_notes(results.rows, cases), *notes_on(cases, results), *results.notes]
         document = render(cases, notes, [results.told(problem) for problem in results.problems])
         return document.replace("# Results", f"# {text(name)}", 1)
 

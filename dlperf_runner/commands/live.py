@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ..core.errors import UserError
-from .watch import EVERY_S, Watch
+from .watch import EVERY_S, CampaignWatch
 
 HOST = "127.0.0.1"
 _PAGE = Path(__file__).parents[1] / "report" / "templates" / "live.html"
@@ -30,7 +30,7 @@ class _Page:
     """The state of a campaign, as the page gets it."""
 
     def __init__(self, directory: Path) -> None:
-        self.watch = Watch(directory)
+        self.watch = CampaignWatch(directory)
         self.renew()
 
     def renew(self) -> None:
@@ -38,7 +38,7 @@ class _Page:
 
 
 @contextmanager
-def served(directory: Path, port: int = 0) -> Iterator[str]:
+def serve_page(directory: Path, port: int = 0) -> Iterator[str]:
     """Serve the page of a campaign; the address, with its token. Raises UserError if the port is
     taken."""
     page, stop = _Page(directory), threading.Event()
@@ -65,9 +65,9 @@ def served(directory: Path, port: int = 0) -> Iterator[str]:
 
 
 @contextmanager
-def announced(directory: Path) -> Iterator[None]:
+def announce_page(directory: Path) -> Iterator[None]:
     """Serve the page, and print its address on standard error."""
-    with served(directory) as address:
+    with serve_page(directory) as address:
         print(f"live page: {address}", file=sys.stderr, flush=True)
         yield
 

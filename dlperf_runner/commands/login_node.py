@@ -42,7 +42,7 @@ def examine_cluster(name: str, options: Mapping[str, str], folder: Path) -> list
             hint="log in to one, or load its module",
         )
     told = {
-        key: said([word.replace("@user@", getpass.getuser()) for word in argv], ANSWER_S)
+        key: output_of([word.replace("@user@", getpass.getuser()) for word in argv], ANSWER_S)
         for key, argv in slurm.COMMANDS.items()
     }
     partition = slurm.partition_of(told, options)
@@ -67,7 +67,7 @@ def _probe(
         ) from None
     try:
         (own / "login").write_text(token + "\n")
-        done = said(
+        done = output_of(
             slurm_probe.probe_argv(
                 slurm.plugin_folder(told), options, nodes, str(folder), own.name, PATH
             ),
@@ -81,13 +81,13 @@ def _probe(
                 break
             time.sleep(0.5)
         can = slurm_probe.has_pmix(done)
-        pmix = said(slurm_probe.pmix_argv(options, nodes), PROBE_S) if can else None
+        pmix = output_of(slurm_probe.pmix_argv(options, nodes), PROBE_S) if can else None
         return slurm_probe.Probe(done, str(folder), token, wrote, pmix)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
 
-def said(argv: Sequence[str], seconds: float) -> slurm_probe.Said:
+def output_of(argv: Sequence[str], seconds: float) -> slurm_probe.Said:
     """What a command prints on both streams. It gets TERM when its time is over: srun then ends its
     job."""
     try:

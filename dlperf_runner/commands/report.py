@@ -16,7 +16,7 @@ from ..compare.conditions import parse_stated
 from ..core.errors import UserError
 from ..core.files import json_text, write_result
 from ..report.document import Campaign, Document, make_cases, make_document, make_figures
-from ..report.environment import read_recorded
+from ..report.environment import read_campaign_record
 from ..report.labels import load_labels
 from ..report.pictures import draw, has_chinese_font, program, workers
 from .destination import destination, source_document
@@ -113,7 +113,7 @@ def _campaigns(
     from ..results.load import load_results
     from ..results.statement import NOTHING
     from ..stats.groups import records
-    from ..stats.notes import remarks
+    from ..stats.notes import case_notes
     from ..stats.summary import summarize
     from .summarize import notes_on
 
@@ -131,8 +131,13 @@ def _campaigns(
         said = [note for note in results.notes if not note.startswith("not counted: ")]
         said += [f"some logs are copies of those of {n}" for n in _names(of_others, results)]
         of_others |= dict.fromkeys(results.logs, shown)
-        recorded = read_recorded(directory)
-        notes = (*recorded.notes, *remarks(results.rows, cases), *notes_on(cases, results), *said)
+        recorded = read_campaign_record(directory)
+        notes = (
+            *recorded.notes,
+            *case_notes(results.rows, cases),
+            *notes_on(cases, results),
+            *said,
+        )
         yield Campaign(shown, results, table, recorded, notes)
 
 

@@ -110,7 +110,7 @@ def settings_of(
     nodes: Sequence[Node],
     allocation: str,
     max_wait_s: int,
-) -> job_files.Settings:
+) -> job_files.SchedulerSettings:
     if allocation not in job_files.ALLOCATIONS:
         raise UserError(
             f"unknown allocation {allocation!r}",
@@ -125,7 +125,7 @@ def settings_of(
             found=f"{own.given}={os.environ[own.given]}",
         )
     offers = own.offers(job_files.output(own.offers_argv(options)), options)
-    return job_files.Settings(
+    return job_files.SchedulerSettings(
         scheduler=name,
         options=dict(options),
         environments=str(site.get("dlperf_environments") or ENVIRONMENTS),
@@ -156,14 +156,14 @@ def in_order_of_jobs(choice: Choice, settings: job_files.Settings, is_given: boo
 
 
 def script_text(
-    directory: Path, settings: job_files.Settings, runs: Sequence[Mapping[str, Any]]
+    directory: Path, settings: job_files.SchedulerSettings, runs: Sequence[Mapping[str, Any]]
 ) -> str:
     """All scripts of the jobs that would be submitted, each below its path."""
     parts = []
     for number, own in enumerate(job_files.allocations(runs, settings.allocation), start=1):
         place = directory / "jobs" / str(number)
         before = f"@job{number - 1}@" if number > 1 else ""
-        request = job_files.asked(settings, f"dlperf-{number}", place, own, before)
+        request = job_files.allocation_request(settings, f"dlperf-{number}", place, own, before)
         parts += [
             f"==> {path} <==\n{text}"
             for path, text in job_files.scripts(directory, settings, request, own).items()
@@ -180,7 +180,7 @@ def create(
     directory: Path,
     choice: Choice,
     nodes: Sequence[Node],
-    settings: job_files.Settings,
+    settings: job_files.SchedulerSettings,
     say: Callable[[str], None],
     file: CampaignFile | None = None,
 ) -> None:
@@ -234,8 +234,8 @@ def _write_programs(directory: Path) -> None:
         written |= names
 
 
-def _settings(directory: Path) -> job_files.Settings:
-    settings = job_files.recorded(directory)
+def _settings(directory: Path) -> job_files.SchedulerSettings:
+    settings = job_files.read_settings(directory)
     assert settings is not None  # noqa: S101  the campaign is a scheduler's
     return settings
 

@@ -117,7 +117,7 @@ def record(history: Path, directory: Path, result: SummaryResult) -> list[str]:
     on logs that another campaign of the history has, too."""
     from ..history import store
 
-    campaign = store.identified(directory)
+    campaign = store.campaign_identity(directory)
     store.record(history, campaign, result.rows, result.cases)
     place = home(result.paths[0].parent)
     rows = store.recorded_tables(history, campaign)
@@ -137,10 +137,10 @@ def documents(
     from ..report import data, markdown
     from ..report.units import named_cases, named_rows
     from ..stats import summary
-    from ..stats.notes import remarks
+    from ..stats.notes import case_notes
 
     rows, cases = results.rows, summary.cases(results.rows)
-    notes = [*remarks(rows, cases), *notes_on(cases, results), *results.notes]
+    notes = [*case_notes(rows, cases), *notes_on(cases, results), *results.notes]
     problems = [results.told(problem) for problem in results.problems]
     short_names = {(k.workload, k.model): k.short_name for k in known}
     files = {

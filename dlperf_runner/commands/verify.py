@@ -171,7 +171,7 @@ def _against_history(
     """Compare all tables of the history with the manifest, and with what the logs give."""
     from ..history import store
 
-    recorded = store.identified(directory)
+    recorded = store.campaign_identity(directory)
     tables = store.recorded_tables(history, recorded) if history.is_file() else None
     if tables is None:
         yield f"{history}: this campaign is not recorded"

@@ -36,7 +36,7 @@ _TELEMETRY: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-class Watch:
+class CampaignWatch:
     """What is shown of a campaign. Rates of running runs are read at each poll, because their files
     have only the last lines of a log."""
 
@@ -206,9 +206,9 @@ def _number(text: object) -> float | None:
     return None
 
 
-def watched(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
+def poll_campaign(directory: Path, every_s: float = EVERY_S) -> Iterator[dict[str, Any]]:
     """What is shown of a campaign, again and again until its controller has ended."""
-    watch = Watch(directory)
+    watch = CampaignWatch(directory)
     while True:
         document = watch.poll(time.time())
         yield document

@@ -15,7 +15,7 @@ from ..stats.groups import case_values
 from ..stats.intervals import SampleComparison, compare_samples
 from ..stats.ratios import RelativeDifference, relative_difference
 from .outlook import to_decide
-from .pairing import check_names, distinctions, pairs, refuse_unlike, unrecorded
+from .pairing import check_names, distinctions, pairs, refuse_unlike, unrecorded_conditions
 from .spread import spread_of, widened
 from .verdicts import ONLY_A, ONLY_B, against_limit, case_verdict, too_few
 
@@ -79,7 +79,7 @@ def compare_campaigns(
             row.update(verdict=ONLY_A if pair.b is None else ONLY_B, apart=pair.apart)
             continue
         row["environment"] = ", ".join(map(str, pair.differing)) or None
-        row["unrecorded"] = ", ".join(map(label, unrecorded(pair))) or None
+        row["unrecorded"] = ", ".join(map(label, unrecorded_conditions(pair))) or None
         result = compare_samples(values_a, values_b)
         spread = spread_of(spreads or {}, pair.a, pair.b)
         compared.append((row, result, spread, values_a, values_b))

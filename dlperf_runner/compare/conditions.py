@@ -117,12 +117,12 @@ def read_conditions(
 def _with_stated(known: dict[str, object], stated: Values, path: Path) -> dict[str, object]:
     """The known conditions, and the stated ones that are not known or not in such detail."""
     for name, value in stated.items():
-        if name in known and not same(name, known[name], value):
+        if name in known and not values_agree(name, known[name], value):
             raise UserError(
                 "the stated condition contradicts the log or its record",
                 where=f"--condition {name}",
-                expected=f"{shown(known[name])} ({path})",
-                found=shown(value),
+                expected=f"{display_value(known[name])} ({path})",
+                found=display_value(value),
             )
         if name not in known or _details(value) > _details(known[name]):
             known[name] = value
@@ -198,8 +198,8 @@ def parse_stated(texts: Sequence[str]) -> dict[str, object]:
             raise UserError(
                 "the condition is stated twice",
                 where=f"--condition {name}",
-                expected=shown(stated[name]),
-                found=shown(said),
+                expected=display_value(stated[name]),
+                found=display_value(said),
             )
     return stated
 
@@ -287,15 +287,15 @@ def differences(
             continue
         if a is None and b is None:
             continue
-        if a is not None and b is not None and same(name, a, b):
+        if a is not None and b is not None and values_agree(name, a, b):
             continue
         if between and (a is None or b is None):
             continue
-        found.append(Difference(name, shown(a), shown(b)))
+        found.append(Difference(name, display_value(a), display_value(b)))
     return found
 
 
-def same(factor: str, a: object, b: object) -> bool:
+def values_agree(factor: str, a: object, b: object) -> bool:
     """Whether two values of a factor agree as far as both are stated: V100-16GB equals
     V100-SXM2-16GB, and 10.2 equals 10.2.89. More measured steps than published count as equal,
     fewer do not."""
@@ -350,7 +350,7 @@ def _product(name: str) -> tuple[str | None, ...] | None:
     return match["family"], form[0].upper() if form else None, memory[1] if memory else None
 
 
-def shown(value: object) -> str | None:
+def display_value(value: object) -> str | None:
     if value is None:
         return None
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.case import Topology
 from .conditions import Difference, Values, differences, family, published_conditions
-from .publications import differing, named_values
+from .publications import differing_conditions, named_values
 
 if TYPE_CHECKING:
     from ..catalog.publication import ComparisonRule
@@ -54,7 +54,7 @@ def nearest(
 
 def publication_name(number: PublishedNumber, others: Sequence[PublishedNumber]) -> str:
     same = [other for other in others if other.report == number.report]
-    settings = named_values(number, differing(same))
+    settings = named_values(number, differing_conditions(same))
     return f"{number.report} ({settings})" if settings else number.report
 
 

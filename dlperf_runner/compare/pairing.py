@@ -151,7 +151,7 @@ def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
             )
 
 
-def unrecorded(pair: Pair) -> list[str]:
+def unrecorded_conditions(pair: Pair) -> list[str]:
     """What neither side of a pair knows, so that nobody can tell whether it is the same."""
     if pair.a is None or pair.b is None:
         return []

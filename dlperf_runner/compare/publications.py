@@ -9,7 +9,7 @@ from ..catalog.published_numbers import PublishedNumber, load_published, load_ru
 from ..core.errors import UserError
 from ..core.identity import label
 from ..core.lists import grouped
-from .conditions import FACTORS, differences, published_conditions, shown
+from .conditions import FACTORS, differences, display_value, published_conditions
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ def _group(
 ) -> SideBySide:
     ordered = sorted(numbers, key=lambda number: (number.samples_per_second, number.date))
     low, high = ordered[0].samples_per_second, ordered[-1].samples_per_second
-    factors = differing(ordered)
+    factors = differing_conditions(ordered)
     return SideBySide(
         framework, model, precision, topology, tuple(ordered), factors, high / low - 1
     )
 
 
-def differing(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
+def differing_conditions(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
     """The conditions in which at least two numbers of one topology are known to differ."""
     differing = {
         item.factor
@@ -104,4 +104,4 @@ def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:
 def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:
     """The values of these factors for the number; `unknown` if a value is not stated."""
     known = published_conditions(number)
-    return {name: shown(known[name]) or "unknown" for name in factors}
+    return {name: display_value(known[name]) or "unknown" for name in factors}

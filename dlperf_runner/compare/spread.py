@@ -29,7 +29,7 @@ from ..stats.between_campaigns import (
     estimate,
 )
 from ..stats.groups import case_values
-from ..stats.intervals import LEVEL, Interval
+from ..stats.intervals import LEVEL, ConfidenceInterval
 from ..stats.ratios import RelativeDifference, finite_exp
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SpreadFile(Entry):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSpreads:
     """The spread of each case that enough campaigns have, and why the others have none."""
 
     campaigns: tuple[str, ...]
@@ -69,7 +69,7 @@ class Measured:
     without: dict[CaseKey, str]
 
 
-def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
+def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
     """The spread of each case over the tidy frames of several campaigns, by their names.
 
     Cases are the same only if they are equal in identity and environment.
@@ -78,7 +78,7 @@ def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
     for name, frame in campaigns.items():
         for key, values in case_values(frame).items():
             samples.setdefault(key, {})[name] = values
-    measured = Measured(tuple(campaigns), {}, {}, {})
+    measured = MeasuredSpreads(tuple(campaigns), {}, {}, {})
     for key, by_campaign in samples.items():
         spread = estimate(list(by_campaign.values()))
         if spread is not None:
@@ -94,7 +94,9 @@ def measure(campaigns: Mapping[str, pd.DataFrame]) -> Measured:
     return measured
 
 
-def save_spreads(measured: Measured, path: Path = SPREADS, now: datetime | None = None) -> Path:
+def save_spreads(
+    measured: MeasuredSpreads, path: Path = SPREADS, now: datetime | None = None
+) -> Path:
     """Write the spreads into the file. Those of other cases stay."""
     kept = [] if not path.exists() else _read(path).cases
     entries = [
@@ -157,7 +159,7 @@ def widened(
     low, high = ratio * finite_exp(-reach) - 1, ratio * finite_exp(reach) - 1
     interval = found.interval
     if low < interval.low or high > interval.high:
-        interval = Interval(min(low, interval.low), max(high, interval.high), level)
+        interval = ConfidenceInterval(min(low, interval.low), max(high, interval.high), level)
     one_sided = difference_half_width(spread, n_a, n_b, 1 - 2 * (1 - LEVEL))
     error = difference_error(spread, n_a, n_b)
     logs = found.log_ratio

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..stats.intervals import LEVEL, Interval, SampleComparison
-from ..stats.ratios import LogRatio, RelativeDifference, pooled
+from ..stats.intervals import LEVEL, ConfidenceInterval, SampleComparison
+from ..stats.ratios import LogRatio, RelativeDifference, pooled_interval
 from .conditions import FAILED, PASSED, TOO_FEW, UNDECIDED
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def together(rows: Sequence[Mapping[str, Any]]) -> Together | None:
     ratios = [LogRatio(*(row[name] for name in names)) for row in rows if _known(row[names[1]])]
     if len(ratios) < 2:
         return None
-    found = pooled(ratios)
+    found = pooled_interval(ratios)
     if any(_known(row["between_campaigns"]) for row in rows):
         error, freedom = fmean(r.error for r in ratios), min(r.freedom for r in ratios)
         found = LogRatio(fmean(r.value for r in ratios), error, freedom).interval(LEVEL)
@@ -94,7 +94,7 @@ def _known(value: float | None) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def _side(interval: Interval) -> str:
+def _side(interval: ConfidenceInterval) -> str:
     if interval.low > 0:
         return FASTER
     return SLOWER if interval.high < 0 else NO_DIFFERENCE

@@ -18,7 +18,7 @@ from ..catalog.reader import unit_of
 from ..core.identity import CASE, CaseKey, case_key, label
 from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import case_values
-from ..stats.intervals import UNKNOWN, Interval, median_interval
+from ..stats.intervals import UNKNOWN, ConfidenceInterval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
 from .conditions import (
     FACTORS,
@@ -211,7 +211,7 @@ def published_points(
             "published_title": number.title,
             "published_source": number.source,
             "published_date": number.date,
-            "factors": described(number),
+            "factors": conditions_line(number),
         }
         for number in numbers
         if _group(number) in keys and not number.contradiction
@@ -221,7 +221,7 @@ def published_points(
     return pd.DataFrame(rows, columns=columns)
 
 
-def described(number: PublishedNumber) -> str:
+def conditions_line(number: PublishedNumber) -> str:
     """The conditions of a number in one line: `V100-SXM2-32GB, tensorflow 1.15.4, XLA, real
     data`."""
     known = number.conditions
@@ -236,7 +236,7 @@ def described(number: PublishedNumber) -> str:
     return ", ".join(filter(None, (known.accelerator, version, *how)))
 
 
-def verdict_of(interval: Interval, tolerance: float) -> str:
+def verdict_of(interval: ConfidenceInterval, tolerance: float) -> str:
     """Reproduced: the whole interval of the ratio is within 1 +- tolerance. Faster or slower: the
     whole interval is outside. An interval that crosses a bound is undecided. So are too few runs,
     however close they are: they have no interval."""
@@ -248,7 +248,7 @@ def verdict_of(interval: Interval, tolerance: float) -> str:
     return REPRODUCED if low >= 1 - tolerance and high <= 1 + tolerance else UNDECIDED
 
 
-def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, Interval]:
+def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, ConfidenceInterval]:
     """The median divided by the published number, and its interval. The published number varies
     like its runs, or like the values if its runs were not published."""
     published, repeats = number.samples_per_second, number.conditions.repeats
@@ -341,7 +341,7 @@ def _declared(case: Mapping[str, Any], number: PublishedNumber) -> str | None:
     return f"{', '.join(names)} (docs/reproducing/{number.report}.md)" if names else None
 
 
-def _bounds(name: str, interval: Interval) -> dict[str, float]:
+def _bounds(name: str, interval: ConfidenceInterval) -> dict[str, float]:
     return {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 

@@ -14,11 +14,13 @@ from typing import Any
 from .errors import UserError
 
 
-def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a temporary file, then rename it. Creates parent directories. Raises OSError."""
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
+    """Write a temporary file, then rename it. Creates parent directories. The umask restricts
+    `mode`. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        temporary.touch(mode)
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         temporary.replace(path)
     except OSError:

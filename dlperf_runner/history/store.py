@@ -98,7 +98,7 @@ def history_of(directory: Path) -> Path | None:
     return parent / FILE if parent.name == RESULTS.name else None
 
 
-def identified(directory: Path) -> RecordedCampaign:
+def campaign_identity(directory: Path) -> RecordedCampaign:
     """The identity of the campaign in a directory. A tree of logs has its path as name and the time
     of its newest log as creation time."""
     from ..core.files import read_json

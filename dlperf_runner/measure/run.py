@@ -40,7 +40,7 @@ def measure(
     with each other estimator. Raises UserError, with file and line, if the log is damaged or
     contradicts what is expected.
     """
-    confirmed = settings.confirmed(log.headers, rule, expected, name)
+    confirmed = settings.confirmed_settings(log.headers, rule, expected, name)
     final = settings.final_rate(log.headers, name)
     stated = next((header.log_every for header in log.headers if header.log_every), None)
     every = stated or rule.log_every

@@ -22,7 +22,9 @@ _WHAT = {
 }
 
 
-def confirmed(headers: Sequence[Header], rule: Rule, expected: Expected, name: str) -> set[str]:
+def confirmed_settings(
+    headers: Sequence[Header], rule: Rule, expected: Expected, name: str
+) -> set[str]:
     """The names of the settings that the log confirms. Raises UserError if it contradicts one, or
     itself."""
     wanted = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from ..catalog.datasets import Place, datasets
+from ..catalog.datasets import DataSetPlace, datasets
 from ..catalog.entry import validated
 from ..catalog.types import listed
 from ..core.errors import UserError
@@ -34,7 +34,7 @@ def places(value: object, where: str) -> dict[str, dict[str, Any]]:
             raise UserError(
                 f"unknown data set {name!r}", where=where, expected=f"one of {listed(datasets())}"
             )
-        place = validated(entry, Place, f"{where}: {name}")
+        place = validated(entry, DataSetPlace, f"{where}: {name}")
         found[name] = {
             "path": place.path or datasets()[name].synthetic,
             **({"parts": place.parts} if place.parts else {}),

@@ -46,7 +46,7 @@ _NUMBER = ",.10~g"
 Specification = dict[str, Any]
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """A value with its interval, if it has one, and what is said about it. A tuple, because a
     report has a hundred thousand."""
 
@@ -64,7 +64,7 @@ class Line:
     line) or `series` (a line alone)."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
     look: int = 0
     kind: str = "measured"
 

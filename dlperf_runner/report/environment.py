@@ -49,7 +49,7 @@ class CampaignRecord:
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
-def read_recorded(directory: Path) -> CampaignRecord:
+def read_campaign_record(directory: Path) -> CampaignRecord:
     """What is recorded below a directory. What cannot be read is left out: the results say what is
     wrong with it."""
     campaign = _object(directory / "campaign.json") or None

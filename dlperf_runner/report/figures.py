@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise, starmap
 from typing import Any
 
-from .charts import Chart, Line, Point
+from .charts import Chart, ChartPoint, Line
 from .labels import Labels
 from .numbers import exact_decimals, rate_decimals, speedup
 from .tables import Form, cell
@@ -49,7 +49,7 @@ def _throughput(
         base, end = _base(cases), max(case["world_size"] for case in cases)
         if base is not None and end > base["world_size"]:
             rate, devices = base["samples_per_second_median"], base["world_size"]
-            ends = (Point(devices, rate), Point(end, rate / devices * end))
+            ends = (ChartPoint(devices, rate), ChartPoint(end, rate / devices * end))
             drawn.append(Line(t("ideal"), ends, look, "ideal"))
     for look, (name, cases) in enumerate(lines.items()):
         drawn.append(Line(name, _points(cases, "samples_per_second", t), look))
@@ -74,7 +74,7 @@ def _speedup(
     drawn: list[Line] = []
     bases = {base["world_size"] for cases in lines.values() if (base := _base(cases)) is not None}
     for devices in sorted(bases):
-        ends = (Point(devices, 1), Point(max(ticks), max(ticks) / devices))
+        ends = (ChartPoint(devices, 1), ChartPoint(max(ticks), max(ticks) / devices))
         drawn.append(Line(t("ideal"), ends, -1, "ideal"))
     for look, (name, cases) in enumerate(lines.items()):
         points = _points([case for case in cases if case["speedup"] is not None], "speedup", t)
@@ -99,7 +99,7 @@ def _base(cases: Sequence[Record]) -> Record | None:
     return smallest if smallest["speedup"] is not None else None
 
 
-def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[Point, ...]:
+def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[ChartPoint, ...]:
     value = "samples_per_second_median" if metric == "samples_per_second" else metric
     found = []
     for case in sorted(cases, key=lambda case: (case["world_size"], case["nodes"])):
@@ -115,7 +115,7 @@ def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[Point, ...
         }
         hint = t(key, devices=case["world_size"], unit=rate_unit(case["workload"]), **texts)
         ends = (low, high) if positive else (None, None)
-        found.append(Point(case["world_size"], case[value], *ends, hint))
+        found.append(ChartPoint(case["world_size"], case[value], *ends, hint))
     return tuple(found)
 
 
@@ -136,7 +136,7 @@ def _published(
     ]
     if not mine:
         return []
-    points = tuple(Point(p["world_size"], value, hint=_cited(value, p)) for p, value in mine)
+    points = tuple(ChartPoint(p["world_size"], value, hint=_cited(value, p)) for p, value in mine)
     # On paper nothing else says that an A100 is no V100.
     on = sorted({_product(str(point.get("factors") or "")) for point, _ in mine} - {""})
     label = t("published_line", name=name)
@@ -182,7 +182,7 @@ def over_iterations(
         everything += one.samples_per_second
         window += one.samples_per_second[bisect_right(one.steps, one.warmup_steps) :]
         name = t("repeat_not_counted" if repeat in left_out else "repeat", repeat=repeat)
-        points = tuple(starmap(Point, thinned(pairs, budget)))
+        points = tuple(starmap(ChartPoint, thinned(pairs, budget)))
         lines.append(Line(name, points, len(lines), "series"))
     if not lines or len(everything) < 2:
         return None

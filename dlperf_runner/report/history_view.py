@@ -12,8 +12,7 @@ from typing import Any
 from ..core.identity import ENVIRONMENT, label, value_text
 from ..history.store import Point
 from ..stats.change_points import CORRELATION, LEVEL, ChangePoint
-from .charts import Chart, Line
-from .charts import Point as Mark
+from .charts import Chart, ChartPoint, Line
 from .numbers import rate_decimals
 from .tables import Column
 from .terminal import PIPE, Screen, table, wrapped
@@ -199,7 +198,7 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
     change points, and a line at each of these."""
     rates = [point.samples_per_second_median for point in points]
     marks = tuple(
-        Mark(
+        ChartPoint(
             place,
             point.samples_per_second_median,
             point.samples_per_second_ci_low,
@@ -212,14 +211,14 @@ def chart(name: str, points: Sequence[Point], changes: Sequence[ChangePoint]) ->
     lines = [Line("median and its interval", marks)]
     for change in changes:
         at = change.index + 0.5
-        ends = (Mark(at, min(values)), Mark(at, max(values)))
+        ends = (ChartPoint(at, min(values)), ChartPoint(at, max(values)))
         lines.append(Line("change point", ends, -1, "ideal"))
     places = [0, *(change.index for change in changes), len(points)]
     for start, end in pairwise(places) if changes else ():
         if start == end:  # it changed with the first that is shown
             continue
         level = median(rates[start:end])
-        ends = (Mark(start + 0.6, level), Mark(end + 0.4, level))
+        ends = (ChartPoint(start + 0.6, level), ChartPoint(end + 0.4, level))
         lines.append(Line("level", ends, 1, "series"))
     dates = f"{points[0].created[:10]} to {points[-1].created[:10]}"
     ticks = tuple(float(n) for n in range(1, len(points) + 1, max(1, len(points) // 12)))

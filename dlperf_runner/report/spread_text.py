@@ -13,7 +13,7 @@ from .tables import Column
 from .terminal import PIPE, Screen, table, wrapped
 
 if TYPE_CHECKING:
-    from ..compare.spread import Measured
+    from ..compare.spread import MeasuredSpreads
 
 COLUMNS = (
     *(Column("topology"), Column("campaigns", True), Column("runs", True)),
@@ -22,7 +22,7 @@ COLUMNS = (
 )
 
 
-def render_spreads(measured: Measured, screen: Screen = PIPE) -> str:
+def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
     """A table per workload and settings, then the cases without a spread."""
     lines: list[str] = []
     flat = [{**record, **record["case"]} for record in spread_records(measured)]
@@ -49,7 +49,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def spread_records(measured: Measured) -> Iterator[dict[str, Any]]:
+def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
     """The spread of each case, as programs read it. All spreads are fractions of the throughput."""
     for key, spread in measured.spreads.items():
         interval = between_interval(spread)

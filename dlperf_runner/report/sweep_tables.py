@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..core.identity import label, parameters_text, topology_text
-from ..stats.sweeps import Case, Place, Sweep, setting, sweeps
+from ..stats.sweeps import Case, Sweep, SweptTopology, setting, sweeps
 from .case_tables import group_title, rate_form, sheet_form
 from .labels import Labels
 from .tables import Cell, Column, Table, cell
@@ -45,12 +45,12 @@ def _row(case: Case, sweep: Sweep) -> _Row:
     return tuple(setting(case, axis) for axis in sweep.axes)
 
 
-def _rate(row: _Row, place: Place, sweep: Sweep) -> Cell:
+def _rate(row: _Row, place: SweptTopology, sweep: Sweep) -> Cell:
     case = next((case for case in place.cases if _row(case, sweep) == row), None)
     return cell(None if case is None else case[_MEDIAN], rate_form(place.cases))
 
 
-def _best(place: Place, sweep: Sweep, t: Labels) -> str:
+def _best(place: SweptTopology, sweep: Sweep, t: Labels) -> str:
     rate = f"{place.best[_MEDIAN]:{rate_form(place.cases)}}"
     unit = rate_unit(place.best["workload"])
     place_name, best = topology_text(place.best), _words(place.best, sweep)

@@ -9,7 +9,7 @@ from ..core.frame import ALL_REDUCE_BUS, INPUT_SHARE, SAMPLES_PER_SECOND
 from ..core.identity import topology_text
 from ..stats.step_parts import StepParts, step_parts
 from .case_tables import Case, group_title
-from .charts import Chart, Line, Point
+from .charts import Chart, ChartPoint, Line
 from .labels import Labels
 from .numbers import seconds
 from .tables import Cell, Column, Table, cell, without_empty
@@ -125,7 +125,7 @@ def time_chart(title: str, group: Sequence[Case], t: Labels) -> Chart | None:
     lines = []
     for look, last in enumerate(_PARTS, start=1):
         points = tuple(
-            Point(devices, total, hint=f"{seconds(total)} s")
+            ChartPoint(devices, total, hint=f"{seconds(total)} s")
             for devices, parts in found
             for total in [sum(getattr(parts, name) for name in _PARTS[:look])]
         )

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, harmonic_mean, variance
 
-from .intervals import LEVEL, Interval
+from .intervals import LEVEL, ConfidenceInterval
 from .ratios import student
 
 # Two campaigns would need a factor of 12.7 in place of 1.96, and could show hardly anything.
@@ -76,7 +76,7 @@ def estimate(campaigns: Sequence[Sequence[float]]) -> Spread | None:
     )
 
 
-def between_interval(spread: Spread, level: float = LEVEL) -> Interval:
+def between_interval(spread: Spread, level: float = LEVEL) -> ConfidenceInterval:
     """The interval of `between`. It covers at least `level` for normal noise. With three campaigns
     it is wide: its upper end is some six times the estimate."""
     from scipy.special import chdtri, fdtri
@@ -91,7 +91,7 @@ def between_interval(spread: Spread, level: float = LEVEL) -> Interval:
         scale = free / float(chdtri(free, tail_above))
         return math.sqrt(max(0.0, (spread.variance_of_means - explained) * scale))
 
-    return Interval(end(tail), end(1 - tail), level)
+    return ConfidenceInterval(end(tail), end(1 - tail), level)
 
 
 def difference_error(spread: Spread, n_a: int, n_b: int) -> float:

@@ -29,7 +29,7 @@ EXACT_VALUES = 100
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """From `low` to `high`. `coverage` is the probability that such an interval contains the true
     value: the actual probability if known, else the nominal one, else NaN."""
 
@@ -38,7 +38,7 @@ class Interval:
     coverage: float
 
 
-UNKNOWN = Interval(math.nan, math.nan, math.nan)
+UNKNOWN = ConfidenceInterval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class SampleComparison:
     effect_size: float
 
 
-def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+def median_interval(values: Sequence[float], level: float = LEVEL) -> ConfidenceInterval:
     """The distribution-free interval of the median, between two order statistics.
 
     It is the narrowest symmetric interval that covers at least `level`. If even the range covers
@@ -71,7 +71,7 @@ def median_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     if len(ordered) < 2:
         return UNKNOWN
     rank, coverage = median_rank(len(ordered), level)
-    return Interval(ordered[rank - 1], ordered[-rank], coverage)
+    return ConfidenceInterval(ordered[rank - 1], ordered[-rank], coverage)
 
 
 def ratio_interval(
@@ -79,7 +79,7 @@ def ratio_interval(
     base_values: Sequence[float],
     level: float = LEVEL,
     resamples: int = RESAMPLES,
-) -> Interval:
+) -> ConfidenceInterval:
     """Percentile bootstrap of the median of `values` over the median of `base_values`.
 
     The samples are resampled independently. The random seed depends only on the two sizes, so that
@@ -100,7 +100,7 @@ def ratio_interval(
     ends = times[order].cumsum().searchsorted([cut, resamples - 1 - cut], side="right")
     low, high = ratios[order[ends]]
     coverage = level if min(len(ordered), len(base)) >= FEW else math.nan
-    return Interval(float(low), float(high), coverage)
+    return ConfidenceInterval(float(low), float(high), coverage)
 
 
 def mad(values: Sequence[float]) -> float:

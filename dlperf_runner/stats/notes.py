@@ -28,7 +28,7 @@ _COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
 Record = dict[str, Any]
 
 
-def remarks(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
+def case_notes(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
     """Notes on the rows of a tidy frame and the cases that `summary` makes of them."""
     runs = _runs(rows)
     for name, cases in by_group(found).items():

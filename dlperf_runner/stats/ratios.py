@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, variance
 
-from .intervals import LEVEL, UNKNOWN, Interval, difference_rank
+from .intervals import LEVEL, UNKNOWN, ConfidenceInterval, difference_rank
 
 # With two runs the spread is hardly known, and two that agree by chance look certain.
 LEAST_RUNS = 3
@@ -26,13 +26,13 @@ class LogRatio:
     error: float
     freedom: float
 
-    def interval(self, level: float) -> Interval:
+    def interval(self, level: float) -> ConfidenceInterval:
         """Student's interval, as a relative difference."""
         if math.isnan(self.error):
             return UNKNOWN
         reach = student(self.freedom, level) * self.error if self.error else 0.0
         low, high = finite_exp(self.value - reach) - 1, finite_exp(self.value + reach) - 1
-        return Interval(low, high, level)
+        return ConfidenceInterval(low, high, level)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RelativeDifference:
     """
 
     relative: float
-    interval: Interval
+    interval: ConfidenceInterval
     at_worst: float
     log_ratio: LogRatio
 
@@ -86,7 +86,7 @@ def log_ratio(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     )
 
 
-def pooled(ratios: Sequence[LogRatio], level: float = LEVEL) -> Interval:
+def pooled_interval(ratios: Sequence[LogRatio], level: float = LEVEL) -> ConfidenceInterval:
     """The interval of the mean relative difference of several cases, each with the same weight.
     NaN if no case has an error."""
     known = [ratio for ratio in ratios if not math.isnan(ratio.error)]
@@ -103,7 +103,7 @@ def published_interval(
     runs: Sequence[float] = (),
     repeats: int | None = None,
     level: float = LEVEL,
-) -> Interval:
+) -> ConfidenceInterval:
     """The interval of the median of `values` divided by a published median.
 
     The published median varies, too. If its single `runs` were published, they say how much. If
@@ -123,15 +123,17 @@ def published_interval(
         error = math.sqrt(own * (of_median(size) + of_median(repeats or 1)))
     reach = student(freedom, level) * error if error else 0.0
     ratio = median(values) / published
-    return Interval(ratio * finite_exp(-reach), ratio * finite_exp(reach), level)
+    return ConfidenceInterval(ratio * finite_exp(-reach), ratio * finite_exp(reach), level)
 
 
-def _between(ordered: Sequence[float], n_a: int, n_b: int, level: float) -> Interval | None:
+def _between(
+    ordered: Sequence[float], n_a: int, n_b: int, level: float
+) -> ConfidenceInterval | None:
     """Between two of the ordered quotients; None if even all of them cover less."""
     rank, coverage = difference_rank(n_a, n_b, level)
     if coverage < level or min(n_a, n_b) < 2:
         return None
-    return Interval(ordered[rank - 1], ordered[-rank], coverage)
+    return ConfidenceInterval(ordered[rank - 1], ordered[-rank], coverage)
 
 
 def _welch(*parts: tuple[float, float]) -> tuple[float, float]:

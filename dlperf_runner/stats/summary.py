@@ -35,7 +35,16 @@ from ..core.frame import (
 from ..core.identity import CASE, GROUP, CaseKey, plain, topology_text
 from ..core.lists import grouped
 from ..core.units import BANDWIDTH
-from .intervals import FEW, UNKNOWN, Interval, cv, mad, median_interval, outliers, ratio_interval
+from .intervals import (
+    FEW,
+    UNKNOWN,
+    ConfidenceInterval,
+    cv,
+    mad,
+    median_interval,
+    outliers,
+    ratio_interval,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -228,9 +237,11 @@ def _speedup(
     return dict(zip(_OF_BASE, values, strict=True))
 
 
-def _speedup_interval(samples: Sequence[Sequence[float]], row: int, base: int) -> Interval:
+def _speedup_interval(
+    samples: Sequence[Sequence[float]], row: int, base: int
+) -> ConfidenceInterval:
     if row == base:  # the ratio of a sample to itself does not vary
-        return Interval(1.0, 1.0, math.nan) if len(samples[row]) > 1 else UNKNOWN
+        return ConfidenceInterval(1.0, 1.0, math.nan) if len(samples[row]) > 1 else UNKNOWN
     return ratio_interval(samples[row], samples[base])
 
 

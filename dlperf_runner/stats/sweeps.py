@@ -16,7 +16,7 @@ _RATE = "samples_per_second"
 
 
 @dataclass(frozen=True)
-class Place:
+class SweptTopology:
     """The cases of a sweep on one topology. `best` has the highest median. The intervals of
     `undecided` overlap that of `best`, or one of the two has no interval."""
 
@@ -31,7 +31,7 @@ class Sweep:
 
     axes: tuple[str, ...]
     common: Mapping[str, str]
-    places: tuple[Place, ...]
+    places: tuple[SweptTopology, ...]
 
 
 def setting(case: Case, axis: str) -> str | None:
@@ -63,12 +63,12 @@ def _varies_alone(group: Iterable[Case], axis: str) -> bool:
     return any(len({case[axis] for case in cases}) > 1 for cases in alike)
 
 
-def _places(group: Iterable[Case]) -> Iterator[Place]:
+def _places(group: Iterable[Case]) -> Iterator[SweptTopology]:
     by_topology = grouped(group, itemgetter("world_size", "nodes"))
     for _, cases in sorted(by_topology.items()):
         best = max(cases, key=lambda case: case[f"{_RATE}_median"])
         undecided = [case for case in cases if case is not best and not _below(case, best)]
-        yield Place(tuple(cases), best, tuple(undecided))
+        yield SweptTopology(tuple(cases), best, tuple(undecided))
 
 
 def _below(case: Case, best: Case) -> bool:

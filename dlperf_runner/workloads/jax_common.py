@@ -21,7 +21,7 @@ DATA = "data"
 Result = TypeVar("Result")
 
 
-class Place(NamedTuple):
+class JaxProcess(NamedTuple):
     """The process among all processes, one per node."""
 
     process: int
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     coordinator: str
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
+def place_of(environment: Mapping[str, str]) -> JaxProcess:
     """As the launcher says it. Under mpirun, OpenMPI says which process this is."""
     names = ("JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK")
     process = next((environment[name] for name in names if name in environment), "0")
@@ -37,7 +37,7 @@ def place_of(environment: Mapping[str, str]) -> Place:
     coordinator = environment.get("JAX_COORDINATOR_ADDRESS", "")
     if processes > 1 and not coordinator:
         sys.exit("JAX_COORDINATOR_ADDRESS is not set: the launcher must give it")
-    return Place(int(process), processes, coordinator)
+    return JaxProcess(int(process), processes, coordinator)
 
 
 def address_towards(coordinator: str) -> str:

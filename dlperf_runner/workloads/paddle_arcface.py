@@ -109,7 +109,7 @@ def make_blocks(paddle, arguments: argparse.Namespace, classes: int):
     def norm(width):
         return nn.BatchNorm2D(width, momentum=0.9, epsilon=2e-5)
 
-    class Unit(nn.Layer):
+    class ResidualUnit(nn.Layer):
         """Normalised before and between, the stride in the second convolution."""
 
         def __init__(self, inputs, width, stride):
@@ -144,7 +144,7 @@ def make_blocks(paddle, arguments: argparse.Namespace, classes: int):
     inputs = 64
     for width, units in UNITS:
         for unit in range(units):
-            layers.append(Unit(inputs, width, 2 if unit == 0 else 1))
+            layers.append(ResidualUnit(inputs, width, 2 if unit == 0 else 1))
             inputs = width
     left = (arguments.image_size // 16) ** 2 * inputs
     layers += [norm(inputs), nn.Dropout(0.4), nn.Flatten(), nn.Linear(left, EMBEDDING)]

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 if TYPE_CHECKING:
     from pytorch_arcface import Network
-    from pytorch_common import Place
+    from pytorch_common import PyTorchProcess
 
 SPREAD = 0.01  # of the centres at the beginning
 # The slope of the arc cosine is infinite at 1.
@@ -26,7 +26,7 @@ def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Con
     return nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
 
 
-class Unit(nn.Module):
+class ResidualUnit(nn.Module):
     """Two convolutions, normalised before and behind each; the second one has the stride."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
@@ -59,7 +59,7 @@ class Backbone(nn.Module):
         inputs = first
         for units, width in zip(network.units, network.widths, strict=True):
             for unit in range(units):
-                layers.append(Unit(inputs, width, 2 if unit == 0 else 1))
+                layers.append(ResidualUnit(inputs, width, 2 if unit == 0 else 1))
                 inputs = width
         pixels = (image_size // 2 ** len(network.units)) ** 2
         self.layers = nn.Sequential(*layers, nn.BatchNorm2d(last), nn.Flatten())
@@ -78,7 +78,7 @@ class Gathered(torch.autograd.Function):
     """The rows of all processes from those of each."""
 
     @staticmethod
-    def forward(context: Any, own: Any, place: Place) -> Any:
+    def forward(context: Any, own: Any, place: PyTorchProcess) -> Any:
         context.place = place
         parts = [torch.empty_like(own) for _ in range(place.world_size)]
         distributed.all_gather(parts, own.contiguous())
@@ -100,7 +100,7 @@ class SharedCrossEntropy(torch.autograd.Function):
     column, or ABSENT."""
 
     @staticmethod
-    def forward(context: Any, logits: Any, labels: Any, place: Place) -> Any:
+    def forward(context: Any, logits: Any, labels: Any, place: PyTorchProcess) -> Any:
         def over_all(values: Any, operation: Any) -> Any:
             if place.world_size > 1:
                 distributed.all_reduce(values, operation)
@@ -135,7 +135,7 @@ class PartialFC(nn.Module):
         classes: int,
         embedding: int,
         rate: float,
-        place: Place,
+        place: PyTorchProcess,
         margin: float,
         scale: float,
     ) -> None:

@@ -29,7 +29,7 @@ from pytorch_common import (
 POSITIONS = 512
 
 
-class Size(NamedTuple):
+class BertSize(NamedTuple):
     """`hidden`: the width between the two layers of the feed-forward network."""
 
     width: int
@@ -50,9 +50,9 @@ class Size(NamedTuple):
 
 
 SIZES = {
-    "bert-lab": Size(width=128, layers=2, heads=2, hidden=512, vocabulary=1024),
+    "bert-lab": BertSize(width=128, layers=2, heads=2, hidden=512, vocabulary=1024),
     # The vocabulary has 30,522 tokens; the next multiple of 8 is faster.
-    "bert-large": Size(width=1024, layers=24, heads=16, hidden=4096, vocabulary=30_528),
+    "bert-large": BertSize(width=1024, layers=24, heads=16, hidden=4096, vocabulary=30_528),
 }
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from pytorch_bert import Size
+    from pytorch_bert import BertSize
 
 EPSILON = 1e-12
 DROPOUT = 0.1
@@ -30,7 +30,7 @@ def initialise(module: nn.Module) -> None:
 class Bert(nn.Module):
     """Layers that are normalised behind each residual sum, as in the paper (arXiv 1810.04805)."""
 
-    def __init__(self, size: Size, positions: int) -> None:
+    def __init__(self, size: BertSize, positions: int) -> None:
         super().__init__()
         width = size.width
         self.tokens = nn.Embedding(size.vocabulary, width)

@@ -35,7 +35,7 @@ ALONE_BEFORE = 2  # steps without communication to get going
 BUCKET = 25 * 2**18  # values in 25 MiB, in which DDP reduces gradients
 
 
-class Place(NamedTuple):
+class PyTorchProcess(NamedTuple):
     """The process among all processes, one per device."""
 
     rank: int
@@ -43,11 +43,11 @@ class Place(NamedTuple):
     local_rank: int
 
 
-def place_of(environment: Mapping[str, str]) -> Place:
+def place_of(environment: Mapping[str, str]) -> PyTorchProcess:
     for names in PLACES:
         if names[0] in environment:
-            return Place(*(int(environment[name]) for name in names))
-    return Place(0, 1, 0)
+            return PyTorchProcess(*(int(environment[name]) for name in names))
+    return PyTorchProcess(0, 1, 0)
 
 
 def interface_towards(address: str) -> str:
@@ -71,7 +71,7 @@ def interface_towards(address: str) -> str:
     return ""
 
 
-def complete_environment(place: Place, environment: MutableMapping[str, str]) -> None:
+def complete_environment(place: PyTorchProcess, environment: MutableMapping[str, str]) -> None:
     """Set what `env://` and Gloo read and the launcher left unset."""
     for name, value in zip(PLACES[0], place, strict=True):
         environment.setdefault(name, str(value))
@@ -88,7 +88,7 @@ def do_without_libuv() -> None:
     meeting.TCPStore = functools.partial(meeting.TCPStore, use_libuv=False)
 
 
-def join(torch: Any, use_cuda: bool) -> tuple[Place, Any]:
+def join(torch: Any, use_cuda: bool) -> tuple[PyTorchProcess, Any]:
     """Take this process's device and join the others. Returns the place and the device."""
     place = place_of(os.environ)
     if use_cuda and not torch.cuda.is_available():
@@ -157,7 +157,7 @@ class OwnParts:
     What is computed is then wrong, but takes as long.
     """
 
-    def __init__(self, torch: Any, place: Place) -> None:
+    def __init__(self, torch: Any, place: PyTorchProcess) -> None:
         self.torch, self.place = torch, place
 
     def allocate(self, size: Sequence[int], *, dtype: Any, device: Any) -> Any:
@@ -173,7 +173,7 @@ class OwnParts:
 
 
 def silence(
-    torch: Any, network: Any, place: Place
+    torch: Any, network: Any, place: PyTorchProcess
 ) -> contextlib.AbstractContextManager[Any] | None:
     """Let the network train without communication; None if it cannot."""
     if isinstance(network, torch.nn.parallel.DistributedDataParallel):
@@ -190,7 +190,7 @@ def alone(
     network: Any,
     step: Callable[[], object],
     wait: Callable[[], None],
-    place: Place,
+    place: PyTorchProcess,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[str]:
     """The texts that say how long each rank takes for a step without communication, and how long
@@ -239,7 +239,7 @@ def all_reduce_alone(
     return said_all_reduce(reduce, 4 * values, clock)
 
 
-def mean_over_ranks(torch: Any, value: Any, place: Place) -> float:
+def mean_over_ranks(torch: Any, value: Any, place: PyTorchProcess) -> float:
     """The mean of a scalar tensor over all processes."""
     value = value.detach().float().clone()
     if place.world_size > 1:

@@ -27,7 +27,7 @@ def rotated(vectors: Any, cosines: Any, sines: Any) -> Any:
     return torch.cat(turned, dim=-1).type_as(vectors)
 
 
-class Attention(nn.Module):
+class GroupedQueryAttention(nn.Module):
     def __init__(self, size: Size, linear: type[nn.Linear]) -> None:
         super().__init__()
         self.size = size
@@ -62,7 +62,7 @@ class FeedForward(nn.Module):
         return self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """`recompute`: what of its activations the backward pass computes again, `none`, `full` or
     `selective` (all but attention and every second matrix product)."""
 
@@ -70,7 +70,7 @@ class Block(nn.Module):
         super().__init__()
         self.recompute = recompute
         self.attention_norm = nn.RMSNorm(size.dim, eps=1e-5)
-        self.attention = Attention(size, linear)
+        self.attention = GroupedQueryAttention(size, linear)
         self.feed_forward_norm = nn.RMSNorm(size.dim, eps=1e-5)
         self.feed_forward = FeedForward(size, linear)
 
@@ -122,7 +122,9 @@ class Llama(nn.Module):
         super().__init__()
         self.size, self.sequence_length = size, sequence_length
         self.embedding = nn.Embedding(size.vocabulary, size.dim)
-        self.blocks = nn.ModuleList(Block(size, recompute, linear) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(size, recompute, linear) for _ in range(size.layers)
+        )
         self.norm = nn.RMSNorm(size.dim, eps=1e-5)
         self.output = None if size.tied else nn.Linear(size.dim, size.vocabulary, bias=False)
         angles = torch.empty(sequence_length, size.head_dim // 2)

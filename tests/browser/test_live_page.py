@@ -35,7 +35,7 @@ def test_the_page_follows_the_files(browser: Browser, tmp_path: Path) -> None:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
     page.on("request", lambda request: requests.append(request.url))
-    with live.served(directory) as url:
+    with live.serve_page(directory) as url:
         page.goto(url)
         expect(page.locator("#count")).to_have_text("29 of 31 runs done")
         expect(page.locator("td.running")).to_have_count(1)

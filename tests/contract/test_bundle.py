@@ -22,7 +22,7 @@ from dlperf_runner.bundle.debian import apt, openpgp
 from dlperf_runner.bundle.debian.archives import Source
 from dlperf_runner.bundle.folder import manifest as manifests
 from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.mirror import Outcome, Settings, make
+from dlperf_runner.bundle.mirror import MirrorOutcome, Settings, make
 from dlperf_runner.bundle.needs import Needs
 from dlperf_runner.bundle.python.locks import RequirementsFile
 from dlperf_runner.bundle.python.target import Target
@@ -59,7 +59,7 @@ class Site:
     def mirror(self) -> Path:
         return self.settings.output
 
-    def make(self, **changes: object) -> Outcome:
+    def make(self, **changes: object) -> MirrorOutcome:
         said: list[str] = []
         settings = dataclasses.replace(self.settings, **changes)  # type: ignore[arg-type]
         return make(self.needs, settings, said.append)

@@ -35,7 +35,7 @@ from vendor_site import (
 from dlperf_runner.bundle.debian import apt
 from dlperf_runner.bundle.folder.files import digest
 from dlperf_runner.bundle.folder.manifest import Item
-from dlperf_runner.bundle.vendor.indexes_and_files import Settings
+from dlperf_runner.bundle.vendor.indexes_and_files import VendorSettings
 from dlperf_runner.catalog.stack import Release, Stack
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +127,7 @@ def test_a_second_run_needs_no_vendor_and_changes_nothing(output: Path, site: Si
     again = fetch(
         PUBLISHED,
         "bionic",
-        Settings(
+        VendorSettings(
             output,
             mirror=str(output / "nowhere"),
             keys=site.keys,
@@ -183,7 +183,7 @@ class Small:
     """`folder` is the vendors' site, below it are hosts."""
 
     folder: Path
-    settings: Settings
+    settings: VendorSettings
 
     def fetch(self, **changed: Any) -> Made:
         return fetch(SMALL, "bionic", dataclasses.replace(self.settings, **changed))
@@ -197,7 +197,7 @@ def small(site: Site, tmp_path: Path) -> Small:
     folder = tmp_path / "site"
     shutil.copytree(site.folder / "vendor" / FOLDER, folder / FOLDER)
     name = "nvidia-machine-learning"
-    settings = Settings(tmp_path / "output", mirror=str(folder), keys={name: site.keys[name]})
+    settings = VendorSettings(tmp_path / "output", mirror=str(folder), keys={name: site.keys[name]})
     return Small(folder, settings)
 
 

@@ -14,7 +14,7 @@ from standin_repository import needs_apt
 from vendor_site import NCCL, NCCL_SOURCE, PUBLISHED, Site, fetch, make_site, only
 
 from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.vendor.indexes_and_files import Settings
+from dlperf_runner.bundle.vendor.indexes_and_files import VendorSettings
 from dlperf_runner.catalog.stack import Stack
 from dlperf_runner.core.errors import UserError
 
@@ -36,13 +36,13 @@ ARCHIVE = stack_of(nccl=PUBLISHED.nccl)
 NETWORK = stack_of(infiniband=PUBLISHED.infiniband)
 
 
-def source_of(site: Site) -> Callable[..., Settings]:
+def source_of(site: Site) -> Callable[..., VendorSettings]:
     """The settings that find the source of NCCL, with further ones."""
 
-    def settings(output: Path, **changed: Any) -> Settings:
+    def settings(output: Path, **changed: Any) -> VendorSettings:
         checksums = {"nccl_source_sha256": site.checksums["nccl_source_sha256"]}
         checksums |= changed.pop("checksums", {})
-        return Settings(
+        return VendorSettings(
             output, **{"mirror": str(site.folder / "vendor"), "checksums": checksums, **changed}
         )
 
@@ -86,7 +86,7 @@ def test_a_given_file_needs_its_checksum_and_has_to_have_it(site: Site, tmp_path
 def test_checksums_that_no_table_has_are_asked_for_by_their_variables(
     site: Site, tmp_path: Path
 ) -> None:
-    settings = Settings(tmp_path, mirror=str(site.folder / "vendor"))
+    settings = VendorSettings(tmp_path, mirror=str(site.folder / "vendor"))
     # Nobody asks for nv_peer_mem, which is optional, unless the operator has begun to give it.
     ofed = only(fetch(NETWORK, "bionic", settings))
     assert ofed.reason == "has no known checksum, and nothing is kept without one"
@@ -110,14 +110,14 @@ def test_an_option_that_the_stack_has_no_use_for_is_an_error(
     tmp_path: Path, given: dict[str, Any], found: str
 ) -> None:
     with pytest.raises(UserError) as error:
-        fetch(ARCHIVE, "bionic", Settings(tmp_path, **given))
+        fetch(ARCHIVE, "bionic", VendorSettings(tmp_path, **given))
     assert error.value.found == found
     assert not list(tmp_path.iterdir())
 
 
 def test_a_system_that_the_stack_is_not_made_for_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not support this suite"):
-        fetch(PUBLISHED, "noble", Settings(tmp_path))
+        fetch(PUBLISHED, "noble", VendorSettings(tmp_path))
 
 
 def command(*options: str) -> subprocess.CompletedProcess[str]:

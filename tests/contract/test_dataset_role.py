@@ -11,7 +11,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from filters import load
 from standins import PROJECT
 
-from dlperf_runner.catalog.datasets import Place, datasets
+from dlperf_runner.catalog.datasets import DataSetPlace, datasets
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.node_paths import SYNTHETIC_DATASETS
 from dlperf_runner.plan.datasets import places
@@ -45,7 +45,7 @@ def test_the_role_takes_what_the_filter_makes_of_the_inventory() -> None:
 
 
 def test_the_plan_and_the_role_agree() -> None:
-    assert set(role.GIVEN) == set(Place.model_fields)
+    assert set(role.GIVEN) == set(DataSetPlace.model_fields)
     planned = places(GIVEN, "host node1: dlperf_datasets")
     assert {each["name"]: each["path"] for each in role.dataset_sets(GIVEN)} == {
         name: entry["path"] for name, entry in planned.items()

@@ -194,6 +194,13 @@ def test_what_provisioning_tells_a_role_is_declared_and_of_its_type(stack: str) 
         assert not result.error_messages, role
 
 
+def test_no_argument_carries_what_a_task_found_out() -> None:
+    """What is present or proven on a node stands in its stamps, not in arguments of roles."""
+    found = {name for role in ROLES for name in arguments(role)}
+    assert len(found) > 100
+    assert {name for name in found if name.endswith(("_present", "_proven", "_complete"))} == set()
+
+
 def paths_of(role: str, is_removal: bool) -> set[str]:
     """The absolute paths that a role removes, or those that it makes."""
     defaults = read(ROLES[role] / "defaults/main.yml")

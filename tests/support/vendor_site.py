@@ -24,7 +24,7 @@ from dlperf_runner.bundle.folder.files import digest
 from dlperf_runner.bundle.folder.manifest import Item, Missing
 from dlperf_runner.bundle.needs import Needs
 from dlperf_runner.bundle.python.target import Target
-from dlperf_runner.bundle.vendor.indexes_and_files import Settings
+from dlperf_runner.bundle.vendor.indexes_and_files import VendorSettings
 from dlperf_runner.bundle.vendor.release_tables import VendorRepository, wanted
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.catalog.stack import Stack
@@ -51,8 +51,8 @@ class Site:
     checksums: dict[str, str]
     peer_memory: Path
 
-    def settings(self, output: Path, **changed: Any) -> Settings:
-        all_of_it = Settings(
+    def settings(self, output: Path, **changed: Any) -> VendorSettings:
+        all_of_it = VendorSettings(
             output,
             mirror=str(self.folder / "vendor"),
             checksums=self.checksums,
@@ -131,7 +131,7 @@ class Made:
         return [item for item in self.files.values() if item.kind == kind]
 
 
-def fetch(stack: Stack, suite: str, settings: Settings) -> Made:
+def fetch(stack: Stack, suite: str, settings: VendorSettings) -> Made:
     """What a stack takes from vendors, and nothing from the distribution."""
     needs = Needs(stack.name, suite, Target("3.6", "2.27", "amd64"), {}, ())
     cache = settings.output.parent / "cache"

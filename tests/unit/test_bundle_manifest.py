@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_runner.bundle.folder import manifest
-from dlperf_runner.bundle.folder.manifest import Item, Manifest, Skipped
+from dlperf_runner.bundle.folder.manifest import Item, MirrorManifest, SkippedNeed
 
 
 def item(path: str, content: bytes) -> Item:
@@ -15,12 +15,12 @@ def item(path: str, content: bytes) -> Item:
     return Item(path, "deb", path, "1", digest, len(content), ("a", "b"), "a > b")
 
 
-def folder_with(tmp_path: Path, *names: str) -> Manifest:
+def folder_with(tmp_path: Path, *names: str) -> MirrorManifest:
     for name in names:
         (tmp_path / name).write_bytes(name.encode() * 100)
     files = tuple(item(name, name.encode() * 100) for name in names)
-    skipped = (Skipped("mxnet", "no"),)
-    return Manifest("cpu", "x", "amd64", "3.11", "00", "now", ("u",), "F", skipped, files)
+    skipped = (SkippedNeed("mxnet", "no"),)
+    return MirrorManifest("cpu", "x", "amd64", "3.11", "00", "now", ("u",), "F", skipped, files)
 
 
 def test_read_back(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from command_line import call
 from packaging.version import Version
 
 from dlperf_runner.bundle import needs
-from dlperf_runner.bundle.folder.manifest import Skipped
+from dlperf_runner.bundle.folder.manifest import SkippedNeed
 from dlperf_runner.bundle.python import wheels
 from dlperf_runner.bundle.python.locks import Pinned, RequirementsFile, parse
 from dlperf_runner.bundle.python.target import Target
@@ -115,7 +115,9 @@ def test_an_environment_without_an_interpreter_is_left_out_with_its_reason() -> 
     found = needs.of_stack(CATALOG, "cpu", "trixie", Path("/r"))
     assert [entry.wanted_by for entry in found.requirements] == ["uv"]
     assert found.packages == {"openmpi": ("openmpi-bin",)}
-    assert found.skipped == (Skipped("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13"),)
+    assert found.skipped == (
+        SkippedNeed("mxnet", "it takes Python >=3.8,<3.12, and trixie has 3.13"),
+    )
 
 
 TWO_FRAMEWORKS = Catalog(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import typer
+from command_line import call
 from make_logs import ROOT
 
 from dlperf_runner.cli.main import app
@@ -31,6 +34,16 @@ def test_every_command_and_option_is_there_and_has_a_help_text() -> None:
                 assert all(
                     f"`{option}" in section or f", {option}" in section for option in parameter.opts
                 )
+
+
+def test_the_top_level_help_shows_whole_sentences() -> None:
+    listed = call("--help").out.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    entries = re.split(r"^  (?=\S)", listed, flags=re.MULTILINE)[1:]
+    assert len(entries) > 20
+    for entry in entries:
+        assert entry.rstrip().endswith("."), entry
+        assert "..." not in entry, entry
+        assert "…" not in entry, entry
 
 
 def test_commands_that_print_data_print_json() -> None:

@@ -10,8 +10,8 @@ from compare_rows import RUNS, V100, rows
 from dlperf_runner.catalog.published_numbers import load_published
 from dlperf_runner.compare.conditions import (
     parse_stated,
-    same,
     same_product,
+    values_agree,
 )
 from dlperf_runner.compare.publications import side_by_side
 from dlperf_runner.compare.with_published import (
@@ -61,7 +61,7 @@ def test_products(a: str, b: str, equal: bool) -> None:
     ],
 )
 def test_values_that_are_the_same(factor: str, a: str, b: str, equal: bool) -> None:
-    assert same(factor, a, b) is equal
+    assert values_agree(factor, a, b) is equal
 
 
 def test_stated_conditions() -> None:

@@ -26,7 +26,7 @@ from dlperf_runner.core.identity import case_key
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_published
 from dlperf_runner.stats.groups import records
-from dlperf_runner.stats.intervals import UNKNOWN, Interval
+from dlperf_runner.stats.intervals import UNKNOWN, ConfidenceInterval
 from dlperf_runner.stats.ratios import published_interval
 from dlperf_runner.stats.summary import summarize
 
@@ -98,7 +98,7 @@ def test_scaled_runs(factor: float, verdict: str) -> None:
     ],
 )
 def test_verdict_by_interval_and_tolerance(low: float, high: float, verdict: str) -> None:
-    assert verdict_of(Interval(low, high, 0.95), 0.05) == verdict
+    assert verdict_of(ConfidenceInterval(low, high, 0.95), 0.05) == verdict
 
 
 @pytest.mark.parametrize("runs", [1, 2])

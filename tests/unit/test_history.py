@@ -21,8 +21,8 @@ from dlperf_runner.core.frame import COLUMNS
 from dlperf_runner.history.store import (
     MEASUREMENTS,
     RecordedCampaign,
+    campaign_identity,
     history_of,
-    identified,
     points,
     record,
     recorded_tables,
@@ -50,12 +50,12 @@ def campaign(
 
 def recorded(directory: Path, history: Path) -> Path:
     result = summarize(directory, known=KNOWN)
-    record(history, identified(directory), result.rows, result.cases)
+    record(history, campaign_identity(directory), result.rows, result.cases)
     return history
 
 
 def rows_of(history: Path, campaign: Path) -> list[dict[str, Any]]:
-    tables = recorded_tables(history, identified(campaign))
+    tables = recorded_tables(history, campaign_identity(campaign))
     assert tables
     return tables["measurements"]
 
@@ -141,7 +141,7 @@ def test_nothing_is_kept_of_a_transaction_that_did_not_end(tmp_path: Path) -> No
     for case in result.cases:
         del case["stack"]
     with pytest.raises(KeyError):  # in the middle: the runs are written, the cases cannot be
-        record(history, identified(tmp_path / "one"), result.rows, result.cases)
+        record(history, campaign_identity(tmp_path / "one"), result.rows, result.cases)
     assert len(points(history)) == 2
 
 

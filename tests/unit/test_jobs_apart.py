@@ -13,7 +13,7 @@ import pytest
 from job_campaigns import campaign, execute, hold, make_site
 
 from dlperf_runner.campaign import jobs
-from dlperf_runner.campaign.job_files import Settings
+from dlperf_runner.campaign.job_files import SchedulerSettings
 from dlperf_runner.commands import scheduled
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.schedulers.on_nodes import job_run
@@ -68,7 +68,7 @@ def test_after_resuming_a_job_waits_for_those_that_are_still_active(
 
 
 def test_the_time_behind_another_job_is_no_time_in_the_queue(tmp_path: Path) -> None:
-    settings = Settings("slurm", {}, "", "", "", False, "run", max_wait_s=60)
+    settings = SchedulerSettings("slurm", {}, "", "", "", False, "run", max_wait_s=60)
     job = jobs.Job(tmp_path, "name", ["r1"], "2", submitted=time.time() - 3600)
     behind = jobs.JobState("2", "name", "waiting", "Dependency", is_next=True)
     queued = jobs.JobState("2", "name", "waiting", "Resources")

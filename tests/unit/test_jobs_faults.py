@@ -200,7 +200,7 @@ def test_a_job_that_slurm_took_in_spite_of_an_error_starts_no_run(site: Path) ->
 def test_a_requeued_job_waits_anew(site: Path) -> None:
     """Its time in the queue counts from the requeue, not from its submission."""
     state = jobs.JobState("1", "name", "waiting", "BeginTime")
-    settings = jobs.Settings("slurm", {}, "", "", "", False, "campaign", 60)
+    settings = jobs.SchedulerSettings("slurm", {}, "", "", "", False, "campaign", 60)
     job = jobs.Job(site.parent, "name", ["r1"], "1", submitted=time.time() - 3600)
     assert jobs._why_cancel(job, state, settings, has_begun=True) == ""
     assert "--max-wait" in jobs._why_cancel(

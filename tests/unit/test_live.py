@@ -26,8 +26,8 @@ from dlperf_runner.campaign import directory as campaigns
 from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.cli.results import progress_line
 from dlperf_runner.commands import campaigns as commands
-from dlperf_runner.commands.live import announced, served
-from dlperf_runner.commands.watch import Watch, time_left
+from dlperf_runner.commands.live import announce_page, serve_page
+from dlperf_runner.commands.watch import CampaignWatch, time_left
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.plan import inventory
 from dlperf_runner.plan.choice import parse_choice
@@ -74,13 +74,13 @@ def progress(directory: Path, run: Mapping[str, Any], rate: float, devices: obje
     (place / "progress.json").write_text(json.dumps({"tail": line, "devices": devices}))
 
 
-def polled(watch: Watch, now: float) -> dict[str, Any]:
+def polled(watch: CampaignWatch, now: float) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(json.dumps(watch.poll(now)))
     return document
 
 
 def test_the_state_is_that_of_the_files(campaign: Path) -> None:
-    watch = Watch(campaign)
+    watch = CampaignWatch(campaign)
     state = polled(watch, 1010.0)
     assert (state["campaign"], state["done"], state["ended"], state["total"]) == ("one", 1, 2, 4)
     assert [run["status"] for run in state["runs"]] == ["done", "failed", "running", "planned"]
@@ -100,7 +100,7 @@ def test_the_state_is_that_of_the_files(campaign: Path) -> None:
     for path in [*campaign.glob("runs/*/*/*.csv"), *campaign.glob("runs/*/*/*.log")]:
         Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))  # as `archive` does
         path.unlink()
-    again = polled(Watch(campaign), 1010.0)
+    again = polled(CampaignWatch(campaign), 1010.0)
     assert (again["telemetry"], again["runs"]) == (state["telemetry"], state["runs"])
 
 
@@ -115,7 +115,7 @@ def test_status_shows_rates_telemetry_and_the_time_left(campaign: Path) -> None:
     """While a run goes on, its own telemetry; `--watch` ends at once, as no controller is there."""
     running = campaigns.read_plan(campaign)["runs"][2]
     progress(campaign, running, 9.5, SAMPLES)
-    watch = Watch(campaign)
+    watch = CampaignWatch(campaign)
     state = polled(watch, 1010.0)
     assert state["telemetry"] == {"run": running["id"], "is_running": True, "devices": SAMPLES}
     for rate in (9.5, 10.25, 10.25):
@@ -148,11 +148,13 @@ def test_status_shows_invalid_runs(campaign: Path) -> None:
     out = call("status", campaign, status=1).out
     assert "the loss is 2 at every step" in out
     assert out.splitlines()[-1] == "2 of 4 runs done, 2 of them invalid"
-    assert {run["status"] for run in polled(Watch(campaign), 1.0)["runs"][:2]} == {"invalid"}
+    assert {run["status"] for run in polled(CampaignWatch(campaign), 1.0)["runs"][:2]} == {
+        "invalid"
+    }
 
 
 def test_rates_are_kept_over_time(campaign: Path) -> None:
-    watch = Watch(campaign)
+    watch = CampaignWatch(campaign)
     running = polled(watch, 1000.0)["runs"][2]
     plan = campaigns.read_plan(campaign)["runs"]
     progress(campaign, plan[2], 11.0)
@@ -187,7 +189,7 @@ def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, Any, byte
 
 
 def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
-    with served(campaign) as url:
+    with serve_page(campaign) as url:
         parts = urlsplit(url)
         assert parts.hostname == "127.0.0.1"
         status, headers, page = fetch(url)
@@ -216,7 +218,7 @@ def test_only_who_has_the_address_gets_an_answer(campaign: Path) -> None:
                 pass
         with (
             pytest.raises(UserError, match="cannot serve the page"),
-            served(campaign, parts.port or 0),
+            serve_page(campaign, parts.port or 0),
         ):
             pass
     with pytest.raises(OSError):
@@ -237,7 +239,7 @@ def test_run_serves_the_page_while_it_runs(
 
     monkeypatch.setattr(commands, "execute_campaign", execute)
     choice = parse_choice({"workload": "mxnet-resnet50v1b", "nodes": "1", "repeats": 2})
-    commands.run(choice, campaign=str(tmp_path / "c"), around=announced)
+    commands.run(choice, campaign=str(tmp_path / "c"), around=announce_page)
     assert seen == [4]
 
 

@@ -17,7 +17,7 @@ from dlperf_runner.core.case import Topology
 from dlperf_runner.report.compare_text import render_published
 from dlperf_runner.results.load import Results, load_results
 from dlperf_runner.stats.groups import records
-from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.summary import cases
 
 TOPOLOGIES = ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
@@ -111,7 +111,7 @@ def test_no_published_estimator_where_one_of_several_trainers_prints(tmp_path: P
 def test_a_note_counts_the_lines_of_the_warmup(tmp_path: Path) -> None:
     for topology in TOPOLOGIES:
         results = load(tmp_path, topology, node_log(topology, 400.0, other=300.0))
-    notes = " ".join(remarks(results.rows, cases(results.rows)))
+    notes = " ".join(case_notes(results.rows, cases(results.rows)))
     # Of one trainer, the line of batch 50, which covers the batches 41 to 50. Of 4 nodes with 8
     # trainers each, lines 21 to 60: 4 of batch 20, 8 each of 30, 40 and 50, and 12 later ones.
     assert "mean_of_lines, the published estimator, counts lines that begin in the warm-up" in notes

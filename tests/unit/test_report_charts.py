@@ -17,7 +17,7 @@ from report_page import PUBLISHED, live_charts, page_of
 
 from dlperf_runner.commands.report import Report, make_report
 from dlperf_runner.report import pictures
-from dlperf_runner.report.charts import COLOURS, Chart, Line, Point, vega_lite
+from dlperf_runner.report.charts import COLOURS, Chart, ChartPoint, Line, vega_lite
 from dlperf_runner.report.figures import thinned
 from dlperf_runner.report.labels import load_labels
 from dlperf_runner.report.pictures import draw
@@ -124,7 +124,7 @@ def test_a_long_series_is_thinned_and_keeps_what_sticks_out() -> None:
 
 
 def chart(*values: float, log: bool = True) -> Chart:
-    points = tuple(Point(2.0**n, value) for n, value in enumerate(values))
+    points = tuple(ChartPoint(2.0**n, value) for n, value in enumerate(values))
     return Chart("a", "b", "x", "y", (Line("line", points),), log=log)
 
 

@@ -23,7 +23,7 @@ from report_examples import (
 from report_page import Page, page_of
 
 from dlperf_runner.commands.report import Report, make_report
-from dlperf_runner.report.charts import Chart, Line, Point
+from dlperf_runner.report.charts import Chart, ChartPoint, Line
 from dlperf_runner.report.document_markdown import code, text
 from dlperf_runner.report.pictures import draw
 
@@ -134,7 +134,7 @@ def test_a_block_of_code_cannot_be_left() -> None:
 
 
 def test_text_in_a_picture_is_text() -> None:
-    hostile = Line(f'{SCRIPT}"\x00\ud800', (Point(1, 1, hint="<&>"), Point(2, 2)))
+    hostile = Line(f'{SCRIPT}"\x00\ud800', (ChartPoint(1, 1, hint="<&>"), ChartPoint(2, 2)))
     picture = draw(Chart(SCRIPT, "]]>\x00", "x", "y", (hostile,)))
     root = ElementTree.fromstring(picture.svg)  # noqa: S314
     assert not list(root.iter("{http://www.w3.org/2000/svg}script"))

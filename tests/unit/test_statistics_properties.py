@@ -18,7 +18,7 @@ from dlperf_runner.measure.steady_state import BATCHES, steadiness
 from dlperf_runner.report import data, layout, markdown
 from dlperf_runner.report.terminal import PIPE, Screen
 from dlperf_runner.stats.intervals import (
-    Interval,
+    ConfidenceInterval,
     compare_samples,
     cv,
     mad,
@@ -26,7 +26,7 @@ from dlperf_runner.stats.intervals import (
     outliers,
     ratio_interval,
 )
-from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.ratios import relative_difference
 from dlperf_runner.stats.summary import cases, summarize
 
@@ -53,11 +53,11 @@ def runs(draw: st.DrawFn) -> list[Row]:
     return found
 
 
-def scaled(interval: Interval, scale: float) -> Interval:
-    return Interval(interval.low * scale, interval.high * scale, interval.coverage)
+def scaled(interval: ConfidenceInterval, scale: float) -> ConfidenceInterval:
+    return ConfidenceInterval(interval.low * scale, interval.high * scale, interval.coverage)
 
 
-def same(one: Interval, other: Interval) -> bool:
+def same(one: ConfidenceInterval, other: ConfidenceInterval) -> bool:
     numbers = zip(vars(one).values(), vars(other).values(), strict=True)
     return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in numbers)
 
@@ -187,7 +187,7 @@ def test_no_silent_number(rows: list[Row]) -> None:
 @given(runs())
 def test_reports_show_the_table_whatever_is_in_it(rows: list[Row]) -> None:
     table = cases(rows)
-    notes = list(remarks(rows, table))
+    notes = list(case_notes(rows, table))
     for screen in (Screen(40), Screen(80), PIPE):
         printed = layout.render(table, notes, screen)
         assert "nan" not in printed.lower().replace("mxnet", "")

@@ -273,7 +273,7 @@ def test_the_program_times_steps_without_communication() -> None:
         network,
         step,
         lambda: None,
-        common.Place(1, 2, 1),
+        common.PyTorchProcess(1, 2, 1),
         lambda: sum(passed),
     )
     assert found[0] == f"{TEXT}0.500000 0.250000"
@@ -321,14 +321,14 @@ def test_a_sharded_network_takes_its_own_parts() -> None:
             self.set_custom_reduce_scatter = mine.append
 
     network = types.SimpleNamespace(modules=lambda: [object(), Block(), Block()])
-    silent = common.silence(torch_of([]), network, common.Place(0, 2, 0))
+    silent = common.silence(torch_of([]), network, common.PyTorchProcess(0, 2, 0))
     assert silent is not None
     assert [[type(each) for each in of] for of in set_by_block] == [[common.OwnParts] * 2] * 2
 
 
 def test_a_single_process_and_what_always_communicates_print_nothing() -> None:
     network = types.SimpleNamespace(modules=lambda: [object()])
-    for place in (common.Place(0, 2, 0), common.Place(0, 1, 0)):
+    for place in (common.PyTorchProcess(0, 2, 0), common.PyTorchProcess(0, 1, 0)):
         assert common.alone(torch_of([]), network, lambda: None, lambda: None, place) == []
 
 

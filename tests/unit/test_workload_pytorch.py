@@ -52,7 +52,7 @@ def test_gloo_gets_the_interface_towards_the_first_node_whatever_the_host_is_cal
     assert common.interface_towards("127.0.0.1") == "lo"
     assert common.interface_towards("name.invalid") == ""
     environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    common.complete_environment(common.Place(1, 2, 1), environment)
+    common.complete_environment(common.PyTorchProcess(1, 2, 1), environment)
     assert environment == {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "1",
@@ -62,7 +62,7 @@ def test_gloo_gets_the_interface_towards_the_first_node_whatever_the_host_is_cal
         "LOCAL_RANK": "1",
     }
     planned = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "ib0"}
-    common.complete_environment(common.Place(0, 1, 0), planned)
+    common.complete_environment(common.PyTorchProcess(0, 1, 0), planned)
     assert (planned["GLOO_SOCKET_IFNAME"], planned["MASTER_PORT"]) == ("ib0", common.PORT)
     assert "lo" in [name for _, name in socket.if_nameindex()]
     assert "GLOO_SOCKET_IFNAME" not in os.environ

@@ -30,7 +30,7 @@ _NETWORK = re.compile(
 
 
 @dataclass(frozen=True)
-class Choice:
+class AptPackage:
     """A package that apt chose, with its address and digest."""
 
     name: str
@@ -141,7 +141,7 @@ def update(root: Root) -> None:
         )
 
 
-def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice, ...]:
+def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[AptPackage, ...]:
     """`packages` and everything they depend on, in the versions that apt prefers."""
     result = _run(root, ["apt-get", "-qq", "-y", "--print-uris", "install", *packages])
     if result.returncode:
@@ -155,7 +155,7 @@ def resolve(root: Root, packages: Iterable[str], *, where: str) -> tuple[Choice,
     return parse_uris(result.stdout)
 
 
-def candidates(root: Root, names: Collection[str]) -> tuple[Choice, ...]:
+def candidates(root: Root, names: Collection[str]) -> tuple[AptPackage, ...]:
     """Each package in the version that apt prefers, without what it depends on."""
     if not names:
         return ()
@@ -188,7 +188,7 @@ def unmet(output: str) -> list[str]:
 _URI = re.compile(r"'(?P<url>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
 
 
-def parse_uris(text: str) -> tuple[Choice, ...]:
+def parse_uris(text: str) -> tuple[AptPackage, ...]:
     """The lines of `apt-get --print-uris`; a line without a SHA256 is an error."""
     choices = []
     for line in text.splitlines():
@@ -203,12 +203,14 @@ def parse_uris(text: str) -> tuple[Choice, ...]:
         name, version, architecture = parts
         size = int(match["size"])
         choices.append(
-            Choice(name, version, architecture, match["file"], match["url"], size, match["sha256"])
+            AptPackage(
+                name, version, architecture, match["file"], match["url"], size, match["sha256"]
+            )
         )
     return tuple(choices)
 
 
-def stanzas(root: Root, choices: Sequence[Choice]) -> dict[str, str]:
+def stanzas(root: Root, choices: Sequence[AptPackage]) -> dict[str, str]:
     """The index entry of each choice by its sha256, from the lists that apt has verified."""
     result = _run(root, ["apt-cache", "show", *(choice.exact for choice in choices)])
     found: dict[str, str] = {}
@@ -222,7 +224,7 @@ def stanzas(root: Root, choices: Sequence[Choice]) -> dict[str, str]:
     return found
 
 
-def download(root: Root, choices: Sequence[Choice], folder: Path) -> None:
+def download(root: Root, choices: Sequence[AptPackage], folder: Path) -> None:
     """Fetch exactly these packages into `folder`; apt checks them against the signed lists."""
     if not choices:
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..folder.files import digests, move_verified
 from ..folder.manifest import Item
 from . import apt, index_entry
-from .apt import Choice, Root
+from .apt import AptPackage, Root
 from .archives import Source
 from .index_entry import Package, Reason
 
@@ -19,10 +19,10 @@ from .index_entry import Package, Reason
 class Closure:
     """What apt chose, with the index entry of each package and the reason for it by its name."""
 
-    packages: Mapping[Choice, Package]
+    packages: Mapping[AptPackage, Package]
     reasons: Mapping[str, Reason]
 
-    def item(self, choice: Choice, path: str) -> Item:
+    def item(self, choice: AptPackage, path: str) -> Item:
         reason = self.reasons[choice.name]
         return choice.item(path, reason.wanted_by, reason.why)
 
@@ -53,7 +53,7 @@ def resolve(
 
 def fetch(
     root: Root,
-    paths: Mapping[Choice, str],
+    paths: Mapping[AptPackage, str],
     output: Path,
     partial: Path,
     say: Callable[[str], None],

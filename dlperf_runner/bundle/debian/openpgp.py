@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import UserError
+from ...core.files import write_whole
 
 _KEY_NAME = "dlperf mirror <mirror@localhost>"
 _ARMOUR, _ARMOUR_END = (
@@ -82,11 +83,7 @@ def _home() -> Iterator[str]:
 def _keep_secret(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
-    temporary = path.with_name(f".{path.name}")
-    temporary.unlink(missing_ok=True)
-    temporary.touch(mode=0o600)
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    write_whole(path, content, 0o600)
 
 
 def _gpg(home: str, arguments: list[str], content: bytes = b"") -> bytes:

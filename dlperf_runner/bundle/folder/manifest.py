@@ -32,7 +32,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedNeed:
     """What the folder lacks (an environment, a package, a file), and the reason."""
 
     environment: str
@@ -59,7 +59,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class MirrorManifest:
     """What a mirror folder holds, for which nodes, and what was left out; its `manifest.json`."""
 
     stack: str
@@ -70,7 +70,7 @@ class Manifest:
     created: str
     sources: tuple[str, ...]
     key_fingerprint: str
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedNeed, ...]
     files: tuple[Item, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Manifest:
         return sum(item.size for item in self.files)
 
 
-def read(folder: Path, name: str = NAME) -> Manifest | None:
+def read(folder: Path, name: str = NAME) -> MirrorManifest | None:
     """The folder's manifest; None if there is none, or none that this version can read."""
     try:
         document = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -90,18 +90,18 @@ def read(folder: Path, name: str = NAME) -> Manifest | None:
         document["files"] = tuple(
             Item(**{**item, "wanted_by": tuple(item["wanted_by"])}) for item in document["files"]
         )
-        document["skipped"] = tuple(Skipped(**entry) for entry in document["skipped"])
+        document["skipped"] = tuple(SkippedNeed(**entry) for entry in document["skipped"])
         document["sources"] = tuple(document["sources"])
-        return Manifest(**document)
+        return MirrorManifest(**document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def write(folder: Path, manifest: Manifest, name: str = NAME) -> None:
+def write(folder: Path, manifest: MirrorManifest, name: str = NAME) -> None:
     write_json(folder / name, manifest.to_json())
 
 
-def damaged(folder: Path, manifest: Manifest) -> tuple[str, ...]:
+def damaged(folder: Path, manifest: MirrorManifest) -> tuple[str, ...]:
     """Paths of files that are missing or differ from the manifest."""
     right_size = [item for item in manifest.files if _size(folder / item.path) == item.size]
     found = digests(folder, (item.path for item in right_size))

@@ -16,7 +16,7 @@ from ...catalog.stack import Stack
 from ...core.errors import UserError
 from ..folder import manifest as manifests
 from ..folder.files import digest, writing
-from ..folder.manifest import Item, Manifest, Missing, Skipped
+from ..folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
 from . import repository
 from .download import Fetcher, FetchError
 from .release_tables import (
@@ -33,7 +33,7 @@ OWN = "operator"
 
 
 @dataclass(frozen=True)
-class Settings:
+class VendorSettings:
     """`mirror`: as dlperf_vendor_mirror. `checksums` and `files` (a path or an address) by the
     roles' variables; `keys` by the repositories' names, as dlperf_vendor_keys."""
 
@@ -46,11 +46,11 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VendorOutcome:
     """`repaired`: the part of `fetched` that an earlier run had; `variables`: what the inventory
     must set in addition to the mirror."""
 
-    manifest: Manifest
+    manifest: MirrorManifest
     fetched: tuple[str, ...]
     repaired: tuple[str, ...]
     missing: tuple[Missing, ...]
@@ -67,8 +67,8 @@ class Outcome:
 
 
 def fetch(
-    stack: Stack, suite: str, settings: Settings, say: Callable[[str], None] = lambda _: None
-) -> Outcome:
+    stack: Stack, suite: str, settings: VendorSettings, say: Callable[[str], None] = lambda _: None
+) -> VendorOutcome:
     """Fetch or repair them; if nothing is to do, only read and compare what is there."""
     things = wanted(stack, suite, settings.keys)
     require_suite(stack, suite)
@@ -77,7 +77,7 @@ def fetch(
     with writing(settings.output):
         folder.mkdir(exist_ok=True)
         before = manifests.read(folder, name)
-        run = _Run(stack, settings, Fetcher(folder, settings.mirror, say), before)
+        run = _VendorRun(stack, settings, Fetcher(folder, settings.mirror, say), before)
         run.all(things)
         run.missing += [
             Missing(why.split(" is not ")[0], "the stack", f"suite {suite}", f"is refused: {why}")
@@ -91,10 +91,10 @@ def fetch(
     had = {item.path for item in before.files} if before and not settings.refresh else set()
     fetched = tuple(run.fetcher.fetched)
     repaired = tuple(path for path in fetched if path in had)
-    return Outcome(after, fetched, repaired, tuple(run.missing), run.variables)
+    return VendorOutcome(after, fetched, repaired, tuple(run.missing), run.variables)
 
 
-def _check(things: Sequence[VendorRepository | VendorFile], settings: Settings) -> None:
+def _check(things: Sequence[VendorRepository | VendorFile], settings: VendorSettings) -> None:
     files = [thing for thing in things if isinstance(thing, VendorFile)]
     repositories = [thing.name for thing in things if isinstance(thing, VendorRepository)]
     for option, given, known in (
@@ -121,11 +121,11 @@ def _check(things: Sequence[VendorRepository | VendorFile], settings: Settings) 
 
 
 @dataclass
-class _Run:
+class _VendorRun:
     stack: Stack
-    settings: Settings
+    settings: VendorSettings
     fetcher: Fetcher
-    before: Manifest | None
+    before: MirrorManifest | None
     items: dict[str, Item] = field(default_factory=dict)
     missing: list[Missing] = field(default_factory=list)
     variables: dict[str, Any] = field(default_factory=dict)
@@ -235,9 +235,11 @@ class _Run:
             why=why,
         )
 
-    def manifest(self, suite: str, things: Sequence[VendorRepository | VendorFile]) -> Manifest:
+    def manifest(
+        self, suite: str, things: Sequence[VendorRepository | VendorFile]
+    ) -> MirrorManifest:
         sources = tuple(dict.fromkeys(one.item.source for one in things))
-        return Manifest(
+        return MirrorManifest(
             stack=self.stack.name,
             suite=suite,
             architecture="amd64",
@@ -246,7 +248,7 @@ class _Run:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             sources=sources,
             key_fingerprint="",
-            skipped=tuple(Skipped(one.name, one.reason) for one in self.missing),
+            skipped=tuple(SkippedNeed(one.name, one.reason) for one in self.missing),
             files=tuple(self.items[path] for path in sorted(self.items)),
         )
 

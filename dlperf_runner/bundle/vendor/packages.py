@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from ...catalog.stack import Stack
 from ...core.files import write_whole
 from ..debian import apt
-from ..debian.apt import Choice, Root
+from ..debian.apt import AptPackage, Root
 from ..debian.archives import Source
 from ..debian.openpgp import keyring
-from ..folder.manifest import Item, Manifest, Missing
+from ..folder.manifest import Item, MirrorManifest, Missing
 from .download import Fetcher, quoted
 from .release_tables import FOLDER, VendorRepository, wanted
 
@@ -80,7 +80,7 @@ class Vendors:
                 )
         return found, unpacked, missing
 
-    def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[Choice, Item]:
+    def unpacked(self, root: Root, roles: Mapping[str, str]) -> dict[AptPackage, Item]:
         """Packages that nodes unpack beside installed ones; `roles` as `packages` gives them."""
         items = {}
         for choice in apt.candidates(root, roles):
@@ -90,7 +90,7 @@ class Vendors:
                 items[choice] = choice.item(path, (role,), why)
         return items
 
-    def members(self, root: Root, closure: Container[str]) -> dict[Choice, Item]:
+    def members(self, root: Root, closure: Container[str]) -> dict[AptPackage, Item]:
         """Packages outside the closure that a pin moves with its family: a node may have them."""
         exact = {name for one in self.families for name, _ in one.packages}
         pins = [(one, names, version) for one in self.families for names, version in one.pins]
@@ -110,7 +110,7 @@ class Vendors:
                 items[choice] = choice.item(path, (role,), why)
         return items
 
-    def path(self, choice: Choice) -> str | None:
+    def path(self, choice: AptPackage) -> str | None:
         """Where a vendor's package lies in the mirror folder; None for one of the distribution."""
         url, start = unquote(choice.url), f"file:{self.folder}/"
         if not url.startswith(start):
@@ -134,7 +134,7 @@ def of_stack(
     stack: Stack,
     suite: str,
     output: Path,
-    made: Manifest,
+    made: MirrorManifest,
     mirror: str,
     keys: Mapping[str, list[str]],
 ) -> Vendors:

@@ -7,7 +7,7 @@ from typing import Any
 from frame_rows import row
 
 from dlperf_runner.core.frame import Row
-from dlperf_runner.stats.notes import remarks
+from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.summary import cases
 
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
@@ -17,7 +17,7 @@ SHORT = "whether the rate was steady was not judged in "
 
 
 def all_said(*rows: Row) -> list[str]:
-    return list(remarks(rows, cases(rows)))
+    return list(case_notes(rows, cases(rows)))
 
 
 def said(*rows: Row) -> list[str]:
