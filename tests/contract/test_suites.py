@@ -229,6 +229,20 @@ def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> Non
     )
 
 
+def test_a_suite_starts_only_if_it_can_end_even_if_it_takes_longer(repository: Path) -> None:
+    commit(repository, "roles/first/a")
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=0))
+    (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 60))
+    assert ran(gate(repository, minutes_ago=75 - 11)) == ["test"]
+
+
+def test_the_shortest_suite_is_the_first(repository: Path) -> None:
+    commit(repository, "shared.yml")
+    longer = DATA.format(expected=1).replace("minutes = 10", "minutes = 30")
+    (repository / ".ci/suites.toml").write_text(longer)
+    assert ran(gate(repository)) == ["test", "test-second", "test-first"]
+
+
 def test_a_slower_machine_is_expected_to_be_slower(repository: Path) -> None:
     commit(repository, "shared.yml")
     (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=1))
