@@ -117,7 +117,7 @@ def expected(role: str, **item: Any) -> str:
     """The pattern of the proof in a role, as Ansible makes it."""
     tasks = yaml.safe_load((PROJECT / f"roles/{role}/tasks/verify.yml").read_text())
     text = tasks[-1]["proof"]["commands"][0]["expect"]
-    return jinja2.Template(text).render(item=item, horovod_environment=item)
+    return str(jinja2.Template(text).render(item=item, horovod_environment=item))
 
 
 @pytest.mark.parametrize("kind", KINDS)

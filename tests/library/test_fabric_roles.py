@@ -110,7 +110,7 @@ def test_a_build_has_ucx_where_mpi_uses_it(given: dict[str, str]) -> None:
         variables[name] = env.from_string(variables[name]).render(variables)
     tasks = yaml.safe_load((role / "tasks/install.yml").read_text())
     (build,) = [task["vars"] for task in tasks if "source_build_role" in task.get("vars", {})]
-    got = {
+    got: dict[str, Any] = {
         key: env.from_string(build[f"source_build_{key}"]).render(variables)
         for key in ("options", "packages")
     }
@@ -240,7 +240,8 @@ def problems(found: dict[str, Any], **changed: Any) -> list[str]:
         "peer_memory": "nv_peer_mem",
         "address": "10.11.0.2/24",
     }
-    return infiniband.problems(found, **(given | changed))
+    told: list[str] = infiniband.problems(found, **(given | changed))
+    return told
 
 
 @pytest.mark.parametrize(
@@ -286,8 +287,8 @@ def test_a_rail_that_is_missing_or_one_of_eight_that_is_down_is_told() -> None:
     eight["devices"] += [{"name": f"mlx5_{n}", "ports": [down]} for n in range(1, 8)]
     told = problems(eight)
     assert [f"mlx5_{n} port 1 is DOWN" in text for n, text in enumerate(told, 1)] == [True] * 7
-    (told,) = problems(facts() | {"missing_rails": ["mlx5_7"]})
-    assert "no port mlx5_7" in told and "there are mlx5_0 port 1" in told
+    (one,) = problems(facts() | {"missing_rails": ["mlx5_7"]})
+    assert "no port mlx5_7" in one and "there are mlx5_0 port 1" in one
     assert problems(facts() | {"missing_rails": ["mlx5_7"]}, has_cards=False) == []
 
 
@@ -368,7 +369,7 @@ class TestPackageInstaller:
         installer = tmp_path / "installer"
         installer.write_text(f"#!/bin/sh\n{script}\n")
         installer.chmod(0o755)
-        given = {
+        given: dict[str, Any] = {
             "name": "standin",
             "argv": ["./installer"],
             "chdir": str(tmp_path),
