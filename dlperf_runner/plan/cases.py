@@ -49,14 +49,9 @@ def select_workloads(
                 expected=f"one of {', '.join(run)}",
             )
         lookup("workload", name, run, option_name("workload"))
-    models = list(dict.fromkeys(name for w in selected for name in w.model_names))
+    models = dict.fromkeys(sorted(name for w in selected for name in w.model_names))
     for name in choice.model:
-        if name not in models:
-            raise UserError(
-                f"unknown model {name!r}",
-                where=option_name("model"),
-                expected=f"one of {', '.join(sorted(models))}",
-            )
+        lookup("model", name, models, option_name("model"))
     filters: list[tuple[str, tuple[str, ...], Callable[[Workload], Iterable[str]]]] = [
         ("workload", choice.workload, lambda w: [w.name]),
         ("framework", choice.framework, lambda w: [w.framework]),
