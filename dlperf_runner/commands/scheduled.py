@@ -139,7 +139,9 @@ def settings_of(
     )
 
 
-def in_order_of_jobs(choice: Choice, settings: job_files.SchedulerSettings, is_given: bool) -> Choice:
+def in_order_of_jobs(
+    choice: Choice, settings: job_files.SchedulerSettings, is_given: bool
+) -> Choice:
     """The choice with the order in which the jobs do the runs. Raises UserError if the user gave
     another one (`is_given`)."""
     if settings.allocation != "case" or choice.order == "grouped":

@@ -53,7 +53,8 @@ FORMAT = Format(
             # Without AMP, the hardware and the configuration decide on TF32.
             {"True": "amp", "False": ""},
         ),
-        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate"}, {"1": "1.0"}),
+        # fp16 again, so that a restart without it is noticed.
+        Statement(_SETTING, _OPTION, {"sample_rate": "sample_rate", "fp16": "fp16"}, {"1": "1.0"}),
     ),
     skips_first=True,
 )

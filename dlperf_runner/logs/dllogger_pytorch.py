@@ -61,6 +61,7 @@ FORMAT = Format(
             _OPTION,
             {
                 "arch": "network",
+                "amp": "amp",  # again, so that a restart without it is noticed
                 "num_classes": "classes",
                 "precision": "precision",
                 # This project's BERT only.

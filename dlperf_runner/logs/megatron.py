@@ -53,6 +53,9 @@ FORMAT = Format(
         _argument("global_batch_size", r"(?P<global_batch_size>\d+)"),
         Statement("  bf16 ..", re.compile(r"  (?P<precision>bf16) \.+ True(?!\S)", re.ASCII)),
         Statement("  fp16 ..", re.compile(r"  (?P<precision>fp16) \.+ True(?!\S)", re.ASCII)),
+        # Again, so that a restart without it is noticed.
+        Statement("  bf16 ..", re.compile(r"  bf16 \.+ (?P<bf16>True|False)(?!\S)", re.ASCII)),
+        Statement("  fp16 ..", re.compile(r"  fp16 \.+ (?P<fp16>True|False)(?!\S)", re.ASCII)),
     ),
     first_too=True,
     seconds=0.001,

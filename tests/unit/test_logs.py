@@ -267,6 +267,7 @@ def test_headers_of_language_models() -> None:
         "precision": "amp",
         "total_steps": 100,
         "network": "resnet50",
+        "parameters": {"amp": "True"},
     }
 
 
@@ -282,7 +283,12 @@ def test_headers_of_arcface_and_the_interval_without_a_line() -> None:
         "total_steps": 100,
     }
     options = [one["parameters"] for one in stated(headers) if "parameters" in one]
-    assert options == [{"sample_rate": "0.1"}, {"data": "synthetic"}, {"classes": "93431"}]
+    assert options == [
+        {"sample_rate": "0.1"},
+        {"fp16": "True"},
+        {"data": "synthetic"},
+        {"classes": "93431"},
+    ]
     assert [step.step for step in found] == list(range(20, 101, 10))
 
 

@@ -141,6 +141,7 @@ EXAMPLES = {
             BATCH: ("batch_size : 256", "batch_size : 128", "256", "128"),
             WORLD: ("world_size : 8", "world_size : 4", "8", "4"),
             PRECISION: ("amp : True", "precision : fp32", "amp", "fp32"),
+            "amp": ("amp : True", "amp : False", "True", "False"),
             STEPS: ("prof : 100", "prof : 50", "100", "50"),
         },
     ),
@@ -162,6 +163,12 @@ EXAMPLES = {
                 "precision                tf32",
                 "amp",
                 "tf32",
+            ),
+            "fp16": (
+                "fp16                     True",
+                "fp16                     False",
+                "True",
+                "False",
             ),
             STEPS: ("total_step               100", "total_step               50", "100", "50"),
             "classes": (
@@ -209,6 +216,7 @@ EXAMPLES = {
             GLOBAL: (". 16", ". 8", "16", "8"),
             WORLD: (f"world_size {'.' * 38} 8", f"world_size {'.' * 38} 4", "8", "4"),
             PRECISION: (f"bf16 {'.' * 44} True", f"fp16 {'.' * 44} True", "bf16", "fp16"),
+            "bf16": (f"bf16 {'.' * 44} True", f"bf16 {'.' * 44} False", "True", "False"),
             STEPS: (f"train_iters {'.' * 37} 100", f"train_iters {'.' * 37} 50", "100", "50"),
             "sequence length": (". 4096", ". 2048", "4096", "2048"),
         },
