@@ -50,8 +50,8 @@ READER = """
 import sys
 from pathlib import Path
 from dlperf_runner import logs
-from dlperf_runner.results.log_file import Log
-logs.parse(logs.formats()["gluoncv_horovod"], Log(Path(sys.argv[1])).pieces())
+from dlperf_runner.results.log_file import LogFile
+logs.parse(logs.formats()["gluoncv_horovod"], LogFile(Path(sys.argv[1])).pieces())
 """
 PANDAS = "import pandas"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..logs.nccl_tests import NcclTests, read
-from .log_file import Log
+from .log_file import LogFile
 
 
 def read_bandwidth(path: Path) -> NcclTests:
     """The table of a log. Raises UserError if it is not whole."""
-    log = Log(path)
+    log = LogFile(path)
     with log.errors():
         return read(log.pieces())

@@ -20,7 +20,7 @@ from ..core.case import SCHEMA
 from ..core.errors import UserError
 from ..core.files import read_json
 from ..core.lists import Steps
-from .log_file import Log
+from .log_file import LogFile
 from .log_name import stem_of
 from .named_run import is_named_like_a_run, named_run
 from .run_record import FoundRun, Known, planned_run
@@ -187,12 +187,12 @@ def _check(source: Path, sources: Sequence[Path], statements: Statements) -> Non
         )
 
 
-def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, Log] | Skipped]:
+def run_at(place: Place, known: Sequence[Known]) -> Steps[tuple[FoundRun, LogFile] | Skipped]:
     """The run at a place and its log. Raises UserError if the run cannot be identified."""
     if place.is_record:
         run = replace(planned_run(place.path, known), rules=place.rules)
-        return run, Log(run.path, logs.own_formats().get(run.log_format))
-    log = Log(place.path)
+        return run, LogFile(run.path, logs.own_formats().get(run.log_format))
+    log = LogFile(place.path)
     try:
         _ = log.form
     except UserError as error:

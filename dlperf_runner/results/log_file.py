@@ -18,7 +18,7 @@ from .time_limit import limited
 PIECE = 2**20
 
 
-class Log:
+class LogFile:
     """The log at a path. Raises UserError if the file cannot be read. `form`: its format, if that
     is known, which is so for planned runs with a format of the user."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from .. import logs
 from ..core.errors import UserError
 from ..core.identity import data_of, parameters_text, read_parameters
-from .log_file import Log
+from .log_file import LogFile
 from .run_record import FoundRun, Known
 from .statement import Stated
 
@@ -31,7 +31,7 @@ _PLANNED = (
 )
 
 
-def head_of(log: Log) -> Mapping[str, Stated]:
+def head_of(log: LogFile) -> Mapping[str, Stated]:
     """The settings that the log states, by field; `by` names the line. Raises UserError if a line
     is invalid."""
     with log.errors():

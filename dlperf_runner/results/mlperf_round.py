@@ -20,7 +20,7 @@ from ..core.files import read_json
 from ..core.processors import processors
 from ..logs import mllog
 from ..measure.mlperf import SUCCESS, MlperfRun, measure_run, olympic_mean
-from .log_file import Log
+from .log_file import LogFile
 
 _MANY = 32  # logs from which several processes save time
 
@@ -99,7 +99,7 @@ def _read_all(paths: Sequence[Path], jobs: int | None) -> list[MlperfRun | UserE
 
 
 def _read(path: Path) -> MlperfRun | UserError:
-    log = Log(path)
+    log = LogFile(path)
     try:
         with log.errors():
             content = mllog.read(log.pieces())

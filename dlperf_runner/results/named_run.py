@@ -13,7 +13,7 @@ from ..catalog.names import names
 from ..core.case import Topology
 from ..core.errors import UserError
 from ..core.units import BANDWIDTH
-from .log_file import Log
+from .log_file import LogFile
 from .log_head import head_of
 from .log_name import PathWords, batch_of, stem_of, topology_of, words_of
 from .run_record import FoundRun, Known
@@ -31,7 +31,7 @@ _SETTINGS = {"batch_size": "batch size", "topology": "world size", "model": "net
 
 
 def named_run(
-    log: Log, directories: Sequence[str], known: Sequence[Known], statement: Statement
+    log: LogFile, directories: Sequence[str], known: Sequence[Known], statement: Statement
 ) -> FoundRun:
     """The run of a log. Raises UserError if it cannot be identified."""
     return _Identification(log, _words_at(log.path, directories), known, statement).run()
@@ -54,7 +54,7 @@ class _Identification:
     """The sources of one log. `head` is read only if it is needed."""
 
     def __init__(
-        self, log: Log, path_words: PathWords, known: Sequence[Known], statement: Statement
+        self, log: LogFile, path_words: PathWords, known: Sequence[Known], statement: Statement
     ) -> None:
         self.log = log
         self.path = log.path
@@ -224,7 +224,9 @@ class _Identification:
 # ---- what ran
 
 
-def _entry(log: Log, path_words: PathWords, known: Sequence[Known], statement: Statement) -> Known:
+def _entry(
+    log: LogFile, path_words: PathWords, known: Sequence[Known], statement: Statement
+) -> Known:
     """The catalogue entry of a log: that of its format which every word and statement fits."""
     same_format = [entry for entry in known if entry.log_format == log.form.name]
     fitting = same_format
@@ -263,7 +265,7 @@ def _entry(log: Log, path_words: PathWords, known: Sequence[Known], statement: S
     return fitting[0]
 
 
-def _unidentified(log: Log) -> UserError:
+def _unidentified(log: LogFile) -> UserError:
     return UserError(
         f"the file name does not identify the run of this {log.form.name} log",
         where=str(log.path),
@@ -288,7 +290,7 @@ def _names_something(word: str, known: Sequence[Known]) -> bool:
 
 
 def _contradiction(
-    log: Log, word: str, same_format: Sequence[Known], statement: Statement
+    log: LogFile, word: str, same_format: Sequence[Known], statement: Statement
 ) -> UserError:
     stated = statement.get("model") or statement.get("framework")
     if stated:

@@ -31,7 +31,7 @@ from ..measure.step_parts import network, of_all_reduce, of_ranks
 from ..measure.validity import VALID, Evidence, Sample, Verdict, judge
 from .discovery import Place, Skipped, run_at
 from .evidence import evidence_of
-from .log_file import Log
+from .log_file import LogFile
 from .log_head import check_network, check_parameters, stated_counts, with_options
 from .run_record import FoundRun, Known
 
@@ -110,7 +110,7 @@ def _reading(place: Place, known: Sequence[Known]) -> Steps[Reading | Skipped]:
         return Reading(run, problem=error)
 
 
-def _measured(run: FoundRun, log: Log, known: Sequence[Known]) -> Steps[Reading]:
+def _measured(run: FoundRun, log: LogFile, known: Sequence[Known]) -> Steps[Reading]:
     name, rule = str(log.path), run.rule
     if rule is None:
         raise UserError(
@@ -216,7 +216,7 @@ def _digest(rates: tuple[float, ...]) -> str | None:
     return hashlib.sha256(array("d", rates).tobytes()).hexdigest()
 
 
-def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
+def _content(log: LogFile, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
     """The content of a log as far as the rule needs it, and its SHA-256."""
     # Every process of the run prints each step at most once.
     most = (rule.total_steps + rule.surplus_steps + 1) * run.topology.world_size
@@ -229,7 +229,7 @@ def _content(log: Log, run: FoundRun, rule: Rule) -> tuple[logs.Log, str]:
     return content, digest.hexdigest()
 
 
-def _of_two_programs(log: Log, other: logs.Format) -> UserError:
+def _of_two_programs(log: LogFile, other: logs.Format) -> UserError:
     own, others = (logs.line_of(form, log.pieces(), 0) for form in (log.form, other))
     return UserError(
         "two programs wrote into this log",
@@ -240,7 +240,7 @@ def _of_two_programs(log: Log, other: logs.Format) -> UserError:
     )
 
 
-def _line_of(log: Log, index: int) -> int:
+def _line_of(log: LogFile, index: int) -> int:
     return logs.line_of(log.form, log.pieces(), index)
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "dlperf_runner"
 # Parts of a published model, which each program of it has for its own framework.
 MODEL_PARTS = {"Bottleneck", "ResidualUnit"}
-# A log as text says it, and the file that has it. To be removed when one of them has another name.
-KNOWN_TWICE = {"Log"}
 
 
 def test_two_classes_never_share_a_name() -> None:
@@ -22,4 +20,4 @@ def test_two_classes_never_share_a_name() -> None:
     twice = {name: places for name, places in found.items() if len(places) > 1}
     programs = {n for n, ps in twice.items() if all(p.startswith("workloads/") for p in ps)}
     assert programs <= MODEL_PARTS
-    assert {name: twice[name] for name in twice.keys() - programs - KNOWN_TWICE} == {}
+    assert {name: twice[name] for name in twice.keys() - programs} == {}
