@@ -4,7 +4,6 @@ not know what a line means."""
 from __future__ import annotations
 
 import codecs
-import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,8 +18,6 @@ _RANK = rb"\[(?P<job>[^\[\]\s]*@)?\d{1,9},(?P<rank>\d{1,9})\]"
 _TAG = re.compile(rb"(?:(?:%s)?%s|%s)<std(?:out|err|diag)>:(?(job) ?)" % (_TIME, _RANK, _TIME))
 # The rest of a number that was wrapped: a line that begins like this, behind a tag or not.
 _GOES_ON = re.compile(rb"(?:%s)?[\d.]" % _TAG.pattern)
-# Bytes from the most to the least frequent in logs; all others are more frequent.
-_RARITY = b"fg-.,:/mhBvyRLET][)(=kqxjzwKXJZQ#@&%"
 LONGEST = 2**18  # bytes in a line; a line of interest has about 100, a printed namespace 2000
 
 
@@ -56,21 +53,9 @@ class Block(NamedTuple):
 
 
 def holds(data: bytes, marker: bytes) -> bool:
-    """Whether the marker occurs."""
-    return last(data, marker) >= 0
-
-
-def last(data: bytes, marker: bytes) -> int:
-    """Where the marker occurs last; -1 if it does not. A single byte is found fastest, and most
-    logs without a marker lack its rarest byte. Python searches from the end more than twice as
-    fast as from the beginning."""
-    return data.rfind(marker) if _rarest(marker) in data else -1
-
-
-@functools.cache
-def _rarest(marker: bytes) -> int:
-    """The byte of the marker that is the least frequent one in the output of programs."""
-    return max(marker, key=_RARITY.find)
+    """Whether the marker occurs. Python searches from the end more than twice as fast as from the
+    beginning."""
+    return data.rfind(marker) >= 0
 
 
 def blocks(pieces: Iterable[bytes], markers: Sequence[bytes]) -> Iterator[Block]:

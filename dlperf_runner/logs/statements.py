@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from . import text
-from .reader import Block, last
+from .reader import Block
 from .records import Format, Header, LineError, Statement
 
 # Pairs in argparse.Namespace(batch_size=128, dtype='float32', ...) {'max_steps': 120, ...}
@@ -45,8 +45,8 @@ def headers(form: Format, block: Block, of_rank: Block) -> list[Header]:
 def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, str]]:
     """The lines with a marker, each with its number."""
     data, marker = block.data, text_of.encode()
-    end_of_last = last(data, marker) + len(marker)
-    at = data.find(marker, 0, end_of_last)
+    last = data.rfind(marker) + len(marker)  # found fast: see reader.holds
+    at = data.find(marker, 0, last)
     while at >= 0:
         start, end = max(0, at - _LONGEST), min(at + _LONGEST, len(data))
         for newline in (b"\n", b"\r"):
@@ -56,7 +56,7 @@ def _lines(text_of: str, is_final: bool, block: Block) -> Iterator[tuple[int, st
         if is_final and (wrapped := _WRAPPED.match(data, end)):
             end = wrapped.end()
         yield block.line(at), data[start:end].decode("utf-8", "replace")
-        at = data.find(marker, end, end_of_last)
+        at = data.find(marker, end, last)
 
 
 def _fields(statement: Statement, line: str) -> dict[str, str]:
