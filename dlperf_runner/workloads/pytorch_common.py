@@ -238,9 +238,11 @@ def nccl_kernels(
     more than what communication adds to a step. In the first step, the ranks wait until the
     profiler has begun on all of them; it does not count.
     """
-    if place.world_size == 1 or device.type != "cuda":
+    activity = torch.profiler.ProfilerActivity.CUDA
+    has_profiler = activity in torch.profiler.supported_activities()
+    if place.world_size == 1 or device.type != "cuda" or not has_profiler:
         return []
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+    with torch.profiler.profile(activities=[activity]) as profiler:
         for _ in range(1 + ALONE_STEPS):
             step()
         wait()

@@ -26,11 +26,17 @@ class Profiled:
     """In place of PyTorch on a GPU: a step takes 10 ms, and its two kernels of NCCL 1 and 2 ms. In
     the first step, they also wait for the profiler of another rank."""
 
-    def __init__(self, other_rank: float = 0.5, lost: int = 0) -> None:
+    def __init__(
+        self, other_rank: float = 0.5, lost: int = 0, supported: tuple[str, ...] = ("cpu", "cuda")
+    ) -> None:
         self.steps, self.other_rank, self.lost = 0, other_rank, lost
         self.float64, self.is_on, self.waited = None, False, 0
         activity = types.SimpleNamespace(CUDA="cuda")
-        self.profiler = types.SimpleNamespace(profile=self.profile, ProfilerActivity=activity)
+        self.profiler = types.SimpleNamespace(
+            profile=self.profile,
+            ProfilerActivity=activity,
+            supported_activities=lambda: set(supported),
+        )
         self.distributed = types.SimpleNamespace(all_reduce=self.all_reduce)
 
     @contextmanager
@@ -91,6 +97,13 @@ def test_the_program_adds_up_the_kernels_of_nccl() -> None:
 def test_kernels_that_a_profiler_did_not_see_are_not_printed(torch: Profiled) -> None:
     assert printed(torch) == []
     assert torch.steps == 1 + ALONE_STEPS
+
+
+def test_a_pytorch_that_cannot_profile_a_gpu_prints_nothing() -> None:
+    """Its profiler would end the program."""
+    torch = Profiled(supported=("cpu",))
+    assert printed(torch) == []
+    assert torch.steps == 0
 
 
 def test_nothing_is_profiled_on_a_cpu_or_on_one_device() -> None:
