@@ -47,6 +47,21 @@ LINES: dict[str, Callable[[int], str]] = {
         f"DLL {stamp(n)} - Epoch: 0 Iteration: {n}  train.loss : 7.03125 "
         " train.compute_ips : 2500.12 img/s train.total_ips : 2480.33 img/s train.lr : 0.05120 "
     ),
+    "dllogger_pytorch, JSON": lambda n: (
+        f'DLLL {{"timestamp": "{1655221221 + n}.026182", "datetime": "2022-06-14 15:40:21.026182'
+        '+00:00", "elapsedtime": "12.5", "type": "LOG", "step": [0, '
+        f'{n}], "data": {{"train.loss": 7.03125, "train.compute_ips": 2500.12, "train.total_ips":'
+        ' 2480.33, "train.lr": 0.0512}}'
+    ),
+    "dllogger_bert": lambda n: (
+        f"DLL {stamp(n)} - Training Epoch: 0 Training Iteration: {n}  average_loss : 8.63299005"
+        "  learning_rate : 0.0018973668338730931  skipped_steps : 0 "
+    ),
+    "dllogger_bert, JSON": lambda n: (
+        f'DLLL {{"timestamp": "{1655221221 + n}.026182", "datetime": "2022-06-14 15:40:21.026182'
+        '+00:00", "elapsedtime": "12.5", "type": "LOG", "step": [0, '
+        f'{n}], "data": {{"average_loss": 8.63299, "learning_rate": 0.0019, "skipped_steps": 0}}}}'
+    ),
     "arcface_torch": lambda n: (
         f"Training: {stamp(n)[:-3].replace('.', ',')}-Speed 2500.12 samples/sec   Loss 41.5000   "
         f"LearningRate 0.020000   Epoch: 0   Global Step: {n}   Fp16 Grad Scale: 65536   "
@@ -97,18 +112,39 @@ EXPRESSIONS: dict[str, tuple[str, Callable[[int], str]]] = {
 OWN = {name: of_pattern(name, expression, "") for name, (expression, _) in EXPRESSIONS.items()}
 
 
-def seconds(name: str, data: bytes) -> float:
+def around(name: str, data: bytes) -> bytes:
+    """The log with the other lines that its format needs."""
+    count = data.count(b"\n")
+    if name == "nccl_tests":
+        return data + AVERAGE
+    if name != "dllogger_bert":
+        return data
+    # As many batches as lines, of one sample, and one more.
+    began = "DLL 2022-06-14 00:00:00.500000 - PARAMETER "
+    options = f"log_freq=1.0, max_steps={count + 1}"
+    head = f'{began}Config : ["Namespace({options})"]\n{began}train_start : True\n'
+    end = (
+        f"DLL {stamp(count)} - Training Epoch: 0 Training Iteration: {count + 1}  final_loss : 8.5"
+        f"\nDLL {stamp(count)} -  training_sequences_per_second : 1.0 raw_train_time :"
+        f" {count + 1 - 4}.0 s\n"
+    )
+    return f"{head}{began}batch_size_per_gpu : 1\n".encode() + data + end.encode()
+
+
+def seconds(case: str, lines: bytes) -> float:
+    name = case.partition(",")[0] if case not in OWN else case
+    data = around(name, lines)
     pieces = [data[at : at + 2**20] for at in range(0, len(data), 2**20)]
     began = time.process_time()
     if name == "nccl_tests":
-        found = len(nccl_tests.read([*pieces, AVERAGE]).rows)
+        found = len(nccl_tests.read(pieces).rows)
     elif name == "mllog":
         found = len(mllog.read(pieces).step_seconds)
     else:
         found = len(logs.parse(OWN.get(name) or logs.formats()[name], pieces).columns.steps)
     took = time.process_time() - began
-    if found != data.count(b"\n"):
-        raise SystemExit(f"{name}: {found} of {data.count(bytes([10]))} lines were read")
+    if found != lines.count(b"\n"):
+        raise SystemExit(f"{case}: {found} of {lines.count(bytes([10]))} lines were read")
     return took
 
 

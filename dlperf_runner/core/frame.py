@@ -19,6 +19,7 @@ POWER = "power_mean"  # in W, of the same
 STEP_TIME = "step_time"  # the beginning of the names of its percentiles
 # Of a step without communication, in seconds: the mean of the ranks, the longest, and its rank.
 ALONE_MEAN, ALONE_LONGEST, SLOWEST_RANK = "alone_mean", "alone_longest", "slowest_rank"
+NCCL_KERNELS = "nccl_kernels"  # in a step, in seconds: the mean of the ranks
 INPUT_SHARE = "input_share"  # of the measured time, in which the program waited for data
 # Of an all-reduce of the gradients alone, in GB/s; the estimator names bytes and interface.
 ALL_REDUCE_BUS = "all_reduce_bus_bandwidth"

@@ -43,6 +43,7 @@ FORMAT = Format(
     rate=rb"\d+\.\d+",
     statements=(
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
+        Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
         Statement(
             _PARAMETER,

@@ -37,7 +37,8 @@ class Columns:
 class Header:
     """What a line of the log states about its run. A field is None if the line does not state it.
 
-    `final_samples_per_second` is the rate over the whole run that some programs print at the end.
+    `final_samples_per_second` is the rate over the measured steps that some programs print at the
+    end, `whole_run_samples_per_second` one that includes steps of the warm-up.
     Several processes may print every step into the same log without naming themselves; `writer` is
     then the process that printed this header. `network` is the model as the program calls it.
     `parameters` are further options of the program, as printed: `xla`, `data`, `image_size` ...
@@ -53,6 +54,7 @@ class Header:
     warmup_steps: int | None = None
     log_every: int | None = None
     final_samples_per_second: float | None = None
+    whole_run_samples_per_second: float | None = None
     writer: int | None = None
     network: str | None = None
     parameters: tuple[tuple[str, str], ...] = ()

@@ -20,6 +20,9 @@ REST = rb"[^\r\n]*?%s|[^\r\n]*?" % WRAPPED
 ALONE = "seconds of a step without communication, by rank: "
 SECONDS_OF_RANKS = re.compile(rf"{ALONE}(?P<alone>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
 
+NCCL = "seconds of NCCL kernels in a step, by rank: "
+NCCL_OF_RANKS = re.compile(rf"{NCCL}(?P<nccl>\d+\.\d{{6}}(?: \d+\.\d{{6}})*+)\r?$", re.ASCII)
+
 ALL_REDUCE = "all-reduce of the gradients alone: "
 TIME_OF_ALL_REDUCE = re.compile(
     rf"{ALL_REDUCE}(?P<reduced_bytes>[1-9]\d{{0,14}}) bytes in (?P<reduced_s>\d{{1,6}}\.\d{{6}}) s"

@@ -42,6 +42,7 @@ FORMAT = Format(
     rate=rb"\d{1,3}(?:,\d{3})*+",
     statements=(
         Statement(text.ALONE, text.SECONDS_OF_RANKS),
+        Statement(text.NCCL, text.NCCL_OF_RANKS),
         Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
         Statement(
             "with local batch size ",

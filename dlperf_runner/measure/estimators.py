@@ -17,6 +17,7 @@ from ..core.units import SAMPLES, Unit, per_second
 from ..logs import Columns
 
 MEAN_OF_LINES = "mean_of_lines"
+WHOLE_RUN = "whole_run"  # printed by the program, with steps of the warm-up
 WARMUP_LINES = "warmup_lines"  # lines of a published estimator that begin in the warm-up
 
 
@@ -80,14 +81,17 @@ def measured(
     expected: Expected,
     name: str,
     published: PublishedLines | None = None,
+    whole_run: float | None = None,
 ) -> Measured:
     """The measurements of a log. `found` has the steps that count, in order; `rates` are the rates
     of all lines in the measured window; `final` is the rate that the program prints at its end;
-    `published` are the lines of the published estimator; `name` is the name of the log in
-    errors."""
+    `published` are the lines of the published estimator; `whole_run` is a printed rate of all
+    devices that includes the warm-up; `name` is the name of the log in errors."""
     values = _estimates(found, rates, final, rule, expected)
     if published is not None:
         values[MEAN_OF_LINES] = fmean(of_world(published.rates, rule, expected))
+    if whole_run is not None:
+        values[WHOLE_RUN] = whole_run
     losses = _losses(found)
     return Measured(
         measurements=(

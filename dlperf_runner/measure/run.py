@@ -67,7 +67,8 @@ def measure(
         rates = [rate for step, rate in steps if left_out < step <= rule.total_steps]
     _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
-    result = measured(found, rates, final, confirmed, rule, expected, name, published)
+    whole_run = settings.whole_run_rate(log.headers)
+    result = measured(found, rates, final, confirmed, rule, expected, name, published, whole_run)
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (

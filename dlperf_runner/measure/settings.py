@@ -88,3 +88,9 @@ def final_rate(headers: Iterable[Header], name: str) -> float | None:
             hint="do several processes or runs write to this log?",
         )
     return final[0].final_samples_per_second if final else None
+
+
+def whole_run_rate(headers: Iterable[Header]) -> float | None:
+    """The rate that the program prints at its end and that includes steps of the warm-up."""
+    rates = (header.whole_run_samples_per_second for header in headers)
+    return next((rate for rate in rates if rate is not None), None)

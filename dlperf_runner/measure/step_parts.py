@@ -1,5 +1,5 @@
-"""What a step consists of, from the time that each rank needs for a step without communication, and
-the network that it uses."""
+"""What a step consists of, from the time that each rank needs for a step without communication and
+from that of NCCL's kernels, and the network that it uses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..core.frame import (
     ALONE_MEAN,
     INPUT_SHARE,
     NCCL_INTERFACES,
+    NCCL_KERNELS,
     SLOWEST_RANK,
 )
 from ..logs import Header
@@ -22,16 +23,25 @@ _LONGEST_S = 1e6
 
 
 def of_ranks(headers: Iterable[Header], world_size: int) -> Iterator[Measurement]:
-    """The mean of the ranks and the longest one; nothing unless the log has all ranks."""
-    texts = (text for header in headers for name, text in header.parameters if name == "alone")
-    seconds = [float(text) for text in next(texts, "").split()]
-    if len(seconds) != world_size or not all(0 < value < _LONGEST_S for value in seconds):
-        return
-    estimator = "steps_without_communication"
-    longest = max(seconds)
-    yield Measurement(ALONE_MEAN, fmean(seconds), "s", estimator)
-    yield Measurement(ALONE_LONGEST, longest, "s", estimator)
-    yield Measurement(SLOWEST_RANK, seconds.index(longest), "1", estimator)
+    """Of steps without communication, the mean of the ranks and the longest one, and the mean time
+    of NCCL's kernels; of each, nothing unless the log has all ranks."""
+    stated: dict[str, str] = {}
+    for header in headers:
+        stated = dict(header.parameters) | stated  # the first one counts
+    if seconds := _seconds(stated.get("alone", ""), world_size):
+        estimator, longest = "steps_without_communication", max(seconds)
+        yield Measurement(ALONE_MEAN, fmean(seconds), "s", estimator)
+        yield Measurement(ALONE_LONGEST, longest, "s", estimator)
+        yield Measurement(SLOWEST_RANK, seconds.index(longest), "1", estimator)
+    if seconds := _seconds(stated.get("nccl", ""), world_size):
+        yield Measurement(NCCL_KERNELS, fmean(seconds), "s", "profiled_steps")
+
+
+def _seconds(printed: str, world_size: int) -> list[float]:
+    """The times of all ranks; none if a rank is missing or a time is not possible."""
+    seconds = [float(text) for text in printed.split()]
+    is_whole = len(seconds) == world_size and all(0 < value < _LONGEST_S for value in seconds)
+    return seconds if is_whole else []
 
 
 def of_all_reduce(headers: Iterable[Header], world_size: int) -> Iterator[Measurement]:

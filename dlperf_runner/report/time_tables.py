@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..core.frame import ALL_REDUCE_BUS, INPUT_SHARE, SAMPLES_PER_SECOND
 from ..core.identity import topology_text
-from ..stats.step_parts import StepParts, step_parts
+from ..stats.step_parts import StepParts, nccl_share, step_parts
 from .case_tables import Case, group_title
 from .charts import Chart, ChartPoint, Line
 from .labels import Labels
@@ -26,7 +26,8 @@ def has_parts(group: Sequence[Case]) -> bool:
 def _is_explained(group: Sequence[Case]) -> bool:
     told = ("nccl_network", ALL_REDUCE_BUS, INPUT_SHARE)
     on_several = [case for case in group if case["world_size"] > 1]
-    return has_parts(group) or any(case.get(name) for case in on_several for name in told)
+    is_told = any(nccl_share(case) or any(map(case.get, told)) for case in on_several)
+    return has_parts(group) or is_told
 
 
 def _measured_bandwidth(groups: Sequence[Sequence[Case]]) -> dict[str, float]:
@@ -51,6 +52,7 @@ def time_tables(groups: Sequence[Sequence[Case]], t: Labels) -> Iterator[Table]:
             *(Column(t(f"part_{name}"), True, "0.000") for name in ("step", *_PARTS)),
             Column(t("part_share"), True, "0.0%", hint=t("part_share_hint")),
             Column(t("part_slowest"), True, "0"),
+            Column(t("part_nccl"), True, "0.0%", hint=t("part_nccl_hint")),
             Column(t("part_input"), True, "0.0%", hint=t("part_input_hint")),
             Column(t("part_all_reduce"), True, "0.00", hint=t("part_all_reduce_hint")),
             Column(t("part_of_measured"), True, "0.0%"),
@@ -80,6 +82,7 @@ def _row(case: Case, parts: StepParts | None, bandwidth: Mapping[str, float]) ->
         )
     return (
         *(cell(case["nodes"]), cell(case["world_size"]), *times),
+        cell(nccl_share(case), ".1%"),
         cell(case.get(INPUT_SHARE), ".1%"),
         cell(case.get(ALL_REDUCE_BUS), ".2f"),
         cell(_share(case, bandwidth), ".1%"),
@@ -99,6 +102,8 @@ def _paragraph(
     if parts is not None and parts.slowest_rank is not None and parts.has_straggler:
         node = parts.slowest_rank // case["gpus_per_node"] + 1
         said.append(t("time_straggler", rank=parts.slowest_rank, node=node))
+    if (share := nccl_share(case)) is not None:
+        said.append(t("time_nccl", topology=topology, share=f"{share:.1%}"))
     if reduced := case.get(ALL_REDUCE_BUS):
         what = case.get("all_reduce_of") or ""
         said.append(t("time_all_reduce", topology=topology, rate=f"{reduced:.2f}", what=what))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.frame import NCCL_KERNELS
+
 NOTABLE = 0.02  # a smaller share of waiting names no straggler
 
 
@@ -26,6 +28,14 @@ class StepParts:
     def has_straggler(self) -> bool:
         """Whether one rank is the slowest of all runs, and others wait for it notably."""
         return self.slowest_rank is not None and self.waiting >= NOTABLE * self.step
+
+
+def nccl_share(case: Mapping[str, Any]) -> float | None:
+    """For how much of a step the kernels of NCCL run; None if the logs do not say it. Kernels of
+    NCCL run beside computation and beside each other, and each waits for the slowest rank, so this
+    is no part of the step, and may be more than 1."""
+    step, kernels = case["step_time_median_s"], case.get(f"{NCCL_KERNELS}_s")
+    return kernels / step if step and kernels else None
 
 
 def step_parts(case: Mapping[str, Any]) -> StepParts | None:

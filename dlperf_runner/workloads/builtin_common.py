@@ -108,6 +108,12 @@ def said_alone(seconds: Sequence[float]) -> str:
     return f"seconds of a step without communication, by rank: {shown}"
 
 
+def said_nccl(seconds: Sequence[float]) -> str:
+    """The text that says how long the kernels of NCCL run in a step, on each rank."""
+    shown = " ".join(f"{value:.6f}" for value in seconds)
+    return f"seconds of NCCL kernels in a step, by rank: {shown}"
+
+
 def said_all_reduce(
     reduce: Callable[[], object], size: int, clock: Callable[[], float] = time.perf_counter
 ) -> str:

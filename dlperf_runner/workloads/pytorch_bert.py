@@ -22,6 +22,7 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
+    nccl_kernels,
     use_precision,
     wait_for,
 )
@@ -134,7 +135,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         samples=sequences * arguments.log_interval,
         lr=arguments.lr,
     )
-    for text in alone(torch, network, step, wait, place):
+    kernels = nccl_kernels(torch, device, step, wait, place)
+    for text in (*kernels, *alone(torch, network, step, wait, place)):
         if place.rank == 0:
             print(text, flush=True)
     return losses

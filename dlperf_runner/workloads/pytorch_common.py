@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from builtin_common import ALONE_STEPS, said_all_reduce, said_alone
+from builtin_common import ALONE_STEPS, said_all_reduce, said_alone, said_nccl
 from builtin_common import leave as end
 
 SIOCGIFADDR = 0x8915
@@ -212,14 +212,51 @@ def alone(
             step()
         wait()
         seconds = (clock() - began) / ALONE_STEPS
-    of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)
-    of_ranks[place.rank] = seconds
-    torch.distributed.all_reduce(of_ranks)
     values = sum(parameter.numel() for parameter in network.parameters())
     return [
-        said_alone(of_ranks.tolist()),
+        said_alone(from_ranks(torch, seconds, device, place)),
         all_reduce_alone(torch, values, device, wait, clock),
     ]
+
+
+def from_ranks(torch: Any, value: float, device: Any, place: Place) -> list[float]:
+    """The values of all ranks."""
+    of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)
+    of_ranks[place.rank] = value
+    torch.distributed.all_reduce(of_ranks)
+    return [float(each) for each in of_ranks.tolist()]
+
+
+def nccl_kernels(
+    torch: Any, device: Any, step: Callable[[], object], wait: Callable[[], None], place: Place
+) -> list[str]:
+    """The text that says how long the kernels of NCCL run in a step, on each rank, as the profiler
+    sees them; none on a CPU, and none if the profiler sees no kernels on some rank. To be called
+    after the training and before `alone`.
+
+    The kernels run beside those that compute, and each waits for the slowest rank, so this time is
+    more than what communication adds to a step. In the first step, the ranks wait until the
+    profiler has begun on all of them; it does not count.
+    """
+    activity = torch.profiler.ProfilerActivity.CUDA
+    has_profiler = activity in torch.profiler.supported_activities()
+    if place.world_size == 1 or device.type != "cuda" or not has_profiler:
+        return []
+    with torch.profiler.profile(activities=[activity]) as profiler:
+        for _ in range(1 + ALONE_STEPS):
+            step()
+        wait()
+    # "nccl:all_reduce" is no kernel, but PyTorch's name for what it calls.
+    times = sorted(
+        (event.time_range.start, event.time_range.elapsed_us())
+        for event in profiler.events()
+        if event.name.startswith("nccl") and not event.name.startswith("nccl:")
+    )
+    in_a_step, others = divmod(len(times), 1 + ALONE_STEPS)
+    counted = [] if others else times[in_a_step:]
+    seconds = sum(duration for _, duration in counted) / ALONE_STEPS / 1e6
+    every = from_ranks(torch, seconds, device, place)
+    return [said_nccl(every)] if all(every) else []
 
 
 def all_reduce_alone(

@@ -23,6 +23,7 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
+    nccl_kernels,
     peak_memory,
     wait_for,
 )
@@ -256,14 +257,16 @@ def train(arguments: argparse.Namespace) -> list[float]:
     peak = peak_flops(torch.cuda.get_device_name(device)) if has_peak else None
     flops = size.flops_per_token(arguments.sequence_length)
     losses = []
-    taken = intervals(step, wait_for(torch, device), arguments.steps, arguments.log_interval)
+    wait = wait_for(torch, device)
+    taken = intervals(step, wait, arguments.steps, arguments.log_interval)
     for number, seconds in taken:
         losses.append(mean_over_ranks(torch, loss, place))
         total_norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         memory = peak_memory(torch, device)
         rate = tokens_per_line / seconds
         log(progress(number, losses[-1], float(total_norm), memory, rate, flops, peak))
-    for text in alone(torch, model, lambda: step(True), wait_for(torch, device), place):
+    kernels = nccl_kernels(torch, device, step, wait, place)
+    for text in (*kernels, *alone(torch, model, lambda: step(True), wait, place)):
         log(text)
     log("Training completed")
     return losses

@@ -19,6 +19,7 @@ from pytorch_common import (
     join,
     leave,
     mean_over_ranks,
+    nccl_kernels,
     use_precision,
     wait_for,
 )
@@ -123,7 +124,8 @@ def train(arguments: argparse.Namespace) -> list[float]:
         samples=place.world_size * arguments.batch_size * arguments.log_interval,
         lr=arguments.lr,
     )
-    for text in alone(torch, network, step, wait, place):
+    kernels = nccl_kernels(torch, device, step, wait, place)
+    for text in (*kernels, *alone(torch, network, step, wait, place)):
         if place.rank == 0:
             print(text, flush=True)
     return losses

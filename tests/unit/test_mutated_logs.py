@@ -4,11 +4,13 @@ number that a few lines of Python compute from the whole log."""
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import partial, reduce
 from statistics import fmean
 from typing import NamedTuple
 
 import pytest
+from bert_logs import RULE as BERT
+from bert_logs import bert
 from damaged_lines import damaged, wrapped
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -124,6 +126,14 @@ MADE = {
         megatron(123.4, batch=128, world=1),
         *(MEGATRON, r"iteration +(\d+)/.*iteration \(ms\): ([\d.]+)", 30, 100),
     ),
+    "dllogger_bert": Made(
+        *("dllogger_bert", bert(0.25), BERT),
+        *(r"(?=DLL .*Iteration: (\d+)  average).*?:(\d\d:\d\d\.\d+) -", 20, 99),
+    ),
+    "dllogger_bert, JSON": Made(
+        *("dllogger_bert", bert(0.25, as_json=True), BERT),
+        *(r'(?=.* \[0, (\d+)\], "data": ."average)DLLL ."timestamp": "([\d.]+)"', 20, 99),
+    ),
     "nccl_tests": Made(
         "nccl_tests",
         nccl_tests(largest=2**34),
@@ -139,6 +149,14 @@ MADE = {
 
 
 def reference(made: Made) -> float:
+    if made.form == "dllogger_bert":  # from the line that ends the warm-up to the last one
+        times = [
+            reduce(lambda minutes, seconds: 60 * minutes + seconds, map(float, time.split(":")))
+            for line in made.lines
+            for step, time in re.findall(made.pattern, line)
+            if made.first <= int(step) <= made.last
+        ]
+        return 128 * (len(times) - 1) / (times[-1] - times[0])
     rates = [
         round(float(rate.replace(",", "")), 1 if made.rule.round_rates_to else 99)
         for line in made.lines

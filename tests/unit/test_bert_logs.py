@@ -1,0 +1,144 @@
+"""NVIDIA's own BERT logs, whose steps have times and no rates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bert_logs import RULE, bert
+from command_line import call
+from make_logs import write
+from measured_logs import run, values
+from read_logs import TAG, read, together
+
+from dlperf_runner.core.errors import UserError
+from dlperf_runner.logs import LineError, detect
+
+FORM = "dllogger_bert"
+approx = pytest.approx
+
+
+def content(lines: list[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def refused(lines: list[str]) -> str:
+    with pytest.raises(LineError) as caught:
+        read(FORM, content(lines))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("accumulation", [1, 8])
+def test_rates_follow_from_the_times_of_lines(
+    is_old: bool, as_json: bool, accumulation: int
+) -> None:
+    lines = bert(0.25, world=8, accumulation=accumulation, as_json=as_json, is_old=is_old)
+    assert getattr(detect([content(lines).encode()]), "name", None) == FORM
+    headers, steps = read(FORM, content(lines))
+    assert [step.step for step in steps] == list(range(1, 100))
+    assert [step.samples_per_second for step in steps] == approx([4 / 3] * 20 + [4] * 79)
+    assert [step.loss for step in steps[:2]] == [9.495 if is_old else None, 9.49]
+    assert lines[steps[0].line - 1].count("average_loss") == 1
+    stated = together(headers)
+    assert (stated["world_size"], stated["total_steps"]) == (8, 99)
+    assert (stated["network"], stated["batch_size_per_device"]) == ("bert-large", 128)
+    expected = {"accumulation_steps": str(accumulation), "sequence_length": "128"}
+    assert stated["parameters"] == expected
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_steps_that_an_overflow_skipped_are_steps(is_old: bool) -> None:
+    lines = bert(0.25, skipped=(1, 2, 3, 40), is_old=is_old, fp16=True)
+    headers, steps = read(FORM, content(lines))
+    assert [step.step for step in steps] == list(range(1, 104))
+    assert steps[-1].samples_per_second == approx(4)
+    assert (together(headers)["precision"], together(headers)["world_size"]) == ("amp", 1)
+
+
+def test_the_last_line_and_the_warm_up_do_not_count() -> None:
+    found = values(run(FORM, bert(0.25, world=8), RULE, "1n8g", "fp32", batch=128))
+    assert found["samples_per_second harmonic_mean_of_rates"] == approx(8 * 128 / 0.25)
+    whole = 8 * 128 * 96 / (16 * 0.75 + 80 * 0.25 + 0.5)  # without 4 of the 20 slow steps
+    assert found["samples_per_second_whole_run whole_run"] == approx(whole)
+
+
+def test_lines_every_few_steps() -> None:
+    lines = bert(0.25, world=4, steps=105, every=10)
+    headers, steps = read(FORM, content(lines))
+    assert [step.step for step in steps] == list(range(10, 101, 10))
+    assert steps[-1].samples_per_second == approx(4)
+    assert together(headers)["world_size"] == 4
+    unseen = bert(0.25, world=4, steps=105, every=10, skipped=(104, 105))
+    assert together(read(FORM, content(unseen))[0])["world_size"] == 4
+    # 99 devices and 102 steps, or 98 devices and 103 steps, of which 4 do not count.
+    unclear = bert(0.25, world=99, steps=100, every=10, skipped=(95, 101))
+    assert "world_size" not in together(read(FORM, content(unclear))[0])
+
+
+def test_tags_and_progress_bars_are_no_part_of_a_line() -> None:
+    lines = [f"Iteration:   7%|▋ | 78/1147 [00:14<03:10]{TAG}{line}" for line in bert(0.25)]
+    assert read(FORM, content(lines))[1][-1].samples_per_second == approx(4)
+
+
+def changed(old: str, new: str, **options: Any) -> list[str]:
+    return [line.replace(old, new) for line in bert(0.25, **options)]
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_what_is_not_one_whole_run_is_refused(is_old: bool) -> None:
+    lines = bert(0.25, is_old=is_old)
+    for at in (0, 2, 3, 30, len(lines) - 3, len(lines) - 2, len(lines) - 1):
+        assert refused(lines[:at] + lines[at + 1 :])
+    assert "no whole training" in refused(lines[:50])
+    assert "the beginning of the log is missing" in refused(lines[30:])
+    assert "starts a second time" in refused(lines + lines)
+    assert "a step follows the last one" in refused(lines + lines[4:])
+    stopped = bert(0.25, is_old=is_old, max_steps=200.0, steps_this_run=200.0)
+    assert "the training ended early (expected step 200" in refused(stopped)
+
+
+def test_a_resumed_run_is_refused() -> None:
+    resumed = [
+        line.replace(f"Iteration: {n - 3} ", f"Iteration: {n + 497} ")
+        for n, line in enumerate(bert(0.25))
+    ]
+    assert "was the run resumed? (expected 1 with the steps" in refused(resumed)
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (bert(0.25, cuda_graphs=True), "with CUDA graphs"),
+        (bert(0.25, log_freq=0.0), "log_freq is not a positive integer"),
+        (changed("batch_size_per_gpu : 128", "batch_size_per_gpu : 120"), "a whole number of dev"),
+        (changed("raw_train_time : 3", "raw_train_time : 4"), "contradicts its time, batch size"),
+        (bert(0.25, phase2=True), "a whole number of devices"),
+        (bert(-0.25), "the time is not after that of the line before"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(lines: list[str], problem: str) -> None:
+    assert problem in refused(lines)
+
+
+def test_settings_that_contradict_what_is_expected_are_refused() -> None:
+    with pytest.raises(UserError, match="the world size contradicts"):
+        run(FORM, bert(0.25, world=4), RULE, "1n8g", "fp32", batch=128)
+    with pytest.raises(UserError, match="the batch size contradicts line 1"):
+        run(FORM, bert(0.25, train_batch_size=64), RULE, "1n1g", "fp32", batch=128)
+
+
+def test_a_directory_of_such_logs_is_summarized(tmp_path: Path) -> None:
+    for world, seconds in ((1, 0.25), (8, 0.3125)):
+        for repeat in (1, 2):
+            log = bert(seconds, world=world, steps=121, as_json=repeat == 1)
+            write(tmp_path / "logs" / f"1n{world}g" / f"bertlarge_b128_fp32_{repeat}.log", log)
+    assert call("summarize", str(tmp_path / "logs"), "--output-dir", str(tmp_path)).status == 0
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    cases = {case["world_size"]: case for case in summary["cases"]}
+    assert cases[8]["workload"] == "nvidia-bert"
+    assert cases[8]["samples_per_second_median"] == approx(8 * 128 / 0.3125)
+    assert cases[8]["speedup"] == approx(6.4)
