@@ -219,7 +219,7 @@ def alone(
     ]
 
 
-def from_ranks(torch: Any, value: float, device: Any, place: Place) -> list[float]:
+def from_ranks(torch: Any, value: float, device: Any, place: PyTorchProcess) -> list[float]:
     """The values of all ranks."""
     of_ranks = torch.zeros(place.world_size, dtype=torch.float64, device=device)
     of_ranks[place.rank] = value
@@ -228,7 +228,11 @@ def from_ranks(torch: Any, value: float, device: Any, place: Place) -> list[floa
 
 
 def nccl_kernels(
-    torch: Any, device: Any, step: Callable[[], object], wait: Callable[[], None], place: Place
+    torch: Any,
+    device: Any,
+    step: Callable[[], object],
+    wait: Callable[[], None],
+    place: PyTorchProcess,
 ) -> list[str]:
     """The text that says how long the kernels of NCCL run in a step, on each rank, as the profiler
     sees them; none on a CPU, and none if the profiler sees no kernels on some rank. To be called

@@ -83,7 +83,7 @@ class Profiled:
 
 
 def printed(torch: Profiled, world_size: int = 2, device: Any = CUDA) -> list[str]:
-    place = common.Place(world_size - 1, world_size, world_size - 1)
+    place = common.PyTorchProcess(world_size - 1, world_size, world_size - 1)
     return common.nccl_kernels(torch, device, torch.step, torch.wait, place)
 
 
