@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -208,14 +209,31 @@ def _own_python(uv: str, wanted: Wanted, directory: Path) -> None:
     environment = {"UV_PYTHON_INSTALL_DIR": str(downloads), "UV_PYTHON_DOWNLOADS": "manual"}
     try:
         _run([uv, "python", "install", "--no-bin", wanted.python], environment, _NO_PYTHON)
-        find = [uv, "python", "find", "--managed-python", wanted.python]
-        program = Path(_run(find, environment).strip()).resolve()
+        program = _unpacked_python(downloads)
         program.parents[1].rename(directory)
         link = directory / "bin" / "python"
         if not link.exists():
             link.symlink_to(program.name)
     finally:
         shutil.rmtree(downloads, ignore_errors=True)
+
+
+def _unpacked_python(downloads: Path) -> Path:
+    """The Python that uv has unpacked there. `uv python find` may name another one: that of the
+    active virtual environment, which must stay where it is."""
+    found = [
+        program
+        for program in downloads.glob("*/bin/python3.*")
+        if re.fullmatch(r"python3\.\d+", program.name) and not program.parents[1].is_symlink()
+    ]
+    if len(found) != 1:
+        raise UserError(
+            "uv has not unpacked one Python",
+            where=str(downloads),
+            expected="one directory with bin/python3.N",
+            found=", ".join(map(str, found)) or "none",
+        )
+    return found[0]
 
 
 def _try(wanted: Wanted, directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import re
 import subprocess
 import sys
@@ -195,7 +196,8 @@ def portable() -> tuple[Path, str]:
 def test_an_environment_with_a_python_of_its_own(
     site: Path, portable: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uv unpacks an archive of this Python, in the form of those that it downloads."""
+    """uv unpacks an archive of this Python, in the form of those that it downloads. The Python of
+    the active virtual environment stays where it is."""
     archive, (base, version) = site / "python.tar.gz", portable
     unneeded = {"test", "site-packages", "__pycache__", "idlelib", f"config-{MINOR}"}
 
@@ -229,7 +231,12 @@ def test_an_environment_with_a_python_of_its_own(
     name = f"cpython-{version}-linux-x86_64-gnu"
     (site / "downloads.json").write_text(json.dumps({name: entry}))
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", str(site / "downloads.json"))
+    shutil.unpack_archive(archive, site / "users")
+    python, active = site / "users" / "python" / "bin" / f"python{MINOR}", site / "active"
+    subprocess.run([python, "-m", "venv", "--without-pip", active], check=True)
+    monkeypatch.setenv("VIRTUAL_ENV", str(active))
     assert "gets a Python of its own" in build(site, "--own-python")
+    assert python.is_file()
     elsewhere = (site / "envs" / "tinylib").rename(site / "moved")
     assert version_in(elsewhere) == "1.0"
     argv = [elsewhere / "bin" / "python", "-I", "-c", "import sys; print(sys.base_prefix)"]
