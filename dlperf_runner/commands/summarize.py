@@ -194,12 +194,15 @@ def _repeat_notes(results: Results) -> Iterator[str]:
     """
     repeats: dict[tuple[object, ...], list[int]] = {}
     most: dict[tuple[object, ...], int] = {}
-    # The hardware of a failed run is not always known, but its repeat exists and is reported.
+    # Hardware and parameters of a failed run are not always known, but its repeat exists and is
+    # reported.
     failed: dict[str, list[int]] = {}
+    with_log = []
     for run in results.runs:
-        if run.why_not is not None or run.copy_of is not None:
+        if run.why_not is not None or run.copy_of is not None or run.path in results.invalid:
             failed.setdefault(str(run), []).append(run.repeat)
-    with_log = [run for run in results.runs if run.why_not is None and run.copy_of is None]
+        else:
+            with_log.append(run)
     for run in with_log:
         repeats.setdefault(run.case, []).append(run.repeat)
         most[run.settings] = max(most.get(run.settings, 0), run.repeat)

@@ -53,7 +53,9 @@ _PARAMETER = re.compile(
     rb'(?: :|":) (?P<value>[^\r\n]*)'
 )
 _SUMMARY = re.compile(
-    _START + rb"(?(json)\[\]| )[^\r\n]*?training_sequences_per_second"
+    _START + rb"(?(json)\[\]| )"
+    rb'(?:(?=[^\r\n]*?e2e_train_time(?: :|":) (?P<whole>\d+\.\d+)[\s,}])|)'
+    rb"[^\r\n]*?training_sequences_per_second"
     rb'(?: :|":) (?P<per_second>\d+\.\d+)[\s,}]'
     rb'[^\r\n]*?raw_train_time(?: :|":) (?P<seconds>\d+\.\d+)[\s,}]'
 )
@@ -73,6 +75,7 @@ class _Run:
     options: dict[str, str] = field(default_factory=dict)
     every: int = 0
     batch: int = 0
+    began: float = 0
     time: float | None = None  # of train_start, then of the last line
     overflows: int = 0
     skipped: int = 0
@@ -121,6 +124,7 @@ def _set(run: _Run, match: re.Match[bytes], line: int) -> None:
             problem = "the training starts a second time"
             raise LineError(line, problem, expected="one run in a log", found=name)
         run.time = text.unix_times([match["rate"]])[0]
+        run.began = run.time or 0
     elif name == "batch_size_per_gpu":
         run.batch = _count(name, value.rstrip(" }\r"), line)
         run.headers.append(Header(line, batch_size_per_device=run.batch))
@@ -225,6 +229,11 @@ def _finish(run: _Run, match: re.Match[bytes], line: int) -> None:
     if run.last[0] < _count("max_steps", planned, line):
         problem = "the training ended early"
         raise LineError(line, problem, expected=f"step {planned}", found=str(run.last[0]))
+    stamped = (run.time or 0) - run.began
+    if match["whole"] and stamped > float(match["whole"]) + 1:
+        problem = "the times of the lines are further apart than the run was long; was a clock set?"
+        expected = f"at most {float(match['whole']):.1f} s (e2e_train_time)"
+        raise LineError(line, problem, expected=expected, found=f"{stamped:.1f} s")
     rate = float(match["per_second"])
     run.headers.append(
         Header(

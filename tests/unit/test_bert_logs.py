@@ -142,3 +142,16 @@ def test_a_directory_of_such_logs_is_summarized(tmp_path: Path) -> None:
     assert cases[8]["workload"] == "nvidia-bert"
     assert cases[8]["samples_per_second_median"] == approx(8 * 128 / 0.3125)
     assert cases[8]["speedup"] == approx(6.4)
+
+
+def test_a_clock_that_was_set_during_the_run_is_noticed(tmp_path: Path) -> None:
+    """By an hour, as at the beginning of summer time; the other run's repeat is not missing."""
+    lines = bert(0.25)
+    whole = tmp_path / "logs" / "1n1g" / "bertlarge_b128_tf32_1.log"
+    write(whole, lines)
+    late = [line.replace(" 15:17:", " 16:17:") for line in lines]
+    assert late[0] == lines[0]
+    write(whole.with_name("bertlarge_b128_tf32_2.log"), late)
+    assert "was a clock set?" in refused(late)
+    done = call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out", status=2)
+    assert "missing repeat" not in done.both
