@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_jobs import call, until_gone
+from benchmark_jobs import call, is_launched, until, until_gone
 from executed_modules import call as execute
 
 PLANTED = "the secret that was planted"
@@ -78,7 +78,8 @@ def test_only_a_regular_file_is_read(
     directory = tmp_path / "r1"
     # Planted after the launch, as a benchmark does; the call that follows does not hang on it.
     waits = python("while not os.path.exists('go'): time.sleep(0.01)")
-    call(directory, *waits, wait_s=0.3)
+    call(directory, *waits, wait_s=0)
+    assert until(lambda: is_launched(directory))
     (directory / "train.log").unlink()
     plant(directory / "train.log", secret)
     (directory / "go").touch()
@@ -148,16 +149,19 @@ def test_files_that_a_forged_state_names_are_not_read(tmp_path: Path, secret: Pa
     names = [str(secret), "../../../run.json", "a\nb", "/etc/shadow", "telemetry-other.csv"]
     forged = {"launch": "t1", "started": 1.0, "ended": 2.0, "finished": True, "exit_status": 0}
     forged |= {"reason": "", "telemetry": names, "log": str(secret), "log_bytes": -5}
-    code = f"open('job.json', 'w').write({json.dumps(forged)!r}); time.sleep(60)"
+    write = f"open('forged', 'w').write({json.dumps(forged)!r}); os.rename('forged', 'job.json')"
+    code = f"while True:\n {write}; time.sleep(0.1)"  # after the supervisor, which writes it too
     marker = f"dlperf-forged-{os.getpid()}"
     (tmp_path / "r1").mkdir()
     (tmp_path / "r1" / "telemetry-other.csv").write_text(PLANTED)
     hosts = {"sample_s": 1, "sample_hosts": {"node1": ""}}
-    result = call(tmp_path / "r1", *python(code), marker, lease_s=3, wait_s=30, **hosts)
+    argv = (*python(code), marker)
+    result = call(tmp_path / "r1", *argv, **hosts)
     own = {"telemetry-node1.csv", "xid-node1.csv"}  # of this run's own telemetry
     assert set(result["files"]) - own == {"train.log"}
     assert (result["log"], result["log_bytes"]) == (str(tmp_path / "r1" / "train.log"), 0)
     assert PLANTED not in json.dumps(result)
+    call(tmp_path / "r1", *argv, **hosts, stop=True)
     assert until_gone(marker)
 
 
@@ -178,7 +182,8 @@ def test_a_damaged_state_starts_nothing_again_and_ends_the_command(
 ) -> None:
     marker = f"dlperf-damaged-{os.getpid()}"
     argv = (*python("open('began', 'a').write('x'); time.sleep(60)"), marker)
-    call(tmp_path, *argv, wait_s=0.5)
+    call(tmp_path, *argv, wait_s=0)
+    assert until(lambda: is_launched(tmp_path) and (tmp_path / "began").is_file())
     (tmp_path / "job.json").write_text(state, encoding="latin-1")
     result = call(tmp_path, *argv, launched=True)
     assert result["failed"]
@@ -214,7 +219,8 @@ def test_a_launch_writes_through_nothing_that_an_earlier_run_left(
 def test_a_command_that_takes_its_lease_away_still_ends_with_it(tmp_path: Path) -> None:
     marker = f"dlperf-no-lease-{os.getpid()}"
     argv = (*python("os.unlink('lease'); time.sleep(60)"), marker)
-    assert not call(tmp_path, *argv, wait_s=1, lease_s=2)["finished"]
+    assert not call(tmp_path, *argv, wait_s=0, lease_s=6)["finished"]
+    assert until(lambda: is_launched(tmp_path) and not (tmp_path / "lease").exists())
     assert until_gone(marker)
     assert call(tmp_path, *argv, launched=True)["reason"] == "lease"
 
@@ -222,9 +228,11 @@ def test_a_command_that_takes_its_lease_away_still_ends_with_it(tmp_path: Path) 
 def test_a_killed_supervisor_is_told_when_its_command_has_ended(tmp_path: Path) -> None:
     """The command takes a second to end its ranks, as mpirun does."""
     ends = "import signal; signal.signal(signal.SIGTERM, lambda *_: time.sleep(1) or os._exit(1))"
-    argv = (*python(f"{ends}; time.sleep(60)"), f"dlperf-orphan-{os.getpid()}")
+    code = f"{ends}; open('ready', 'w'); time.sleep(60)"
+    argv = (*python(code), f"dlperf-orphan-{os.getpid()}")
     cleanup = ["/bin/sh", "-c", f"echo removed >> {tmp_path}/containers"]
-    call(tmp_path, *argv, wait_s=0.5, cleanup=cleanup)
+    call(tmp_path, *argv, wait_s=0, cleanup=cleanup)
+    assert until(lambda: is_launched(tmp_path) and (tmp_path / "ready").is_file())
     os.kill(json.loads((tmp_path / "job.json").read_text())["supervisor"], signal.SIGKILL)
     answer = call(tmp_path, *argv, launched=True, cleanup=cleanup)
     assert "the supervisor of the launch has died. Check whether the node" in answer["msg"]

@@ -11,7 +11,16 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmark_jobs import BURN, SLEEP, call, lock_in, processes_of, until_gone
+from benchmark_jobs import (
+    BURN,
+    SLEEP,
+    call,
+    is_launched,
+    lock_in,
+    processes_of,
+    until,
+    until_gone,
+)
 
 
 def test_success(tmp_path: Path) -> None:
@@ -78,9 +87,11 @@ def test_a_supervisor_that_dies_says_why(tmp_path: Path) -> None:
 
 
 def test_waiting_goes_on_in_later_calls_and_launches_once(tmp_path: Path) -> None:
-    argv = (sys.executable, "-c", "import time; time.sleep(1.5); print('end')")
+    code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('end')"
+    argv = (sys.executable, "-c", code)
     first = call(tmp_path, *argv, wait_s=0.1)
     assert (first["finished"], first["changed"]) == (False, True)
+    (tmp_path / "go").touch()
     second = call(tmp_path, *argv)
     assert (second["finished"], second["changed"], second["exit_status"]) == (True, False, 0)
     assert second["tail"] == "end\n"
@@ -102,12 +113,9 @@ def test_timeout_ends_the_whole_group(tmp_path: Path) -> None:
 def test_a_command_that_ignores_term_is_killed(tmp_path: Path) -> None:
     """As JAX does, which takes it for a notice that the node will be preempted."""
     marker = f"dlperf-ignores-{os.getpid()}"
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
-    argv = (sys.executable, "-c", code, marker)
-    began = time.monotonic()
+    argv = ("/bin/sh", "-c", "trap '' TERM; exec \"$@\"", "sh", *SLEEP, marker)
     result = call(tmp_path, *argv, timeout_s=1, wait_s=40)
     assert (result["reason"], result["exit_status"]) == ("timeout", -9)
-    assert time.monotonic() - began < 40
     assert not processes_of(marker)
 
 
@@ -122,10 +130,12 @@ def test_without_a_controller_the_lease_ends_the_command(tmp_path: Path) -> None
 
 def test_another_launch_beside_a_living_one_is_refused(tmp_path: Path) -> None:
     argv = (sys.executable, "-c", "import time; time.sleep(60)", f"dlperf-two-{os.getpid()}")
-    call(tmp_path, *argv, wait_s=0.3, lease_s=3)
+    call(tmp_path, *argv, wait_s=0)
+    assert until(lambda: is_launched(tmp_path))
     refused = call(tmp_path, *argv, launch="t2")
     assert refused["failed"]
     assert "another launch has been running" in refused["msg"]
+    call(tmp_path, *argv, stop=True)
     assert until_gone(argv[-1])
     again = call(tmp_path, sys.executable, "-c", "print('again')", launch="t3")
     assert (again["exit_status"], again["tail"]) == (0, "again\n")
@@ -167,10 +177,8 @@ def test_a_cleanup_that_cannot_be_started_says_nothing(tmp_path: Path) -> None:
 def test_stopping_ends_the_command_now(tmp_path: Path) -> None:
     argv = (*SLEEP, f"dlperf-stopped-{os.getpid()}")
     call(tmp_path, *argv, wait_s=0)
-    began = time.monotonic()
-    ended = call(tmp_path, *argv, stop=True, wait_s=30)
+    ended = call(tmp_path, *argv, stop=True, wait_s=30)  # half of what it sleeps
     assert (ended["finished"], ended["reason"]) == (True, "stopped")
-    assert time.monotonic() - began < 10
     assert not processes_of(argv[-1])
 
 
@@ -185,10 +193,8 @@ def test_who_lost_the_node_stops_at_once_and_launches_nothing(tmp_path: Path) ->
     lock, argv = lock_in(tmp_path / "lock"), (*SLEEP, f"dlperf-fenced-{os.getpid()}")
     assert not call(tmp_path / "r1", *argv, lock=lock, wait_s=0)["finished"]
     (tmp_path / "lock/lease.a").unlink()  # as another campaign takes the node over
-    began = time.monotonic()
     ended = call(tmp_path / "r1", *argv, lock=lock, wait_s=30)
     assert (ended["finished"], ended["reason"]) == (True, "lock")
-    assert time.monotonic() - began < 10
     assert not processes_of(argv[-1])
     (tmp_path / "marker").touch()
     never = call(tmp_path / "r2", "/bin/rm", str(tmp_path / "marker"), lock=lock)
@@ -247,7 +253,9 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
             assert call(folder, "/bin/true", **options)["finished"]
     # Not a run's, of a run that has not ended, and behind a link.
     (runs / "a/notes").mkdir(parents=True)
-    call(runs / "a/case/r9", *SLEEP, f"dlperf-kept-{os.getpid()}", wait_s=0, lease_s=15)
+    kept = (runs / "a/case/r9", *SLEEP, f"dlperf-kept-{os.getpid()}")
+    call(*kept, wait_s=0)
+    assert until(lambda: is_launched(kept[0]))
     call(outside, "/bin/true")
     (runs / "linked").symlink_to(tmp_path / "outside")
     for path in (outside, runs / "a/case/r9"):
@@ -256,7 +264,8 @@ def test_a_node_keeps_the_folders_of_its_last_runs(tmp_path: Path) -> None:
     left = sorted(str(path.parent.relative_to(runs)) for path in runs.glob("*/*/r*/job.json"))
     assert left == ["a/case/r9", *(f"b/case/r{n}" for n in (1, 2)), "c/case/r1", "linked/case/r1"]
     assert (runs / "a/notes").is_dir()
-    assert until_gone(f"dlperf-kept-{os.getpid()}", 30)
+    call(*kept, stop=True)
+    assert until_gone(kept[-1])
 
 
 def test_what_the_command_left_in_a_session_of_its_own_is_ended(tmp_path: Path) -> None:

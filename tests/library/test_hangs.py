@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils import benchmark_supervisor, node_agents, other_processes, run_processes
-from benchmark_jobs import call, processes_of, until_gone
+from benchmark_jobs import call, is_launched, processes_of, until, until_gone
 from standins import program
 
 # Two ranks under a launcher; rank 0 prints a line for each step, if rank 1 takes part in it.
@@ -80,7 +80,8 @@ def test_stopped_rank_is_noticed_kept_and_ended(tmp_path: Path) -> None:
 def test_another_launch_that_failed_stops_this_one_with_its_state(tmp_path: Path) -> None:
     marker = f"dlperf-peer-{os.getpid()}"
     argv = (sys.executable, "-c", "import time; time.sleep(60)", marker)
-    assert not call(tmp_path, *argv, wait_s=0.5)["finished"]
+    assert not call(tmp_path, *argv, wait_s=0)["finished"]
+    assert until(lambda: is_launched(tmp_path))
     ended = call(tmp_path, *argv, peer=True, wait_s=30)
     assert (ended["finished"], ended["reason"]) == (True, "peer")
     assert marker in (tmp_path / "hang-node.txt").read_text()

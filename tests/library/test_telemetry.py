@@ -16,9 +16,11 @@ from benchmark_jobs import (
     agents_of,
     call,
     has_ended,
+    is_launched,
     processes_of,
     table,
     telemetry,
+    until,
     until_gone,
 )
 from node_sampler import COLUMNS
@@ -28,7 +30,7 @@ from standins import TWO, prints, program
 TRAIN = """
 import sys, time
 least, *paths = sys.argv[1:]
-deadline = time.time() + 20
+deadline = time.time() + 60
 while time.time() < deadline:
     try:
         if all(open(path).read().count("\\n") > int(least) for path in paths):
@@ -54,7 +56,7 @@ def sampled(
     defaults = {"sample_s": 1, "sample_hosts": {"node1": ""}, "sample_devices": 2}
     files = [str(directory / f"telemetry-{name}.csv") for name in names]
     argv = (sys.executable, "-c", TRAIN, str(samples), *files)
-    result = call(directory, *argv, env=environment, wait_s=40, **(defaults | options))
+    result = call(directory, *argv, env=environment, wait_s=90, **(defaults | options))
     assert (result["finished"], result["exit_status"]) == (True, 0)
     assert result["tail"] == "trained\n"
     return result
@@ -313,12 +315,12 @@ def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:
         tmp_path / "r1",
         *(sys.executable, "-c", "import time; time.sleep(60)", f"dlperf-orphan-{os.getpid()}"),
         env={"PATH": f"{ssh}:/usr/bin:/bin"},
-        wait_s=1,
+        wait_s=0,
         sample_s=1,
         sample_hosts={"node1": "", "node2": "node2"},
     )
+    assert until(lambda: is_launched(tmp_path / "r1") and len(agents_of(tmp_path)) >= 2)
     state = json.loads((tmp_path / "r1" / "job.json").read_text())
-    assert len(agents_of(tmp_path)) >= 2
     os.kill(state["supervisor"], signal.SIGKILL)
     os.killpg(state["pid"], signal.SIGKILL)
     assert all(has_ended(pid) for pid in agents_of(tmp_path))
@@ -327,7 +329,7 @@ def test_nothing_is_left_when_the_supervisor_dies(tmp_path: Path) -> None:
 def test_run_waits_for_a_device_that_somebody_else_uses(tmp_path: Path) -> None:
     uuid = "GPU-11111111-aaaa-bbbb-cccc-000000000000"
     smi = prints(tmp_path / "bin", TWO.format(10, 20), processes=f"{uuid}, {os.getpid()}, 503\n")
-    options = {"sample_s": 1, "sample_hosts": {"node1": ""}, "wait_s": 30}
+    options = {"sample_s": 1, "sample_hosts": {"node1": ""}}
     options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
     refused = call(tmp_path / "r1", "/bin/touch", str(tmp_path / "ran"), **options)
     assert (refused["finished"], refused["reason"], refused["exit_status"]) == (True, "busy", 125)
@@ -346,14 +348,16 @@ def test_last_sample_of_each_device_while_the_command_runs(tmp_path: Path) -> No
     smi = prints(tmp_path / "bin", FULL)
     options = {"sample_s": 1, "sample_hosts": {"node1": ""}}
     options["env"] = {"PATH": f"{smi}:/usr/bin:/bin"}
-    result = call(tmp_path / "r1", "/bin/sleep", "60", wait_s=2, **options)
+    argv = ("/bin/sleep", "60")
+    assert until(lambda: call(tmp_path / "r1", *argv, wait_s=0, **options)["devices"])
+    result = call(tmp_path / "r1", *argv, wait_s=0, **options)
     assert not result["finished"]
     names = ("host", "device", "utilization_percent", "power_w", "temperature_c", "memory_used_mib")
     assert [[device[name] for name in names] for device in result["devices"]] == [
         ["node1", 0, 97, 287.51, 61, 12565],
         ["node1", 1, 100, None, 88, 70123],
     ]
-    stopped = call(tmp_path / "r1", "/bin/sleep", "60", wait_s=30, stop=True, **options)
+    stopped = call(tmp_path / "r1", *argv, wait_s=30, stop=True, **options)
     assert (stopped["reason"], stopped["left"]) == ("stopped", [])
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,13 @@ BURN = "import time\nend = time.time() + 20\nwhile time.time() < end: pass"
 
 
 def call(directory: Path, *argv: str, **options: Any) -> dict[str, Any]:
-    """One call of benchmark_job."""
+    """One call of benchmark_job. Without `wait_s`, it is expected to see the command's end."""
     arguments = {
         "directory": str(directory),
         "launch": "t1",
         "argv": list(argv),
         "log": "train.log",
-        "wait_s": 10,
+        "wait_s": 60,
         "most_cores_beside": 1000,  # other tests may compute on this machine, as other users
     }
     return executed_modules.call("benchmark_job", **arguments | options)
@@ -51,20 +53,25 @@ def agents_of(directory: Path) -> list[int]:
     return found
 
 
-def has_ended(pid: int, seconds: float = 10) -> bool:
+def until(condition: Callable[[], object], seconds: float = 30) -> bool:
+    """Wait until this is true; how long that takes depends on what else the machine does."""
     deadline = time.monotonic() + seconds
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return not Path(f"/proc/{pid}").exists()
+    return bool(found)
 
 
-def until_gone(marker: str, seconds: float = 15) -> bool:
-    deadline = time.monotonic() + seconds
-    while processes_of(marker):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+def is_launched(directory: Path) -> bool:
+    """Whether the supervisor has started the command, and so has made its log."""
+    return "pid" in json.loads((directory / "job.json").read_text())
+
+
+def has_ended(pid: int) -> bool:
+    return until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def until_gone(marker: str, seconds: float = 30) -> bool:
+    return until(lambda: not processes_of(marker), seconds)
 
 
 def lock_in(directory: Path) -> dict[str, Any]:
