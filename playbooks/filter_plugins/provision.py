@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
+# Roles with a variable that says whether they have nothing to do on the node.
+JUDGES = {"node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovod"}
 UV, PYTHON, ENVIRONMENTS = "/opt/dlperf/uv", "/opt/dlperf/python", "/opt/dlperf/envs"
 
 
@@ -135,6 +137,15 @@ def for_node(
     }
 
 
+def judges(roles: Sequence[str], adopted: Sequence[str], wrong_release: str = "") -> list[str]:
+    """The variables that must all be true for a node to lack nothing, one of each role that it
+    needs. None if provisioning must look further: a role has no such variable, the node keeps
+    software of its own, or its release is a wrong one."""
+    if adopted or wrong_release or not JUDGES.issuperset(roles):
+        return []
+    return [f"{role}_stands" for role in roles]
+
+
 class _Chosen(NamedTuple):
     """Values that depend only on the inventory's settings, not on the node."""
 
@@ -242,6 +253,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "provision_for_node": for_node,
+            "provision_judges": judges,
             "provision_only": only,
             "provision_query": query,
         }

@@ -39,6 +39,30 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
     assert provision.complete([item], there(numpy="1.21.6"), "3.7.9") == []
 
 
+@pytest.mark.parametrize(
+    ("nodes", "settings", "adopted", "wrong_release", "is_judged"),
+    [
+        (2, {}, [], "", True),
+        (1, {}, [], "", True),
+        (2, {}, ["driver"], "", False),
+        (2, {}, [], "dlperf_suite is noble, but the node is jammy", False),
+        (2, {"time": "ntp.example"}, [], "", False),
+        (2, {"container_engine": "podman"}, [], "", False),
+        (2, {"stack": "h100-cuda12.9"}, [], "", False),
+    ],
+)
+def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
+    nodes: int, settings: dict[str, Any], adopted: list[str], wrong_release: str, is_judged: bool
+) -> None:
+    chosen = choice(nodes=nodes, **settings)
+    roles = provision.for_node(chosen, node(), {})["provision_roles"]
+    judged = [role for role in provision.JUDGES if role != "ssh_mesh" or nodes > 1]
+    found = provision.judges(roles, adopted, wrong_release)
+    assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
+    for role in judged:
+        assert f"{role}_stands:" in (PROJECT / f"roles/{role}/vars/main.yml").read_text()
+
+
 def test_packages_of_the_distribution_are_installed_with_the_others() -> None:
     chosen = choice(frameworks=["pytorch"], stack="cpu")
     variables = provision.for_node(chosen, node(python_version="3.13.5"), {})
