@@ -105,7 +105,9 @@ def test_logs_become_a_table_and_a_report_without_ansible(analysis: Path, tmp_pa
     assert "ansible" not in freeze
 
 
-@pytest.mark.parametrize("command", ["plan", "run", "doctor", "provision", "bench", "lab"])
+@pytest.mark.parametrize(
+    "command", ["plan", "run", "doctor", "provision", "bench", "decommission", "lab"]
+)
 def test_what_drives_machines_asks_for_the_extra(
     analysis: Path, tmp_path: Path, command: str
 ) -> None:
@@ -115,14 +117,20 @@ def test_what_drives_machines_asks_for_the_extra(
 
 
 def test_shells_complete_names(analysis: Path, tmp_path: Path) -> None:
-    words = "dlperf plan --model arc"
-    for shell, asked in {
-        "bash": {"COMP_WORDS": words, "COMP_CWORD": "3"},
-        "zsh": {"_TYPER_COMPLETE_ARGS": words},
-        "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    for words, name in {
+        "dlperf plan --model arc": "arcface",
+        "dlperf bundle --stack h100": "h100-cuda12.9",
+        "dlperf list wor": "workloads",
     }.items():
-        environment = {"_DLPERF_COMPLETE": f"complete_{shell}", **asked}
-        assert "arcface" in run([analysis / "dlperf"], tmp_path, 0, environment), shell
+        last = str(len(words.split()) - 1)
+        for shell, asked in {
+            "bash": {"COMP_WORDS": words, "COMP_CWORD": last},
+            "zsh": {"_TYPER_COMPLETE_ARGS": words},
+            "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        }.items():
+            environment = {"_DLPERF_COMPLETE": f"complete_{shell}", **asked}
+            shown = run([analysis / "dlperf"], tmp_path, 0, environment)
+            assert name in shown, (shell, words)
 
 
 def test_a_cluster_is_driven_without_a_clone(built: Path, tmp_path: Path) -> None:
@@ -133,7 +141,7 @@ def test_a_cluster_is_driven_without_a_clone(built: Path, tmp_path: Path) -> Non
     run([programs / "dlperf", "init"], away, 0, environment)
     plan = [programs / "dlperf", "plan", "-i", "inventory", "--model", "resnet50v1b"]
     assert "mpirun" in run([*plan, "--nodes", "4"], away, 0, environment)
-    for command in ("provision", "bench", "decommission"):
+    for command in ("lab", "provision", "bench", "decommission"):
         argv = [programs / "dlperf", command, "-i", "inventory", "--syntax-check"]
         assert "playbook: " in run(argv, away, 0, environment)
     assert (tmp_path / "home/roles/lab").is_dir()
