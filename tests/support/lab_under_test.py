@@ -7,11 +7,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -101,6 +101,40 @@ class Lab:
             yield self
         finally:
             self.control("down")
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Shared(Generic[T]):
+    """What the tests of a file share, made when the first of them asks for it. A test that uses it
+    up takes it as the last one, and the next test gets another: none depends on the order."""
+
+    make: Callable[[], AbstractContextManager[T]]
+    _made: list[T] = field(default_factory=list)
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _failure: BaseException | None = None
+
+    def get(self) -> T:
+        if self._failure:
+            raise self._failure  # it would fail again, after minutes
+        if not self._made:
+            self.close()
+            try:
+                self._made.append(self._opened.enter_context(self.make()))
+            except BaseException as error:
+                self._failure = error
+                raise
+        return self._made[0]
+
+    def last(self) -> T:
+        made = self.get()
+        self._made.clear()
+        return made
+
+    def close(self) -> None:
+        self._opened.close()
 
 
 @contextmanager

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab_under_test import PROJECT, Lab
+from node_state import differences, node_state
 
 NODES = ("node1", "node2")
 # A lost node is noticed after 10 s instead of 5 minutes, and a job is killed after 2 s.
@@ -96,6 +98,38 @@ def lab_with(folder: Path, directory: Path, **variables: object) -> Iterator[Lab
         yield made
     finally:
         made.down()
+
+
+@dataclass(frozen=True)
+class SlurmNodes:
+    """Two nodes that were provisioned with these variables. `said` is what was printed then."""
+
+    lab: Lab
+    folder: Path
+    given: str
+    before: dict[str, list[str]]
+    said: str
+
+    def check_decommissioning(self, *processes: str) -> None:
+        """The nodes are as they were, without any of these processes."""
+        options = ("-e", self.given, "-e", "dlperf_remove_results=true")
+        self.lab.play("playbooks/decommission.yml", *options)
+        for node in NODES:
+            assert differences(self.lab, node, self.before[node]) == []
+            assert self.lab.ssh(node, f"pgrep '{'|'.join(processes)}'").stdout == ""
+
+
+@contextmanager
+def provisioned(
+    scratch: Path, variables: dict[str, object], frameworks: tuple[str, ...], *options: str
+) -> Iterator[SlurmNodes]:
+    folder, words = scratch / "shared", json.dumps(variables)
+    folder.mkdir()
+    with lab_with(shared_folder(folder, *frameworks), scratch / "lab") as lab:
+        before = {node: node_state(lab, node) for node in NODES}
+        said = lab.play("provision.yml", "-e", words, *options)
+        add_own_workload(lab, folder)
+        yield SlurmNodes(lab, folder, words, before, said)
 
 
 def start(
