@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import pytest
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
@@ -56,8 +56,9 @@ class Few:
 
 
 @contextmanager
-def provisioned(directory: Path) -> Iterator[Few]:
-    lab = Lab(directory)
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Few]:
+    assert mirror.is_dir()
+    lab = Lab(scratch / "lab")
     lab.up(lab_nodes=FEW, lab_frameworks="nccl")
     try:
         taken, digest = output_of(lab, TAKING), f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
@@ -66,11 +67,7 @@ def provisioned(directory: Path) -> Iterator[Few]:
         lab.down()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Few]]:
-    assert mirror.is_dir()
-    with closing(Shared(lambda: provisioned(tmp_path_factory.mktemp("few") / "lab"))) as made:
-        yield made
+shared = sharing(provisioned)
 
 
 @pytest.fixture

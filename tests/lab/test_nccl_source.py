@@ -11,12 +11,12 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
@@ -121,10 +121,7 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Built]:
         yield Built(cluster, refused, cluster.role())
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Built]]:
-    with closing(Shared(lambda: provisioned(tmp_path_factory.mktemp("nccl"), mirror))) as made:
-        yield made
+shared = sharing(provisioned)
 
 
 @pytest.fixture

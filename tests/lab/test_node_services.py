@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
@@ -70,7 +70,7 @@ class Cluster:
 @contextmanager
 def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
     assert mirror.is_dir()
-    folder = scratch / "shared"
+    folder = scratch / "folder"
     folder.mkdir()
     for path in (scratch, folder):
         path.chmod(0o755)  # the ordinary user reads it
@@ -96,11 +96,7 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
         lab.down()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Cluster]]:
-    new = tmp_path_factory.mktemp
-    with closing(Shared(lambda: provisioned(new("services"), mirror))) as made:
-        yield made
+shared = sharing(provisioned)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fabric_standins import tar_of
 from intruder import CANARY, PLANT, PREPARE, SECRET, Intruder, changes, losses, source
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = pytest.mark.lab
 
@@ -77,11 +77,7 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
         yield Cluster(lab, scratch, users, before)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Cluster]]:
-    new = tmp_path_factory.mktemp
-    with closing(Shared(lambda: provisioned(new("privileges"), mirror))) as made:
-        yield made
+shared = sharing(provisioned)
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = pytest.mark.lab
 
@@ -73,8 +73,8 @@ def provision(lab: Lab, *options: str, status: int = 0) -> Play:
 
 
 @contextmanager
-def provisioned(directory: Path, mirror: Path) -> Iterator[Nodes]:
-    with Lab(directory).running(nodes=len(NODES), mirror=mirror) as lab:
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Nodes]:
+    with Lab(scratch / "lab").running(nodes=len(NODES), mirror=mirror) as lab:
         bare = findings(lab, 1)
         lab.said("node3", WITHOUT_PYTHON)
         assert lab.said("node3", PYTHON_IS_THERE) == ""
@@ -87,11 +87,7 @@ def provisioned(directory: Path, mirror: Path) -> Iterator[Nodes]:
         yield Nodes(lab, bare, checked, left, first, second)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Nodes]]:
-    new = tmp_path_factory.mktemp
-    with closing(Shared(lambda: provisioned(new("provision") / "lab", mirror))) as made:
-        yield made
+shared = sharing(provisioned)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from filters import environments, provision
 from gpu_packages import shared_library
-from lab_under_test import PROJECT, Lab, Shared
+from lab_under_test import PROJECT, Lab, Shared, sharing
 from node_state import differences, node_state
 from standins import wheel
 
@@ -71,20 +71,12 @@ class Nodes:
 
 
 @contextmanager
-def bare(directory: Path) -> Iterator[Nodes]:
-    lab = Lab(directory)
-    lab.up(lab_nodes=2)
-    try:
+def bare(scratch: Path, mirror: Path) -> Iterator[Nodes]:
+    with Lab(scratch / "lab").running(nodes=2, mirror=mirror) as lab:
         yield Nodes(lab, node_state(lab, "node2"))
-    finally:
-        lab.down()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[Nodes]]:
-    assert mirror.is_dir()
-    with closing(Shared(lambda: bare(tmp_path_factory.mktemp("alone") / "lab"))) as made:
-        yield made
+shared = sharing(bare)
 
 
 @pytest.fixture

@@ -8,12 +8,11 @@ import csv
 import json
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab, Shared
+from lab_under_test import Lab, Shared, sharing
 from slurm_lab import (
     MINE,
     NODES,
@@ -22,7 +21,7 @@ from slurm_lab import (
     given,
     options,
     outcome,
-    provisioned,
+    provisioned_as,
     records,
     run,
     signal_runner,
@@ -38,12 +37,7 @@ GIVEN = given(*FRAMEWORKS)
 LONG = (*MINE, "--iterations", "100000")
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[SlurmNodes]]:
-    assert mirror.is_dir()
-    new = tmp_path_factory.mktemp
-    with closing(Shared(lambda: provisioned(new("slurm"), GIVEN, FRAMEWORKS))) as made:
-        yield made
+shared = sharing(partial(provisioned_as, GIVEN, FRAMEWORKS))
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab, Shared
+from lab_under_test import PROJECT, Lab, Shared, sharing
 from slurm_lab import (
     MINE,
     NODES,
@@ -22,7 +22,7 @@ from slurm_lab import (
     given,
     options,
     outcome,
-    provisioned,
+    provisioned_as,
     run,
     signal_runner,
     start,
@@ -36,12 +36,7 @@ GIVEN = given("nccl") | {"slurm_accounting": True}
 AS_USER = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python"
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[SlurmNodes]]:
-    assert mirror.is_dir()
-    new = tmp_path_factory.mktemp
-    with closing(Shared(lambda: provisioned(new("slurm_role"), GIVEN, ("nccl",), "-vvv"))) as made:
-        yield made
+shared = sharing(partial(provisioned_as, GIVEN, ("nccl",)))
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+import pytest
 
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -135,6 +137,17 @@ class Shared(Generic[T]):
 
     def close(self) -> None:
         self._opened.close()
+
+
+def sharing(make: Callable[[Path, Path], AbstractContextManager[T]]) -> Any:
+    """The fixture of what the tests of a file share, made of a new folder and the mirror."""
+
+    @pytest.fixture(scope="module")
+    def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[T]]:
+        with closing(Shared(lambda: make(tmp_path_factory.mktemp("shared"), mirror))) as made:
+            yield made
+
+    return shared
 
 
 @contextmanager

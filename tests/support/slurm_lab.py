@@ -120,14 +120,15 @@ class SlurmNodes:
 
 
 @contextmanager
-def provisioned(
-    scratch: Path, variables: dict[str, object], frameworks: tuple[str, ...], *options: str
+def provisioned_as(
+    variables: dict[str, object], frameworks: tuple[str, ...], scratch: Path, mirror: Path
 ) -> Iterator[SlurmNodes]:
-    folder, words = scratch / "shared", json.dumps(variables)
+    assert mirror.is_dir()
+    folder, words = scratch / "folder", json.dumps(variables)
     folder.mkdir()
     with lab_with(shared_folder(folder, *frameworks), scratch / "lab") as lab:
         before = {node: node_state(lab, node) for node in NODES}
-        said = lab.play("provision.yml", "-e", words, *options)
+        said = lab.play("provision.yml", "-vvv", "-e", words)
         add_own_workload(lab, folder)
         yield SlurmNodes(lab, folder, words, before, said)
 
