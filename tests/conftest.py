@@ -17,6 +17,13 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    told = "begin with the last test: none may need what an earlier one leaves"
+    parser.addoption("--backwards", action="store_true", help=told)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Labs first: they take longest, and much of that time they wait, while other tests compute."""
+    if config.getoption("--backwards"):
+        items.reverse()
     items.sort(key=lambda item: item.get_closest_marker("lab") is None)
