@@ -40,10 +40,9 @@ def old_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     """Two nodes, up for the whole session; whatever a test changes on them, later tests find."""
-    made = Lab(tmp_path_factory.mktemp("session") / "lab")
-    made.up(lab_nodes=2)
-    yield made
-    made.down()
+    assert mirror.is_dir()
+    with Lab(tmp_path_factory.mktemp("session") / "lab").is_up(lab_nodes=2) as made:
+        yield made
 
 
 # The nodes and the workload of test_faults.py and test_controller_faults.py.

@@ -58,13 +58,9 @@ class Few:
 @contextmanager
 def provisioned(scratch: Path, mirror: Path) -> Iterator[Few]:
     assert mirror.is_dir()
-    lab = Lab(scratch / "lab")
-    lab.up(lab_nodes=FEW, lab_frameworks="nccl")
-    try:
+    with Lab(scratch / "lab").is_up(lab_nodes=FEW, lab_frameworks="nccl") as lab:
         taken, digest = output_of(lab, TAKING), f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
         yield Few(lab, taken, {lab.said(f"node{n}", digest) for n in range(1, FEW + 1)})
-    finally:
-        lab.down()
 
 
 shared = sharing(provisioned)
@@ -113,13 +109,10 @@ def many(shared: Shared[Few], tmp_path_factory: pytest.TempPathFactory) -> Itera
     with (base / "bookworm.tar").open("wb") as archive:
         subprocess.run(pack, stdout=archive, check=True, timeout=300)
     shared.close()
-    lab = Lab(tmp_path_factory.mktemp("many") / "lab")
-    lab.up(lab_nodes=NODES, lab_frameworks="nccl", lab_cache_dir=base)
-    try:
+    made = Lab(tmp_path_factory.mktemp("many") / "lab")
+    with made.is_up(lab_nodes=NODES, lab_frameworks="nccl", lab_cache_dir=base) as lab:
         lab.play("provision.yml")
         yield lab
-    finally:
-        lab.down()
 
 
 def test_a_second_provisioning_takes_at_most_two_pings_and_10_s(many: Lab) -> None:

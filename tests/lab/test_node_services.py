@@ -74,9 +74,7 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
     folder.mkdir()
     for path in (scratch, folder):
         path.chmod(0o755)  # the ordinary user reads it
-    lab = Lab(scratch / "lab")
-    lab.up(lab_nodes=len(NODES), lab_shared_dir=folder)
-    try:
+    with Lab(scratch / "lab").is_up(lab_nodes=len(NODES), lab_shared_dir=folder) as lab:
         lab.said("node1", "mkdir -m 755 /shared/dlperf")
         before = {node: node_state(lab, node) for node in NODES}
         lab.said("node1", f"cat > /srv/ntp.py <<'END'\n{NTP}END")
@@ -92,8 +90,6 @@ def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
             lab.said(node, "rm -r /srv/own")
         first = provision(lab, 0, **SHARED, **TIME)
         yield Cluster(lab, folder, before, nowhere, unshared, first)
-    finally:
-        lab.down()
 
 
 shared = sharing(provisioned)

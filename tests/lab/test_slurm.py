@@ -17,6 +17,7 @@ from slurm_lab import (
     MINE,
     NODES,
     SlurmNodes,
+    cut_off,
     dlperf,
     given,
     options,
@@ -219,8 +220,7 @@ def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> N
 def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
     process = start(cluster, *options("lost", *LONG, "--nodes", "2", "--on-node-loss", "stop"))
     wait_for_run(cluster, "lost")
-    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
-    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
+    cut_off(cluster, "node2", 45)
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
     told = outcome(folder / "lost")

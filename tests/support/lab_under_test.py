@@ -66,6 +66,14 @@ class Lab:
     def down(self) -> str:
         return self.play("playbooks/lab.yml", "-e", "lab_state=absent")
 
+    @contextmanager
+    def is_up(self, **variables: object) -> Iterator[Lab]:
+        self.up(**variables)
+        try:
+            yield self
+        finally:
+            self.down()
+
     def ssh_argv(self, node: str, command: str) -> list[str]:
         return ["ssh", "-F", str(self.directory / "ssh_config"), node, command]
 

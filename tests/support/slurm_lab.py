@@ -92,12 +92,9 @@ def shared_folder(made: Path, *frameworks: str, python: str = "3.11") -> Path:
 
 @contextmanager
 def lab_with(folder: Path, directory: Path, **variables: object) -> Iterator[Lab]:
-    made = Lab(directory)
-    made.up(lab_nodes=len(NODES), lab_shared_dir=folder, **variables)
-    try:
+    common: dict[str, object] = {"lab_nodes": len(NODES), "lab_shared_dir": folder}
+    with Lab(directory).is_up(**common, **variables) as made:
         yield made
-    finally:
-        made.down()
 
 
 @dataclass(frozen=True)
@@ -205,6 +202,12 @@ def wait_for(what: str, lab: Lab, command: str, expected: str, seconds: float = 
 def wait_for_run(lab: Lab, campaign: str, number: int = 1) -> None:
     """Wait until run `number` of the campaign's first job has begun."""
     wait_for("its run", lab, f"ls /shared/{campaign}/jobs/1", rf"started\.{number}\.json", 120)
+
+
+def cut_off(lab: Lab, node: str, seconds: int) -> None:
+    """Take the node's network away for a while, soon."""
+    cut = f"sleep 1; ip link set eth0 down; sleep {seconds}; ip link set eth0 up"
+    lab.said(node, f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
 
 
 def signal_runner(lab: Lab, name: str, node: str = "node1") -> None:
