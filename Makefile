@@ -83,14 +83,14 @@ lint: .venv/.dev ## Run linters and type checks
 	wait $$!
 
 # The tests of a file share a lab or what else they start from, so one process runs them, and makes it once. Files run in
-# order, so that the longest is not the last. Three processes keep two cores busy: many tests wait.
+# order, labs first, so that the longest is not the last. Three processes keep two cores busy: many tests wait.
 TESTS := pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 unit: test-system .venv/.dev ## Run the tests that need no lab
 	$(TESTS) -m 'not lab and not heavy'
 
-test: lint unit ## Run the linters and all tests that are not in a suite (some 20 minutes)
-	$(TESTS) tests/lab -m 'lab and not heavy'
+test: lint test-system ## Run the linters and all tests that are not in a suite (some 20 minutes)
+	$(TESTS) -m 'not heavy'
 
 # Longer tests by area, each with pytest's marker of the same name. .ci/suites.toml lists their durations.
 test-gpu-roles: ## Test the roles for GPUs and network fabrics
@@ -105,7 +105,7 @@ test-slurm: ## Test campaigns as jobs of Slurm
 test-tensorflow-paddle: ## Test the programs in TensorFlow 2 and PaddlePaddle 3 on two nodes
 test-versions: ## Test with other releases of Ansible, Debian and Python
 $(SUITES): test-%: test-system .venv/.dev
-	$(TESTS) -m $(subst -,_,$*)
+	$(TESTS) $$(grep -rl --include='test_*.py' 'mark\.$(subst -,_,$*)\b' tests | sort) -m $(subst -,_,$*)
 
 test-all: test $(SUITES) ## Run every test
 

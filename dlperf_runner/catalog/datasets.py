@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from .entry import CATALOG, load_entry
-from .types import Count, Entry, Name, wrong
+from .types import Count, Entry, Name, entry_error
 
 Absolute = Annotated[str, Field(pattern=r"^/[^:{}\x00-\x1f]*$")]
 
@@ -63,12 +63,14 @@ class DataSetPlace(Entry):
     def _consistent(self) -> DataSetPlace:
         given = [n for n in ("archive", "images", "synthetic") if getattr(self, n)]
         if len(given) > 1:
-            raise wrong("more than one origin", "one of archive, images, synthetic", given)
+            raise entry_error("more than one origin", "one of archive, images, synthetic", given)
         if self.synthetic == (self.path is not None):
             found = "path and synthetic" if self.path else "neither"
-            raise wrong("unclear place", "either path, or synthetic: true", found)
+            raise entry_error("unclear place", "either path, or synthetic: true", found)
         if (self.archive is None) != (self.sha256 is None):
-            raise wrong("an archive needs its checksum", "archive and sha256", given or "sha256")
+            raise entry_error(
+                "an archive needs its checksum", "archive and sha256", given or "sha256"
+            )
         return self
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ..core.case import Run
 from ..core.template import fill, placeholders
 from .entry import CATALOG, load_entry
-from .types import Entry, Name, Regex, listed, wrong
+from .types import Entry, Name, Regex, entry_error, listed
 
 
 class Pattern(Entry):
@@ -36,7 +36,7 @@ class Cause(Entry):
         known = Run.__dataclass_fields__
         for name in placeholders(self.advice):
             if name not in known:
-                raise wrong("unknown key of a run", f"one of {listed(known)}", name, "advice")
+                raise entry_error("unknown key of a run", f"one of {listed(known)}", name, "advice")
         return self
 
     def fits(self, reason: str, texts: Iterable[str]) -> bool:

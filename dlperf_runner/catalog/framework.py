@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from .types import Entry, Name, RelativePath, wrong
+from .types import Entry, Name, RelativePath, entry_error
 
 
 class Horovod(Entry):
@@ -70,9 +70,11 @@ class Environment(Entry):
     def _there_is_something(self) -> Environment:
         if (self.python is None) != (self.requirements is None):
             missing = "python" if self.python is None else "requirements"
-            raise wrong("python and requirements must be set together", missing, None)
+            raise entry_error("python and requirements must be set together", missing, None)
         if self.requirements is None and self.container is None:
-            raise wrong("the environment is empty", "python and requirements, or container", {})
+            raise entry_error(
+                "the environment is empty", "python and requirements, or container", {}
+            )
         return self
 
 

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from ..logs import Format
 from ..logs.pattern import DURATION, GROUPS, of_pattern
-from .types import Entry, Regex, wrong
+from .types import Entry, Regex, entry_error
 
 _SECONDS = {"s": 1.0, "ms": 0.001}
 
@@ -33,10 +33,10 @@ class LogPattern(Entry):
         expected = "the groups step, rate or step_time, and perhaps loss, such as (?P<rate>[0-9.]+)"
         is_one = len(found & {"rate", DURATION}) == 1
         if "step" not in found or not is_one or not found <= set(GROUPS):
-            raise wrong("wrong groups", expected, ", ".join(sorted(found)) or "none", "regex")
+            raise entry_error("wrong groups", expected, ", ".join(sorted(found)) or "none", "regex")
         form = self.format_named("sample")
         if self.sample and not any(form.entry.finditer(self.sample.encode())):
-            raise wrong(
+            raise entry_error(
                 "the expression does not match its sample", self.regex, self.sample, "sample"
             )
         return self

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from ..core.units import SAMPLES, Unit
 from .entry import first_mistake
 from .reproduction import Reproduction
-from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, listed, wrong
+from .types import Count, CountOrNone, Entry, Name, RelativePath, TopologyText, entry_error, listed
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Rows = dict[TopologyText, Rate]
@@ -93,7 +93,7 @@ class Citation(Entry):
         given = tuple(name for name in (*wanted[0], *wanted[1]) if getattr(self, name) is not None)
         if given not in wanted:
             expected = " or ".join(", ".join(names) for names in wanted)
-            raise wrong("the source cannot be looked up", expected, listed(given))
+            raise entry_error("the source cannot be looked up", expected, listed(given))
         return self
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class PublishedTable(Entry):
             for topology in getattr(self, name):
                 if topology not in self.rows:
                     known = f"one of {listed(self.rows)}"
-                    raise wrong("no row has this topology", known, str(topology), name)
+                    raise entry_error("no row has this topology", known, str(topology), name)
         return self
 
 
@@ -151,7 +151,9 @@ class TableGrid(Entry):
         for number, row in enumerate(self.tables):
             if len(row) != len(self.columns):
                 expected = f"{len(self.columns)} values, one for each column"
-                raise wrong("the row has another length", expected, len(row), "tables", number)
+                raise entry_error(
+                    "the row has another length", expected, len(row), "tables", number
+                )
             try:
                 self._table(number)
             except ValidationError as error:
@@ -207,7 +209,9 @@ class PublishedReport(Entry):
     @model_validator(mode="after")
     def _something_is_published(self) -> PublishedReport:
         if not (self.tables or self.grid or self.rows_of):
-            raise wrong("the report has no numbers", "tables, grid or rows_of", None, "tables")
+            raise entry_error(
+                "the report has no numbers", "tables, grid or rows_of", None, "tables"
+            )
         return self
 
 

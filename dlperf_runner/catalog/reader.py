@@ -86,24 +86,26 @@ def own_workloads() -> Mapping[str, Workload]:
 
 def forget() -> None:
     """Read the user's folder again when it is needed: a file was written there."""
-    _kept.clear()
+    _of_campaigns.clear()
     _workloads.cache_clear()
     _own_catalog.cache_clear()
 
 
 # Where campaigns keep the user's entries that they used.
-_kept: list[Path] = []
+_of_campaigns: list[Path] = []
 
 
-def use_kept(folders: Iterable[Path]) -> None:
+def use_campaign_folders(folders: Iterable[Path]) -> None:
     """Also know the entries that campaigns keep in these folders. Those of the user's own folder
     come first."""
-    _kept.extend(folder for folder in folders if folder not in _kept and folder.is_dir())
+    _of_campaigns.extend(
+        folder for folder in folders if folder not in _of_campaigns and folder.is_dir()
+    )
 
 
-def kept() -> tuple[Path, ...]:
-    """The folders of `use_kept` that existed then, because this is called for each log."""
-    return tuple(_kept)
+def campaign_folders() -> tuple[Path, ...]:
+    """What `use_campaign_folders` found. It is called for each log, so it looks at no disk."""
+    return tuple(_of_campaigns)
 
 
 def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
@@ -124,7 +126,7 @@ def files_to_keep(workloads: Iterable[str]) -> Iterator[tuple[Path, bytes]]:
 def _folders() -> tuple[Path, ...]:
     """The user's folder, then those of campaigns."""
     own = own_catalog()
-    return ((own,) if own else ()) + kept()
+    return ((own,) if own else ()) + campaign_folders()
 
 
 def folder_of(workload: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .types import Entry, Name, RelativePath, TopologyText, wrong
+from .types import Entry, Name, RelativePath, TopologyText, entry_error
 
 Text = Annotated[str, Field(min_length=1)]
 
@@ -51,7 +51,7 @@ class DeclaredDifference(Entry):
     @model_validator(mode="after")
     def _differs(self) -> DeclaredDifference:
         if self.published == self.ours:
-            raise wrong("this is no difference", "other values", self.ours, "ours")
+            raise entry_error("this is no difference", "other values", self.ours, "ours")
         return self
 
 
@@ -66,7 +66,9 @@ class Software(Entry):
     @model_validator(mode="after")
     def _explained(self) -> Software:
         if (self.published == self.ours) != (self.reason is None):
-            raise wrong("a difference has a reason", "published, ours, reason", self.ours, "reason")
+            raise entry_error(
+                "a difference has a reason", "published, ours, reason", self.ours, "reason"
+            )
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from .types import Count, CountOrNone, Entry, Name, wrong
+from .types import Count, CountOrNone, Entry, Name, entry_error
 
 
 class Rule(Entry):
@@ -46,7 +46,7 @@ class Rule(Entry):
     @model_validator(mode="after")
     def _something_is_measured(self) -> Rule:
         if self.warmup_steps >= self.total_steps:
-            raise wrong(
+            raise entry_error(
                 "no steps remain to be measured",
                 f"fewer warm-up steps than total_steps, {self.total_steps}",
                 self.warmup_steps,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from .types import Count, Entry, Name, wrong
+from .types import Count, Entry, Name, entry_error
 
 Engine = Literal["docker", "podman"]
 # A version must be a string, because YAML reads 12.10 as the number 12.1.
@@ -35,7 +35,7 @@ class OpenMpi(Entry):
     @model_validator(mode="after")
     def _source_has_a_version(self) -> OpenMpi:
         if self.method == "source" and self.version is None:
-            raise wrong("method source requires a version", "a version", None, "version")
+            raise entry_error("method source requires a version", "a version", None, "version")
         return self
 
 

@@ -24,7 +24,9 @@ from pydantic_core import PydanticCustomError
 from ..core.case import Topology
 
 
-def wrong(problem: str, expected: str, found: object, *keys: str | int) -> PydanticCustomError:
+def entry_error(
+    problem: str, expected: str, found: object, *keys: str | int
+) -> PydanticCustomError:
     """An error at `keys`, relative to the model that raises it."""
     context = {"expected": expected, "found": show(found), "keys": keys}
     return PydanticCustomError("dlperf", problem, context)
@@ -45,13 +47,15 @@ def _topology(value: object) -> Topology:
             return Topology.parse(value)
         except ValueError:
             pass
-    raise wrong("invalid topology", "nodes and devices, like 2n8g", value)
+    raise entry_error("invalid topology", "nodes and devices, like 2n8g", value)
 
 
 def _relative(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts or value in ("", "."):
-        raise wrong("the path leads outside its directory", "a relative path without ..", value)
+        raise entry_error(
+            "the path leads outside its directory", "a relative path without ..", value
+        )
     return value
 
 
@@ -59,7 +63,7 @@ def _regex(value: str) -> str:
     try:
         re.compile(value)
     except re.error as error:
-        raise wrong(f"{error}", "a regular expression", value) from None
+        raise entry_error(f"{error}", "a regular expression", value) from None
     return value
 
 
@@ -90,5 +94,5 @@ class Entry(BaseModel):
             for key in data:
                 if key not in cls.model_fields:
                     known = f"one of {', '.join(cls.model_fields)}"
-                    raise wrong("unknown key", known, key, str(key))
+                    raise entry_error("unknown key", known, key, str(key))
         return data

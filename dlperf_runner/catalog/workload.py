@@ -27,8 +27,8 @@ from .types import (
     Name,
     Parameters,
     TopologyText,
+    entry_error,
     listed,
-    wrong,
 )
 from .variant import Variant as Variant
 
@@ -128,9 +128,9 @@ class Workload(Entry):
     def _check_program(self) -> None:
         if bool(self.sources.items()) != bool(self.matrices):
             missing = "matrices" if self.sources.items() else "sources"
-            raise wrong(f"a workload that runs has {missing}", missing, None, missing)
+            raise entry_error(f"a workload that runs has {missing}", missing, None, missing)
         if self.no_upstream and self.sources.named("upstream"):
-            raise wrong("it has an upstream source", "one of the two", "both", "no_upstream")
+            raise entry_error("it has an upstream source", "one of the two", "both", "no_upstream")
 
     def _check_launcher(self) -> None:
         named: list[tuple[str | None, tuple[str, ...]]] = [(self.launcher, ("launcher",))]
@@ -139,12 +139,14 @@ class Workload(Entry):
         for launcher, where in named:
             if launcher is not None and launcher not in launchers.launchers():
                 known = f"one of {', '.join(launchers.launchers())}"
-                raise wrong("unknown launcher", known, launcher, *where)
+                raise entry_error("unknown launcher", known, launcher, *where)
 
     def _check_parameters(self) -> None:
         for name in self.parameters:
             if name in (*RUN_KEYS, "dtype"):
-                raise wrong("the parameter has a reserved name", "another name", name, "parameters")
+                raise entry_error(
+                    "the parameter has a reserved name", "another name", name, "parameters"
+                )
         named: list[tuple[str, tuple[str | int, ...]]] = [
             (name, (key, number))
             for key in ("unmeasured", "if_changed", "of_variant")
@@ -160,15 +162,17 @@ class Workload(Entry):
             named += [(data.parts, (*at, "parts"))] if data.parts else []
             if data.dataset is not None and data.dataset not in datasets():
                 known = f"one of {listed(datasets())}"
-                raise wrong("unknown data set", known, data.dataset, *at, "dataset")
+                raise entry_error("unknown data set", known, data.dataset, *at, "dataset")
         for name, where in named:
             if name not in self.parameters:
-                raise wrong("unknown parameter", f"one of {listed(self.parameters)}", name, *where)
+                raise entry_error(
+                    "unknown parameter", f"one of {listed(self.parameters)}", name, *where
+                )
         for kind, group in (("matrices", self.matrices), ("variants", self.variants)):
             for key, item in group.items():
                 for name in item.parameters:
                     if name not in self.parameters:
-                        raise wrong(
+                        raise entry_error(
                             "the parameter has no default",
                             f"one of the workload's parameters: {listed(self.parameters)}",
                             name,
@@ -192,11 +196,11 @@ class Workload(Entry):
                 try:
                     names = template.placeholders(text)
                 except ValueError as error:
-                    raise wrong(str(error), "{name}", text, *where) from None
+                    raise entry_error(str(error), "{name}", text, *where) from None
                 for name in names:
                     if name not in allowed:
                         expected = f"one of {', '.join(sorted(allowed))}"
-                        raise wrong("unknown placeholder", expected, name, *where)
+                        raise entry_error("unknown placeholder", expected, name, *where)
 
     def _check_matrices(self) -> None:
         for name, matrix in self.matrices.items():
@@ -204,7 +208,7 @@ class Workload(Entry):
                 self.rule_of(name)
             except ValidationError as error:
                 detail = error.errors()[0].get("ctx", {})
-                raise wrong(
+                raise entry_error(
                     "no steps remain to be measured",
                     str(detail.get("expected")),
                     matrix.rule.model_dump(exclude_none=True),
@@ -213,14 +217,14 @@ class Workload(Entry):
             for number, entry in enumerate(matrix.batches):
                 where = ("matrices", name, "batches", number)
                 if self.dtypes and entry.precision not in self.dtypes:
-                    raise wrong(
+                    raise entry_error(
                         "the precision has no dtype",
                         f"one of {listed(self.dtypes)}",
                         entry.precision,
                         *(*where, "precision"),
                     )
                 if entry.variant not in (tuple(self.variants) or ("",)):
-                    raise wrong(
+                    raise entry_error(
                         "unknown variant",
                         f"one of {listed(self.variants)}",
                         entry.variant,
@@ -229,7 +233,7 @@ class Workload(Entry):
             if self.max_nodes is not None:
                 for number, topology in enumerate(matrix.topologies):
                     if topology.nodes > self.max_nodes:
-                        raise wrong(
+                        raise entry_error(
                             "too many nodes for this workload",
                             f"at most {self.max_nodes} (max_nodes)",
                             str(topology),

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ..catalog.stack import LeastBusBandwidth
-from .findings import Finding, Status, judged
+from .findings import Finding, Status, check_finding
 
 # Without a limit in the stack, a group is slow below this share of the better half of its equals.
 # That is a warning, because nobody said what they should reach.
@@ -92,7 +92,7 @@ def _of_whole(whole: GroupBandwidth, limit: float | None, stack: str) -> Finding
     if limit is None:
         return Finding("", CHECK, "ok", f"any, as {stack} has no least_bus_bandwidth", found)
     hint = "the checks of single nodes and pairs say where; without a slow one, all are slow"
-    return judged("", CHECK, whole.busbw >= limit, f"{limit:.4g} GB/s or more", found, hint)
+    return check_finding("", CHECK, whole.busbw >= limit, f"{limit:.4g} GB/s or more", found, hint)
 
 
 def _finding(
@@ -104,7 +104,9 @@ def _finding(
     if limit.gbps is None:
         return Finding(name, check, "ok", "any", found)
     expected = f"{limit.gbps:.4g} GB/s or more"
-    return judged(name, check, not _is_slow(group, limit), expected, found, hint, limit.otherwise)
+    return check_finding(
+        name, check, not _is_slow(group, limit), expected, found, hint, limit.otherwise
+    )
 
 
 def _of_pairs(pairs: Sequence[GroupBandwidth], limit: Limit) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .findings import Facts, Finding, judged
+from .findings import Facts, Finding, check_finding
 
 
 def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
@@ -12,10 +12,10 @@ def disk_findings(name: str, disks: Facts, least_mib: int) -> Iterator[Finding]:
     least = f"{least_mib / 1024:.0f} GiB free"
     for path, disk in sorted(disks.items()):
         if disk is None:
-            yield judged(name, f"disk {path}", None, "free space", None, "check it: df -h")
+            yield check_finding(name, f"disk {path}", None, "free space", None, "check it: df -h")
             continue
         free = f"{disk['free_mib'] / 1024:.1f} GiB free"
         good = disk["free_mib"] >= least_mib and not disk["read_only"]
         found = f"read-only, {free}" if disk["read_only"] else free
         hint = "free some space (df -h; apt-get clean), or mount it read-write"
-        yield judged(name, f"disk {path}", good, least, found, hint)
+        yield check_finding(name, f"disk {path}", good, least, found, hint)

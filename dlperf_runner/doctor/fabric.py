@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .findings import Facts, Finding, as_declared, judged
+from .findings import Facts, Finding, as_declared, check_finding
 
 # Slurm's prolog runs this module without the rest of the package.
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def fabric_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]
     limit = facts["memlock_kib"]
     found = "unlimited" if unlimited else None if limit is None else f"{limit} KiB"
     hint = f"{again} --tags node_base; InfiniBand must lock memory as user {node.user}"
-    yield judged(node.name, "locked memory", unlimited, "unlimited", found, hint)
+    yield check_finding(node.name, "locked memory", unlimited, "unlimited", found, hint)
 
 
 def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
         yield Finding(name, "interface", "failed", interface, "no such interface", hint)
         return
     # A loopback interface reports unknown.
-    yield judged(
+    yield check_finding(
         name,
         "interface",
         None if told["state"] is None else told["state"] in ("up", "unknown"),
@@ -56,7 +56,7 @@ def _interface(node: Node, told: Facts | None) -> Iterator[Finding]:
     )
     addresses = told["addresses"]
     if addresses is not None and None not in addresses and node.address[:1].isdigit():
-        yield judged(
+        yield check_finding(
             name,
             "address",
             node.address in [address.partition("/")[0] for address in addresses],
@@ -77,7 +77,7 @@ def _gpu_direct(name: str, module: str, facts: Facts) -> Finding:
             f"this kernel has no interface for {module}, and DMA-BUF needs"
             f" {' and '.join(facts['dma_buf'])}"
         )
-    return judged(
+    return check_finding(
         name,
         "peer memory",
         bool(found) or (None if module == "nv_peer_mem" else False),
@@ -104,7 +104,7 @@ def _firewall(node: Node, told: Facts) -> Finding:
     ]
     more = f" and {len(closed) - 2} more nodes" if len(closed) > 2 else ""
     commands = [_OPENED[service].format(interface) for service in told["services"] or ()]
-    return judged(
+    return check_finding(
         node.name,
         "firewall",
         False if closed else None if told["unsure"] else True,
@@ -127,7 +127,7 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
     is_named = bool(node.env.get("NCCL_IB_HCA") or declared.rails)
     yield from _rails(name, ports, used, facts["missing_rails"], is_named)
     bad = [item for item in used if item[1]["fault"]]
-    yield judged(
+    yield check_finding(
         name,
         "link state",
         not bad,
@@ -148,7 +148,7 @@ def _ports(node: Node, declared: InfiniBand, facts: Facts) -> Iterator[Finding]:
             )
             found = ", ".join(kinds) or "no GID"
             good = "RoCE v2" in kinds
-            yield judged(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
+            yield check_finding(name, "roce", good, "a RoCE v2 GID", found, hint, "warning")
     told = facts["ibstat"] or {}
     for device, port in used:
         said = told.get(device, {}).get(str(port["port"]))
@@ -193,10 +193,10 @@ def _rate(name: str, item: Any, declared: InfiniBand) -> Iterator[Finding]:
     )
     if full is None and is_roce:
         hint = f"install ethtool on the node, or set infiniband.{key} (dlperf_stack_overrides)"
-        yield judged(name, "link rate", None, "the full rate of the card", found, hint)
+        yield check_finding(name, "link rate", None, "the full rate of the card", found, hint)
     elif full is not None:
         good = None if rate is None else rate >= full
-        yield judged(name, "link rate", good, f"{full} Gb/s", found, hint)
+        yield check_finding(name, "link rate", good, f"{full} Gb/s", found, hint)
 
 
 def _name(item: tuple[str, Any]) -> str:

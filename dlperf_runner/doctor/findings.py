@@ -23,7 +23,7 @@ class Finding:
     hint: str = ""
 
 
-def judged(
+def check_finding(
     node: str,
     check: str,
     is_good: bool | None,
@@ -44,4 +44,4 @@ def judged(
 def as_declared(node: str, check: str, declared: str, found: str | None, hint: str) -> Finding:
     """Compare a version with the stack's. A shorter version matches: 7.6.5 matches 7.6.5.32."""
     is_good = found is not None and (found == declared or declared.startswith(f"{found}."))
-    return judged(node, check, is_good, declared, found or "none", hint)
+    return check_finding(node, check, is_good, declared, found or "none", hint)

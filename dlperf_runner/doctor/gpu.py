@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .findings import Facts, Finding, as_declared, judged
+from .findings import Facts, Finding, as_declared, check_finding
 
 # Slurm's prolog runs this module without the rest of the package.
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     if not gpus:
         return
     count = len(gpus)
-    yield judged(
+    yield check_finding(
         name,
         "gpu count",
         count >= node.devices_per_node,
@@ -64,7 +64,7 @@ def gpu_findings(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         )
     models = sorted({str(gpu["model"]) for gpu in gpus})
     wanted = stack.gpu.models if stack.gpu else ()
-    yield judged(
+    yield check_finding(
         name,
         "gpu model",
         models == [node.accelerator] or (len(models) == 1 and models[0] in wanted),
@@ -106,7 +106,7 @@ def _adopted_driver(name: str, cuda: str, driver: str | None, native: str | None
     if own < wanted and own[0] == wanted[0] >= 11:
         hint = "programs run, but PTX is not compiled: compare only with runs on this driver"
         return Finding(name, "driver", "warning", expected, found, hint)
-    return judged(name, "driver", own >= wanted if native else None, expected, found, hint)
+    return check_finding(name, "driver", own >= wanted if native else None, expected, found, hint)
 
 
 def _of(gpus: list[Any], problem: Any) -> str:
@@ -119,7 +119,7 @@ def _of(gpus: list[Any], problem: Any) -> str:
 
 def _health(name: str, gpus: list[Any]) -> Iterator[Finding]:
     unread = _of(gpus, lambda gpu: ", ".join(f"{k} {v}" for k, v in sorted(gpu["errors"].items())))
-    yield judged(
+    yield check_finding(
         name, "gpu answers", not unread, "values", unread or "values",
         "reboot the node; if the error persists, replace the GPU",
     )  # fmt: skip
@@ -171,7 +171,7 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     hint = "check cooling and power: runs are slower than they should be until this is fixed"
     if slowed or not chosen:
         found = slowed or ("none" if known else None)
-        yield judged(name, "throttling", not slowed if known else None, "none", found, hint)
+        yield check_finding(name, "throttling", not slowed if known else None, "none", found, hint)
     else:
         hint = "the GPU runs at its power or clock limit: see nvidia-smi -q -d CLOCK,POWER"
         yield Finding(name, "throttling", "warning", "none", chosen, hint)
@@ -186,7 +186,7 @@ def _speed(name: str, gpus: list[Any]) -> Iterator[Finding]:
     unseen = all(gpu["processes"] is None for gpu in gpus)
     busy = _of(gpus, lambda gpu: ", ".join(map(_process, gpu["processes"] or ())))
     drawn = all(p["type"] == "G" for gpu in gpus for p in gpu["processes"] or ())
-    yield judged(
+    yield check_finding(
         name,
         "other processes",
         None if unseen else not busy,
@@ -220,6 +220,6 @@ def _xid(name: str, errors: list[Any] | None) -> Finding:
         hint = "a fault of the GPU or its links: reboot the node; if it recurs, replace the GPU"
         return Finding(name, "xid errors", "failed", "none since boot", told, hint)
     hint = "usually caused by a faulty program; a reboot clears the record"
-    return judged(
+    return check_finding(
         name, "xid errors", not errors, "none since boot", told or "none", hint, "warning"
     )

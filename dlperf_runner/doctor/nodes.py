@@ -16,7 +16,7 @@ from ..core.node import Node
 from .dcgm import dcgm_findings
 from .disks import disk_findings
 from .fabric import fabric_findings
-from .findings import Facts, Finding, Status, judged
+from .findings import Facts, Finding, Status, check_finding
 from .gpu import gpu_findings
 
 FREE_MIB = {"cpu": 5 * 1024, "gpu": 20 * 1024}
@@ -98,7 +98,7 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         result = facts.get(check_name.replace(" ", "_").replace("-", "_"))
         if result is not None:
             failed = result.get("failed")
-            yield judged(node.name, check_name, not failed, wanted, failed or "yes", hint)
+            yield check_finding(node.name, check_name, not failed, wanted, failed or "yes", hint)
 
 
 def _reached(called: int | None, others: int) -> str:
@@ -115,7 +115,7 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
     if known is None:
         expected = f"one that ansible-core {core} supports on nodes"
         # An interpreter that ran a module is supported.
-        return judged(
+        return check_finding(
             name, "python", True if ran else None, expected, ", ".join(found) or "none",
             "this ansible-core is newer than this check; see its list of supported targets",
         )  # fmt: skip
@@ -132,7 +132,7 @@ def _python(name: str, core: str, pythons: Sequence[str], health: Facts | None) 
         hint = (
             f"manage it with ansible-core {cores[-1]} (pip install 'ansible-core=={cores[-1]}.*')"
         )
-    return judged(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
+    return check_finding(name, "python", bool(fits), expected, ", ".join(found) or "none", hint)
 
 
 def _release(core: str) -> str:
@@ -154,10 +154,10 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
             f"stack {stack.name} does not support it: choose another (dlperf_stack), or reinstall"
         )
         good = None if facts["system"] is None else facts["system"] in wanted
-        yield judged(name, "system", good, " or ".join(wanted), facts["system"], hint)
+        yield check_finding(name, "system", good, " or ".join(wanted), facts["system"], hint)
     yield from disk_findings(name, facts["disks"], FREE_MIB[stack.accelerator])
     services, is_set = ", ".join(facts["time_services"] or ()), facts["synchronized"]
-    yield judged(
+    yield check_finding(
         name,
         "time service",
         is_set,
@@ -170,7 +170,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     )
     dead = [f"{address}: {why}" for address, why in sorted(facts["addresses"].items()) if why]
     if facts["addresses"]:
-        yield judged(
+        yield check_finding(
             name,
             "package sources",
             not dead,
@@ -180,7 +180,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
         )
     against = facts.get("signatures")
     if against is not None:
-        yield judged(
+        yield check_finding(
             name,
             "package signatures",
             not against,
@@ -191,7 +191,7 @@ def _health(node: Node, stack: Stack, facts: Facts) -> Iterator[Finding]:
     declared = stack.openmpi.version if stack.openmpi else None
     openmpi = facts["openmpi"]
     good = openmpi is not None and declared in (None, openmpi)
-    yield judged(name, "openmpi", good, declared or "any", openmpi or "none", PROVISION)
+    yield check_finding(name, "openmpi", good, declared or "any", openmpi or "none", PROVISION)
 
 
 def _clock(name: str, time: float, asked: float | None, answered: float | None) -> Finding:
@@ -199,10 +199,10 @@ def _clock(name: str, time: float, asked: float | None, answered: float | None) 
     expected = f"within {MAX_SKEW_S:g} s of this machine's"
     hint = "start a time service on the node (chrony, systemd-timesyncd)"
     if asked is None or answered is None:
-        return judged(name, "clock", None, expected, None, hint)
+        return check_finding(name, "clock", None, expected, None, hint)
     least = max(asked - time, time - answered, 0.0)
     found = f"off by at least {least:.1f} s" if least else f"right, to {answered - asked:.1f} s"
-    return judged(name, "clock", least <= MAX_SKEW_S, expected, found, hint)
+    return check_finding(name, "clock", least <= MAX_SKEW_S, expected, found, hint)
 
 
 def _each(facts: Facts, *path: str) -> Any:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ..core.lists import counted
-from .findings import Finding, judged
+from .findings import Finding, check_finding
 from .slurm_probe import Probe, Said, on_nodes
 
 # What the doctor asks on the login node. @user@ is the user's name.
@@ -113,13 +113,15 @@ def _version(told: Mapping[str, Said]) -> Finding:
     oldest = ".".join(f"{part:02}" for part in OLDEST)
     hint = "run this command on a login node of a newer Slurm"
     is_good = known >= OLDEST if known else None
-    return judged(LOGIN, "slurm", is_good, f"{oldest} or newer", text or None, hint)
+    return check_finding(LOGIN, "slurm", is_good, f"{oldest} or newer", text or None, hint)
 
 
 def _partition_exists(chosen: str, partitions: Mapping[str, object]) -> Finding:
     expected = "one of " + ", ".join(partitions)
     hint = "name a partition with --partition"
-    return judged(LOGIN, "partition", chosen in partitions, expected, chosen or "no default", hint)
+    return check_finding(
+        LOGIN, "partition", chosen in partitions, expected, chosen or "no default", hint
+    )
 
 
 def _mpi(told: Mapping[str, Said]) -> Finding:
@@ -128,7 +130,7 @@ def _mpi(told: Mapping[str, Said]) -> Finding:
     names += re.findall(r"pmix_v\d+", told["mpi"].output)
     found = ", ".join(dict.fromkeys(names)) or None
     hint = "no MPI plugin is needed: mpirun starts its own daemons"
-    return judged(LOGIN, "mpi plugins", True if found else None, "known", found, hint)
+    return check_finding(LOGIN, "mpi plugins", True if found else None, "known", found, hint)
 
 
 def _accounting(told: Mapping[str, Said], options: Mapping[str, str]) -> Iterator[Finding]:
@@ -148,7 +150,7 @@ def _accounting(told: Mapping[str, Said], options: Mapping[str, str]) -> Iterato
     account = options.get("account", "")
     own = [row for row in rows if account in ("", row[1])]
     expected = f"account {account}" if account else "an account"
-    yield judged(
+    yield check_finding(
         LOGIN, "account", bool(own), expected, names or "none",
         "ask the administrator for an account, or name another one with --account",
         "failed" if is_enforced or account else "warning",
@@ -156,7 +158,7 @@ def _accounting(told: Mapping[str, Said], options: Mapping[str, str]) -> Iterato
     wanted = options.get("qos", "")
     usable = list(dict.fromkeys(name for row in own for name in row[3].split(",") if name))
     if wanted:
-        yield judged(
+        yield check_finding(
             LOGIN, "qos", wanted in usable, wanted, ", ".join(usable) or "none",
             "name another quality of service with --qos",
         )  # fmt: skip
@@ -181,26 +183,28 @@ def _partition(
     where = f"partition {name}"
     state = own.get("State", "")
     hint = "choose another partition, or ask the administrator"
-    yield judged(where, "state", state == "UP", "UP", state, hint)
+    yield check_finding(where, "state", state == "UP", "UP", state, hint)
     for key, option in (("AllowAccounts", "account"), ("AllowQos", "qos")):
         allowed, given = own.get(key, "ALL"), options.get(option, "")
         if given and allowed != "ALL":
             is_good = given in allowed.split(",")
-            yield judged(where, option, is_good, f"one of {allowed}", given, f"set --{option}")
+            yield check_finding(
+                where, option, is_good, f"one of {allowed}", given, f"set --{option}"
+            )
     longest = own.get("MaxTime", "")
     found = f"{longest}, by default {own.get('DefaultTime', 'NONE')}"
     found += f", on up to {own['MaxNodes']} nodes" if own.get("MaxNodes", "").isdigit() else ""
     is_long = longest in _UNLIMITED or seconds(longest) >= SHORTEST_S
     expected = f"at least {SHORTEST_S // 60} minutes"
     hint = "choose a partition with a longer time limit"
-    yield judged(where, "time limit", is_long, expected, found, hint, "warning")
+    yield check_finding(where, "time limit", is_long, expected, found, hint, "warning")
     rows = [row for row in _nodes(told) if row[0] == name]
     usable = sum(_is_usable(row[2]) for row in rows)
     count = Counter(row[2] for row in rows)
     found = f"{usable} of {len(rows)} usable"
     if rows:
         found += " (" + ", ".join(f"{number} {state}" for state, number in count.items()) + ")"
-    yield judged(
+    yield check_finding(
         where, "nodes", bool(rows) and usable == len(rows), "all usable", found,
         "see the nodes below", "warning" if usable else "failed",
     )  # fmt: skip
@@ -209,7 +213,7 @@ def _partition(
         f"{'none' if gres == '(null)' else gres} on {counted(number, 'node')}"
         for gres, number in kinds.items()
     )
-    yield judged(
+    yield check_finding(
         where, "gres", len(kinds) <= 1, "the same on every node", found or "no nodes",
         "choose nodes of one kind with --constraint", "warning",
     )  # fmt: skip

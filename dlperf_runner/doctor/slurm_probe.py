@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..core.lists import counted
 from ..schedulers.slurm import PMIX_LIBRARIES
-from .findings import Finding, Status, judged
+from .findings import Finding, Status, check_finding
 
 OPTIONS = ("partition", "account", "qos", "reservation", "constraint")
 WAIT_S = 30  # for idle nodes
@@ -111,7 +111,7 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
         hint = "another job took the nodes; run the doctor again" if is_busy else "see the message"
         found = "; ".join(others[-3:]) or f"exit status {probe.said.status}"
         otherwise: Status = "warning" if is_busy else "failed"
-        yield judged(where, "test job", False, "runs", found, hint, otherwise)
+        yield check_finding(where, "test job", False, "runs", found, hint, otherwise)
     else:
         yield Finding(where, "test job", "ok", "runs", f"on {counted(len(facts), 'node')}")
     yield from _pmix(where, probe)
@@ -120,7 +120,7 @@ def on_nodes(where: str, probe: Probe | None, has_pyxis: bool) -> Iterator[Findi
         yield _engines(node, own, has_pyxis)
     kinds = {tuple((name, own.get(name)) for name in ENGINES) for own in facts.values()}
     if len(facts) > 1:
-        yield judged(
+        yield check_finding(
             "", "container engines", len(kinds) == 1, "the same on every node",
             "the same" if len(kinds) == 1 else "different versions",
             "choose nodes of one kind with --constraint", "warning",
@@ -159,19 +159,19 @@ def _pmix(where: str, probe: Probe) -> Iterator[Finding]:
             else probe.pmix.output.strip() or "nothing"
         )
         hint = "do not use srun --mpi=pmix"
-        yield judged(where, "pmix", is_good, "starts processes", found, hint, "warning")
+        yield check_finding(where, "pmix", is_good, "starts processes", found, hint, "warning")
 
 
 def _folder(node: str, own: Mapping[str, str], probe: Probe) -> Iterator[Finding]:
     hint = "start dlperf in a directory that all nodes share, such as your home or scratch folder"
     expected = f"sees {probe.folder} as the login node does"
     found = "yes" if own.get("read") == probe.token else own.get("read") or "another content"
-    yield judged(node, "shared folder", found == "yes", expected, found, hint)
+    yield check_finding(node, "shared folder", found == "yes", expected, found, hint)
     if found == "yes":
         is_there = node in probe.wrote
         told = own.get("written") or ("yes" if is_there else "the login node does not see the file")
         expected = f"can write into {probe.folder}"
-        yield judged(node, "writes", is_there and told == "yes", expected, told, hint)
+        yield check_finding(node, "writes", is_there and told == "yes", expected, told, hint)
 
 
 def _engines(node: str, own: Mapping[str, str], has_pyxis: bool) -> Finding:

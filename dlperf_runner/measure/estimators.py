@@ -72,7 +72,7 @@ class PublishedLines(NamedTuple):
     in_warmup: int
 
 
-def measured(
+def measurements_of(
     found: Columns,
     rates: Sequence[float],
     final: float | None,

@@ -14,7 +14,7 @@ from ..catalog.rule import Rule
 from ..core.errors import UserError
 from ..logs import Columns, Format, Log
 from . import sequence, settings
-from .estimators import Expected, Measured, measured, of_world, published_lines
+from .estimators import Expected, Measured, measurements_of, of_world, published_lines
 from .step_parts import of_input
 from .step_time import log_memory, step_times
 
@@ -68,7 +68,9 @@ def measure(
     _check_final(final, rates, name)
     published = published_lines(lines, every, rule, expected.topology, number)
     whole_run = settings.whole_run_rate(log.headers)
-    result = measured(found, rates, final, confirmed, rule, expected, name, published, whole_run)
+    result = measurements_of(
+        found, rates, final, confirmed, rule, expected, name, published, whole_run
+    )
     world = of_world(rates, rule, expected)
     computing = log.compute_rates[first:end] if lines is found else []
     result.measurements += (

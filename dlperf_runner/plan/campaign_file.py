@@ -17,7 +17,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictStr, create_model
 
 from ..catalog.entry import read_located, validated
-from ..catalog.types import Count, CountOrNone, Entry, Name, Value, show, wrong
+from ..catalog.types import Count, CountOrNone, Entry, Name, Value, entry_error, show
 from ..core.errors import UserError
 from ..core.node import CONTAINER_CHOICES
 from ..schedulers import schedulers
@@ -69,7 +69,7 @@ def _checked(kind: Any, parse: Callable[[str], object]) -> Any:
             parse(text_of(value))
         except UserError as error:
             found = error.found or show(value)
-            raise wrong(error.problem, error.expected or "another value", found) from None
+            raise entry_error(error.problem, error.expected or "another value", found) from None
         return value
 
     return _with(kind, AfterValidator(check))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .. import logs
 from ..campaign.directory import CATALOG
-from ..catalog.reader import kept, unit_of, use_kept
+from ..catalog.reader import campaign_folders, unit_of, use_campaign_folders
 from ..catalog.validity import catalogued_rules
 from ..core.errors import UserError
 from ..core.frame import COLUMNS, GPU_MEMORY, SAMPLES_PER_SECOND, Row, make_frame
@@ -179,7 +179,7 @@ def catalogued(sources: Iterable[Path] = ()) -> Iterator[Known]:
     keep."""
     from ..catalog.reader import own_workloads
 
-    use_kept(source.resolve() / CATALOG for source in sources)
+    use_campaign_folders(source.resolve() / CATALOG for source in sources)
     for workload in own_workloads().values():
         names = {workload.model_name(key): v.short_name for key, v in workload.variants.items()}
         for model, short_name in (names or {workload.model: workload.short_name}).items():
@@ -215,7 +215,9 @@ def _readings(
 
     logs.formats()
     catalogued_rules()
-    pool = ProcessPoolExecutor(jobs, initializer=use_kept, initargs=(kept(),))
+    pool = ProcessPoolExecutor(
+        jobs, initializer=use_campaign_folders, initargs=(campaign_folders(),)
+    )
     try:
         yield chain.from_iterable(pool.map(read_part, parts))
     finally:

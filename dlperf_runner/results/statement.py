@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from ..catalog.names import names
 from ..catalog.reader import read_entry
-from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, listed, wrong
+from ..catalog.types import Count, CountOrNone, Entry, Name, TopologyText, entry_error, listed
 from ..core.errors import UserError
 
 MAPPING = "mapping.yml"  # its name in a directory of logs
@@ -71,9 +71,9 @@ def _is_pattern(value: str) -> str:
         _expression(value)
     except ValueError as error:
         known = f"one of {listed(Fields.model_fields)}"
-        raise wrong("unknown placeholder", known, str(error)) from None
+        raise entry_error("unknown placeholder", known, str(error)) from None
     except re.error as error:
-        raise wrong("invalid pattern", "each placeholder once", str(error)) from None
+        raise entry_error("invalid pattern", "each placeholder once", str(error)) from None
     return value
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fault_campaigns import faulty_workload, lab_of_two
 from gpu_cluster import Cluster
 from lab_under_test import FRAMEWORKS, PROJECT, Lab, alone
 from system_plays import Played, States
@@ -40,10 +41,24 @@ def old_ansible(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     """Two nodes, up for the whole session; whatever a test changes on them, later tests find."""
-    made = Lab(tmp_path_factory.mktemp("session") / "lab")
-    made.up(lab_nodes=2)
-    yield made
-    made.down()
+    assert mirror.is_dir()
+    with Lab(tmp_path_factory.mktemp("session") / "lab").is_up(lab_nodes=2) as made:
+        yield made
+
+
+# The nodes and the workload of test_faults.py and test_controller_faults.py.
+
+
+@pytest.fixture(scope="module")
+def faulty_lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+    assert mirror.is_dir()
+    with lab_of_two(tmp_path_factory.mktemp("faults")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def faulty_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return faulty_workload(tmp_path_factory.mktemp("catalog"))
 
 
 # The plays of test_gpu_systems.py and test_rpm_systems.py, in order. These have a `cluster`, and

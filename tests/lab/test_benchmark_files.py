@@ -105,8 +105,8 @@ def recap(printed: str) -> dict[str, str]:
     return dict(re.findall(r"(node\d) .*changed=(\d+)", printed.rpartition("PLAY RECAP")[2]))
 
 
-@pytest.fixture(scope="module")
-def data(lab: Lab) -> list[str]:
+@pytest.fixture
+def data(lab: Lab) -> Iterator[list[str]]:
     """The variables of an inventory with data sets, which are made on the nodes."""
     given = ["-e", json.dumps({"dlperf_datasets": DATASETS})]
     for node in ("node1", "node2"):
@@ -114,7 +114,9 @@ def data(lab: Lab) -> list[str]:
             lab.said(node, f"mkdir -p {folder} && echo {jpeg()} | base64 -d > {folder}/a.JPEG")
     first = recap(lab.play(*ROLE, *given))
     assert first == {"node1": "2", "node2": "2"}  # the folder of data, and the loop over both sets
-    return given
+    yield given
+    for node in ("node1", "node2"):
+        lab.said(node, "rm -r /srv/images; rm -rf /opt/dlperf/data")
 
 
 def test_data_sets_are_made_once_and_equal_on_all_nodes(lab: Lab, data: list[str]) -> None:
@@ -143,6 +145,7 @@ def test_damage_on_one_node_stops_the_check_and_is_named(lab: Lab, data: list[st
 
 
 def test_the_removal_leaves_what_the_role_did_not_make(lab: Lab, data: list[str]) -> None:
+    lab.said("node2", f"rm {MADE}/dlperf-dataset.json")
     lab.play(*ROLE, "-e", "part=absent", *data)
     assert lab.said("node1", "cd /opt/dlperf/data && find . -type f; ls /srv/images") == "n01\nn02"
     # Without the manifest, nothing says that the role made it.

@@ -175,7 +175,7 @@ def test_a_launch_that_is_killed_leaves_no_container_on_any_node(
         assert contained.ssh(node, "pgrep -f 'mxnet_resnet5[0]'").stdout == ""
 
 
-def test_a_node_without_the_image_is_said_before_anything_runs(
+def test_a_node_without_the_image_is_said_before_anything_runs_and_gets_it_again(
     contained: Lab, tmp_path: Path
 ) -> None:
     contained.said("node2", f"{PODMAN} rmi --force --all >&2; echo removed")
@@ -185,9 +185,6 @@ def test_a_node_without_the_image_is_said_before_anything_runs(
     assert "provision.yml -e dlperf_container_engine=podman" in done.stdout
     assert re.search(rf"{CASE}/r1 +\| planned", done.stdout)
     assert not list(tmp_path.glob("c/runs/*/r1/*.log"))
-
-
-def test_provisioning_brings_a_lost_image_back(contained: Lab) -> None:
     contained.play(*PROVISION, "--tags", "container")
     digest = f"{PODMAN} images --digests --format '{{{{.Digest}}}}'"
     assert contained.said("node2", digest) == contained.said("node1", digest)

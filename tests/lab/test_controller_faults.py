@@ -26,9 +26,7 @@ from fault_campaigns import (
     LEASE_S,
     LOCK_S,
     Campaign,
-    faulty_workload,
     inside,
-    lab_of_two,
     left,
     signal_all,
     until,
@@ -38,21 +36,9 @@ from lab_under_test import PROJECT, Lab
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.faults]
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    assert mirror.is_dir()
-    with lab_of_two(tmp_path_factory.mktemp("faults")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return faulty_workload(tmp_path_factory.mktemp("catalog"))
-
-
 @pytest.fixture
-def campaign(lab: Lab, catalog: Path, tmp_path: Path) -> Campaign:
-    return Campaign(lab, catalog, tmp_path / "campaign")
+def campaign(faulty_lab: Lab, faulty_catalog: Path, tmp_path: Path) -> Campaign:
+    return Campaign(faulty_lab, faulty_catalog, tmp_path / "campaign")
 
 
 # ---- signals

@@ -16,10 +16,9 @@ FEW = ("-e", '{"dlperf_frameworks": []}')
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("decommission") / "lab")
-    made.up(lab_nodes=2)
-    yield made
-    made.down()
+    assert mirror.is_dir()
+    with Lab(tmp_path_factory.mktemp("decommission") / "lab").is_up(lab_nodes=2) as made:
+        yield made
 
 
 def test_a_provisioned_node_is_as_it_was_but_for_results(lab: Lab) -> None:

@@ -17,9 +17,7 @@ from child_processes import started
 from fault_campaigns import (
     Campaign,
     Sufferer,
-    faulty_workload,
     inside,
-    lab_of_two,
     left,
     provision,
     suffering,
@@ -31,28 +29,16 @@ from lab_under_test import Lab
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.faults]
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    assert mirror.is_dir()
-    with lab_of_two(tmp_path_factory.mktemp("faults")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return faulty_workload(tmp_path_factory.mktemp("catalog"))
-
-
 @pytest.fixture
-def campaign(lab: Lab, catalog: Path, tmp_path: Path) -> Campaign:
-    return Campaign(lab, catalog, tmp_path / "campaign", steps=75)
+def campaign(faulty_lab: Lab, faulty_catalog: Path, tmp_path: Path) -> Campaign:
+    return Campaign(faulty_lab, faulty_catalog, tmp_path / "campaign", steps=75)
 
 
 @pytest.fixture(scope="module")
 def sufferer(
-    lab: Lab, catalog: Path, tmp_path_factory: pytest.TempPathFactory
+    faulty_lab: Lab, faulty_catalog: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sufferer]:
-    campaign = Campaign(lab, catalog, tmp_path_factory.mktemp("all") / "campaign")
+    campaign = Campaign(faulty_lab, faulty_catalog, tmp_path_factory.mktemp("all") / "campaign")
     with suffering(campaign, FAULTS) as made:
         yield made
 

@@ -12,17 +12,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
 
-NODES = 64
+FEW, NODES = 4, 64
 ENVIRONMENT = "/opt/dlperf/envs/nccl"
 # What belongs to one node alone.
 OWN = ("opt/dlperf/stamps", "etc/ssh/ssh_host_*", "home/dlperf/.ssh", "root/.ssh", "tmp/*")
@@ -44,62 +45,74 @@ def seconds(lab: Lab, *argv: str) -> tuple[float, str]:
 # ---- from node to node
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
+@dataclass(frozen=True)
+class Few:
+    """Four provisioned nodes. `taken`: what was said when they got their environment; `digests`: of
+    the environment, on all nodes."""
+
+    lab: Lab
+    taken: str
+    digests: set[str]
+
+
+@contextmanager
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Few]:
     assert mirror.is_dir()
-    lab = Lab(tmp_path_factory.mktemp("few") / "lab")
-    lab.up(lab_nodes=4, lab_frameworks="nccl")
-    try:
-        yield lab
-    finally:
-        lab.down()
+    with Lab(scratch / "lab").is_up(lab_nodes=FEW, lab_frameworks="nccl") as lab:
+        taken, digest = output_of(lab, TAKING), f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
+        yield Few(lab, taken, {lab.said(f"node{n}", digest) for n in range(1, FEW + 1)})
 
 
-def test_one_node_makes_an_environment_and_the_others_take_it_from_each_other(few: Lab) -> None:
-    taken = output_of(few, TAKING)
-    assert sorted(re.findall(r"changed: \[(\w+)\]", taken)) == ["node2", "node3", "node4"]
-    digest = f"tar -c --sort=name -C {ENVIRONMENT} . | sha256sum"
-    assert len({few.said(node, digest) for node in ("node1", "node2", "node3", "node4")}) == 1
+shared = sharing(provisioned)
+
+
+@pytest.fixture
+def few(shared: Shared[Few]) -> Few:
+    return shared.get()
+
+
+def test_one_node_makes_an_environment_and_the_others_take_it_from_each_other(few: Few) -> None:
+    lab = few.lab
+    assert sorted(re.findall(r"changed: \[(\w+)\]", few.taken)) == ["node2", "node3", "node4"]
+    assert len(few.digests) == 1
     for node in ("node1", "node4"):
         code = "import mpi4py; print(mpi4py.__file__)"
-        shown = few.said(node, f"runuser -u dlperf -- {ENVIRONMENT}/bin/python -c '{code}'")
+        shown = lab.said(node, f"runuser -u dlperf -- {ENVIRONMENT}/bin/python -c '{code}'")
         assert shown.startswith(ENVIRONMENT)
-        assert few.ssh(node, "test -e /opt/dlperf/copies").returncode == 1
-    assert "changed=0" in few.play("provision.yml")
+        assert lab.ssh(node, "test -e /opt/dlperf/copies").returncode == 1
+    assert "changed=0" in lab.play("provision.yml")
 
 
-def test_a_node_that_gets_none_makes_its_own(few: Lab) -> None:
+def test_a_node_that_gets_none_makes_its_own(few: Few) -> None:
     """node3 trusts nobody any more, and node4 takes it from the node that made it."""
+    lab = few.lab
     for node in ("node2", "node3", "node4"):
-        few.said(node, f"rm -r {ENVIRONMENT}")
-    few.said("node3", "mv /etc/ssh/ssh_known_hosts /srv")
-    taken = output_of(few, TAKING, "-v", "--tags", "framework")
+        lab.said(node, f"rm -r {ENVIRONMENT}")
+    lab.said("node3", "mv /etc/ssh/ssh_known_hosts /srv")
+    taken = output_of(lab, TAKING, "-v", "--tags", "framework")
     assert re.findall(r"changed: \[(\w+)\]", taken) == ["node4"]
     assert "Host key verification failed" in taken
     for node in ("node2", "node3", "node4"):
-        few.said(node, f"{ENVIRONMENT}/bin/python -c 'import mpi4py'")
-    few.said("node3", "mv /srv/ssh_known_hosts /etc/ssh")
+        lab.said(node, f"{ENVIRONMENT}/bin/python -c 'import mpi4py'")
+    lab.said("node3", "mv /srv/ssh_known_hosts /etc/ssh")
 
 
 # ---- many
 
 
 @pytest.fixture(scope="module")
-def many(few: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def many(shared: Shared[Few], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     base = tmp_path_factory.mktemp("base")
-    few.play("provision.yml")
+    few = shared.last().lab
     without = " ".join(f"--exclude='./{pattern}'" for pattern in OWN)
     pack = few.ssh_argv("node1", f"tar --create --one-file-system {without} --directory / .")
     with (base / "bookworm.tar").open("wb") as archive:
         subprocess.run(pack, stdout=archive, check=True, timeout=300)
-    few.down()
-    lab = Lab(tmp_path_factory.mktemp("many") / "lab")
-    lab.up(lab_nodes=NODES, lab_frameworks="nccl", lab_cache_dir=base)
-    try:
+    shared.close()
+    made = Lab(tmp_path_factory.mktemp("many") / "lab")
+    with made.is_up(lab_nodes=NODES, lab_frameworks="nccl", lab_cache_dir=base) as lab:
         lab.play("provision.yml")
         yield lab
-    finally:
-        lab.down()
 
 
 def test_a_second_provisioning_takes_at_most_two_pings_and_10_s(many: Lab) -> None:

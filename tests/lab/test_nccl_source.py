@@ -1,8 +1,6 @@
 """NCCL 2.7.3 from source, where no archive of NVIDIA's is given: one node builds it, the other gets
 what was built. The source and nvcc are stand-ins, whose Makefiles have the targets and variables of
 NVIDIA's; compiler, build user, shipping, loader and removal are real.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -13,11 +11,12 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
@@ -87,9 +86,17 @@ class Cluster:
         return done.returncode, re.sub(r"\s+", " ", done.stdout)
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Cluster]:
-    scratch = tmp_path_factory.mktemp("nccl")
+@dataclass(frozen=True)
+class Built:
+    """Two nodes with the NCCL that one of them built, and what was said on the way there."""
+
+    cluster: Cluster
+    refused: tuple[int, str]
+    first: tuple[int, str]
+
+
+@contextmanager
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Built]:
     archive = scratch / "v2.7.3-1.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         for name, text in FILES.items():
@@ -105,49 +112,56 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
         "nccl_cache": str(scratch / "cache"),
         "nccl_mirror": "",
     }
-    lab = Lab(scratch / "lab")
-    lab.up(lab_nodes=len(NODES), lab_mirror_dir=mirror)
-    try:
+    with Lab(scratch / "lab").running(nodes=len(NODES), mirror=mirror) as lab:
         for node in NODES:
             lab.said(node, PREPARED)
-        yield Cluster(lab, given)
-    finally:
-        lab.down()
+        cluster = Cluster(lab, given)
+        refused = cluster.role(nccl_source_sha256="0" * 64)
+        assert lab.ssh("node1", "test -e /usr/local/nccl").returncode == 1
+        yield Built(cluster, refused, cluster.role())
 
 
-def test_another_file_is_not_built(cluster: Cluster) -> None:
-    status, output = cluster.role(nccl_source_sha256="0" * 64)
+shared = sharing(provisioned)
+
+
+@pytest.fixture
+def built(shared: Shared[Built]) -> Built:
+    return shared.get()
+
+
+def test_another_file_is_not_built(built: Built) -> None:
+    status, output = built.refused
     assert status == 2, output
     assert "nccl_source_sha256" in output
-    assert cluster.lab.ssh("node1", "test -e /usr/local/nccl").returncode == 1
 
 
-def test_one_node_builds_it_and_both_load_it(cluster: Cluster) -> None:
-    status, output = cluster.role()
+def test_one_node_builds_it_and_both_load_it(built: Built) -> None:
+    lab, (status, output) = built.cluster.lab, built.first
     assert status == 0, output
     made = output.partition("TASK [source_build : Build it (takes many minutes)]")[2]
     assert made.partition("TASK [")[0].count("changed: ") == 1
-    cluster.lab.said("node1", f"cat > /srv/it.c <<'END'\n{PROGRAM}\nEND")
-    shown = cluster.lab.said("node1", "cd /srv && cc it.c -lnccl -o it && ./it")
+    lab.said("node1", f"cat > /srv/it.c <<'END'\n{PROGRAM}\nEND")
+    shown = lab.said("node1", "cd /srv && cc it.c -lnccl -o it && ./it")
     assert shown == "2703 -gencode=arch=compute_70,code=sm_70"
     for node in NODES:
-        listed = cluster.lab.said(node, "ldconfig -p | grep libnccl.so.2")
+        listed = lab.said(node, "ldconfig -p | grep libnccl.so.2")
         assert listed.endswith("=> /usr/local/nccl/lib/libnccl.so.2")
-        pc = cluster.lab.said(node, "cat /usr/local/nccl/lib/pkgconfig/nccl.pc")
+        pc = lab.said(node, "cat /usr/local/nccl/lib/pkgconfig/nccl.pc")
         assert pc == "prefix=/usr/local/nccl"
-        owners = cluster.lab.said(node, "stat -c %U /usr/local/nccl/lib/*")
+        owners = lab.said(node, "stat -c %U /usr/local/nccl/lib/*")
         assert set(owners.split()) == {"root"}
-    assert cluster.lab.ssh("node1", "getent passwd dlperf-build").returncode == 2
+    assert lab.ssh("node1", "getent passwd dlperf-build").returncode == 2
 
 
-def test_the_second_run_changes_nothing(cluster: Cluster) -> None:
-    status, output = cluster.role()
+def test_the_second_run_changes_nothing(built: Built) -> None:
+    status, output = built.cluster.role()
     assert status == 0, output
     recap = output.rpartition("PLAY RECAP")[2]
     assert re.findall(r"changed=(\d+)", recap) == ["0", "0"], output
 
 
-def test_removal_leaves_nothing_that_leads_to_it(cluster: Cluster) -> None:
+def test_removal_leaves_nothing_that_leads_to_it(shared: Shared[Built]) -> None:
+    cluster = shared.last().cluster
     status, output = cluster.role(part="absent")
     assert status == 0, output
     for node in NODES:

@@ -3,8 +3,6 @@
 A node of the lab must not set the clock, so chrony runs with -x: it only measures. The shared
 folder is one of this machine, bound into each node's root, in place of NFS, whose server a lab
 cannot have.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -12,10 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
+from lab_under_test import Lab, Shared, sharing
 from node_state import differences, node_state
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.nodes]  # minutes
@@ -42,37 +42,11 @@ while True:
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("shared")
-    made.chmod(0o755)  # the ordinary user reads it
-    return made
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
-    assert mirror.is_dir()
-    made = Lab(tmp_path_factory.mktemp("services") / "lab")
-    made.up(lab_nodes=len(NODES), lab_shared_dir=folder)
-    try:
-        made.said("node1", "mkdir -m 755 /shared/dlperf")
-        yield made
-    finally:
-        made.down()
-
-
-@pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, list[str]]:
-    found = {node: node_state(lab, node) for node in NODES}
-    lab.said("node1", f"cat > /srv/ntp.py <<'END'\n{NTP}END")
-    lab.said("node1", "setsid python3 /srv/ntp.py > /srv/ntp.log 2>&1 < /dev/null &")
-    return found
-
-
-def provision(lab: Lab, *options: str, **said: object) -> tuple[int, str]:
+def provision(lab: Lab, status: int, *options: str, **said: object) -> str:
     given = json.dumps({**FRAMEWORKS, **said})
     done = lab.command("ansible-playbook", "provision.yml", "-e", given, *options)
-    return done.returncode, done.stdout
+    assert done.returncode == status, done.stdout
+    return done.stdout
 
 
 def changed(output: str) -> dict[str, str]:
@@ -80,29 +54,69 @@ def changed(output: str) -> dict[str, str]:
     return dict(re.findall(r"(node\d) .*changed=(\d+) .*failed=0", recap))
 
 
-def test_a_folder_that_is_not_shared_is_refused(lab: Lab, before: dict[str, list[str]]) -> None:
-    assert before
-    status, output = provision(lab, dlperf_shared_dir="/nowhere")
-    assert status == 2
-    said = " ".join(output.split())
+@dataclass(frozen=True)
+class Cluster:
+    """Two provisioned nodes and their folder. `before`: what the nodes were; `nowhere`, `unshared`:
+    what was said of a folder that is not there, and of one that each node has for itself."""
+
+    lab: Lab
+    folder: Path
+    before: dict[str, list[str]]
+    nowhere: str
+    unshared: str
+    first: str
+
+
+@contextmanager
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
+    assert mirror.is_dir()
+    folder = scratch / "folder"
+    folder.mkdir()
+    for path in (scratch, folder):
+        path.chmod(0o755)  # the ordinary user reads it
+    with Lab(scratch / "lab").is_up(lab_nodes=len(NODES), lab_shared_dir=folder) as lab:
+        lab.said("node1", "mkdir -m 755 /shared/dlperf")
+        before = {node: node_state(lab, node) for node in NODES}
+        lab.said("node1", f"cat > /srv/ntp.py <<'END'\n{NTP}END")
+        lab.said("node1", "setsid python3 /srv/ntp.py > /srv/ntp.log 2>&1 < /dev/null &")
+        nowhere = provision(lab, 2, dlperf_shared_dir="/nowhere")
+        assert differences(lab, "node2", before["node2"]) == []
+        for node in NODES:
+            lab.said(node, "mkdir /srv/own")
+        tags = "node_base,ssh_mesh,python_env,framework"
+        unshared = provision(lab, 2, "--tags", tags, dlperf_shared_dir="/srv/own")
+        for node in NODES:
+            assert lab.ssh(node, "test -e /opt/dlperf/envs").returncode == 1
+            lab.said(node, "rm -r /srv/own")
+        first = provision(lab, 0, **SHARED, **TIME)
+        yield Cluster(lab, folder, before, nowhere, unshared, first)
+
+
+shared = sharing(provisioned)
+
+
+@pytest.fixture
+def cluster(shared: Shared[Cluster]) -> Cluster:
+    return shared.get()
+
+
+@pytest.fixture
+def lab(cluster: Cluster) -> Lab:
+    return cluster.lab
+
+
+def test_a_folder_that_is_not_shared_is_refused(cluster: Cluster) -> None:
+    said = " ".join(cluster.nowhere.split())
     assert "/nowhere (dlperf_shared_dir) is no folder on this node" in said
-    assert differences(lab, "node2", before["node2"]) == []
-    for node in NODES:
-        lab.said(node, "mkdir /srv/own")
-    tags = "node_base,ssh_mesh,python_env,framework"
-    status, output = provision(lab, "--tags", tags, dlperf_shared_dir="/srv/own")
-    assert status == 2
-    said = " ".join(output.split())
+    said = " ".join(cluster.unshared.split())
     assert "the file that node1 has written, in the folder that all nodes share" in said
-    for node in NODES:
-        assert lab.ssh(node, "test -e /opt/dlperf/envs").returncode == 1
-        lab.said(node, "rm -r /srv/own")
 
 
-def test_one_node_makes_the_environments_and_all_use_them(lab: Lab, folder: Path) -> None:
-    status, output = provision(lab, **SHARED, **TIME)
-    assert status == 0, output
-    made = output.partition("TASK [framework : Install the frameworks")[2].partition("TASK [")[0]
+def test_one_node_makes_the_environments_and_all_use_them(cluster: Cluster) -> None:
+    lab = cluster.lab
+    made = cluster.first.partition("TASK [framework : Install the frameworks")[2].partition(
+        "TASK ["
+    )[0]
     assert "changed: [node1]" in made
     assert "skipping: [node2]" in made
     for node in NODES:
@@ -111,7 +125,7 @@ def test_one_node_makes_the_environments_and_all_use_them(lab: Lab, folder: Path
         code = "import mxnet, horovod.mxnet; print(mxnet.__file__)"
         shown = lab.said(node, f"runuser -u dlperf -- {python} -c '{code}'")
         assert shown.startswith("/opt/dlperf/envs/mxnet/lib/")
-    assert [path.name for path in (folder / "dlperf/envs").iterdir()] == ["mxnet"]
+    assert [path.name for path in (cluster.folder / "dlperf/envs").iterdir()] == ["mxnet"]
 
 
 def test_chrony_keeps_the_time_of_the_sites_server(lab: Lab) -> None:
@@ -123,39 +137,34 @@ def test_chrony_keeps_the_time_of_the_sites_server(lab: Lab) -> None:
 
 
 def test_the_second_run_changes_nothing(lab: Lab) -> None:
-    status, output = provision(lab, "--diff", **SHARED, **TIME)
-    assert status == 0, output
+    output = provision(lab, 0, "--diff", **SHARED, **TIME)
     assert changed(output) == dict.fromkeys(NODES, "0"), output
 
 
-def test_without_the_variable_each_node_has_its_own_again(lab: Lab, folder: Path) -> None:
-    status, output = provision(lab, "--tags", "framework,horovod", **TIME)
-    assert status == 0, output
+def test_without_the_variable_each_node_has_its_own_again(cluster: Cluster) -> None:
+    lab = cluster.lab
+    provision(lab, 0, "--tags", "framework,horovod", **TIME)
     for node in NODES:
         assert lab.ssh(node, "test -L /opt/dlperf/envs").returncode == 1
         lab.said(node, "/opt/dlperf/envs/mxnet/bin/python -c 'import mxnet'")
-    assert (folder / "dlperf/envs/mxnet").is_dir()
+    assert (cluster.folder / "dlperf/envs/mxnet").is_dir()
     # And back, to those that are still there.
-    status, output = provision(lab, "--tags", "framework,horovod", **SHARED, **TIME)
-    assert status == 0, output
+    provision(lab, 0, "--tags", "framework,horovod", **SHARED, **TIME)
 
 
 def test_no_time_service_of_somebody_else_is_replaced(lab: Lab) -> None:
-    status, output = provision(lab, "--tags", "time_service", dlperf_time="ntpd")
-    assert status == 2
+    only = ("--limit", "node2", "--tags", "time_service")
+    output = provision(lab, 2, *only, dlperf_time="ntpd")
     assert "dlperf_time: expected chrony, or nothing; found ntpd" in " ".join(output.split())
-    servers = json.dumps({**TIME, "dlperf_time_servers": ["10.11.0.99"], "time_service_timeout": 4})
-    done = lab.command(
-        *("ansible-playbook", "provision.yml", "--limit", "node2", "--tags", "time_service"),
-        *("-e", servers),
-    )
-    assert done.returncode == 2
-    assert "chrony has not synchronized the clock within 4 s" in " ".join(done.stdout.split())
+    servers = {"dlperf_time_servers": ["10.11.0.99"], "time_service_timeout": 4}
+    output = provision(lab, 2, *only, **(TIME | servers))
+    assert "chrony has not synchronized the clock within 4 s" in " ".join(output.split())
+    provision(lab, 0, *only, **TIME)
 
 
-def test_decommissioning_leaves_nodes_and_folder_as_they_were(
-    lab: Lab, before: dict[str, list[str]], folder: Path
-) -> None:
+def test_decommissioning_leaves_nodes_and_folder_as_they_were(shared: Shared[Cluster]) -> None:
+    cluster = shared.last()
+    lab = cluster.lab
     given = json.dumps({**SHARED, **TIME})
     book = ("playbooks/decommission.yml", "-e", given)
     lab.play(*book, "--limit", "node1")
@@ -163,6 +172,6 @@ def test_decommissioning_leaves_nodes_and_folder_as_they_were(
     lab.said("node2", "/opt/dlperf/envs/mxnet/bin/python -c 'import mxnet'")
     lab.play(*book)
     for node in NODES:
-        assert differences(lab, node, before[node]) == []
+        assert differences(lab, node, cluster.before[node]) == []
         assert lab.ssh(node, "pgrep -x chronyd").returncode != 0
-    assert list((folder / "dlperf").iterdir()) == []
+    assert list((cluster.folder / "dlperf").iterdir()) == []

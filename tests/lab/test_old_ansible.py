@@ -18,10 +18,9 @@ RECAP = re.compile(r"^(node\d+) +: .*changed=(\d+) .*failed=(\d+)", re.MULTILINE
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, old_ansible: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path_factory.mktemp("old") / "lab", old_ansible)
-    lab.up(lab_nodes=2)
-    yield lab
-    lab.down()
+    assert mirror.is_dir()
+    with Lab(tmp_path_factory.mktemp("old") / "lab", old_ansible).is_up(lab_nodes=2) as made:
+        yield made
 
 
 def counts(output: str) -> dict[str, tuple[str, str]]:

@@ -1,8 +1,6 @@
 """OpenMPI itself, 4 and 5, of the sources that Debian keeps: one node of the lab builds it with
 CUDA's header, the other gets what was built, and both run it. There are no GPUs, and of the driver
 there is a stand-in of libcuda, which 5 links to.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -114,13 +112,14 @@ def cluster(
             for node in ("node1", "node2"):
                 place = f"mkdir -p {Path(path).parent} && cat > {path} && ldconfig"
                 subprocess.run(lab.ssh_argv(node, place), input=content, check=True)
-        yield Cluster(version, lab, json.dumps(given), scratch / "cache")
+        built = Cluster(version, lab, json.dumps(given), scratch / "cache")
+        built.provision()
+        yield built
     finally:
         lab.down()
 
 
 def test_one_node_builds_it_and_both_have_it(cluster: Cluster) -> None:
-    cluster.provision()
     (record,) = cluster.cache.glob("*/build.json")
     assert json.loads(record.read_text())["built_on"] == "node1"
     for node in ("node1", "node2"):

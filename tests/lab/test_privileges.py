@@ -1,34 +1,34 @@
-"""The ordinary user of a node tries to become root while root's tasks run, and does not.
-
-The tests build on each other, in the order in which they stand.
-"""
+"""The ordinary user of a node tries to become root while root's tasks run, and does not."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fabric_standins import tar_of
 from intruder import CANARY, PLANT, PREPARE, SECRET, Intruder, changes, losses, source
-from lab_under_test import Lab
+from lab_under_test import Lab, Shared, sharing
 
 pytestmark = pytest.mark.lab
 
 NODES = ("node1", "node2")
 NOTHING: dict[str, list[str]] = {node: [] for node in NODES}
-PREFIX = "/usr/local/tiny"
 ROLE = "tests/lab/plays/role.yml"
 PATIENCE_S = 400  # a play that waits for a FIFO waits for ever
 
 
+@dataclass(frozen=True)
 class Cluster:
-    def __init__(self, lab: Lab, scratch: Path) -> None:
-        self.lab, self.scratch = lab, scratch
-        self.users = [Intruder(lab, node) for node in NODES]
+    lab: Lab
+    scratch: Path
+    users: list[Intruder]
+    before: dict[str, dict[str, list[str]]]
 
     def play(self, book: str, *options: str, **variables: object) -> tuple[int, str]:
         """Run a playbook that may fail, but neither hangs nor breaks down."""
@@ -40,12 +40,12 @@ class Cluster:
             assert word not in output, output
         return done.returncode, output
 
-    def build(self, name: str, install: str = "", prefix: str = PREFIX) -> tuple[int, str]:
-        path = self.scratch / f"{name}.tar.gz"
+    def build(self, name: str, prefix: str, install: str = "") -> tuple[int, str]:
+        path = self.scratch / name / "source.tar.gz"
         sha256 = tar_of(path, name, source(prefix, install))
         given = {"name": name, "version": "1", "source": str(path), "file": path.name}
         given |= {"role": "tiny", "sha256": sha256, "prefix": prefix}
-        given |= {"cache": str(self.scratch / "cache")}
+        given |= {"cache": str(path.with_name("cache"))}
         variables: dict[str, Any] = {f"source_build_{key}": value for key, value in given.items()}
         variables["source_build_packages"] = ["make"]
         return self.play(ROLE, role="source_build", **variables)
@@ -55,34 +55,34 @@ class Cluster:
         for user in self.users:
             user.does("cd ~; rm -rf .config* runs.kept; cd .ssh && rm -f *.kept *keys* id_*")
 
-    def gained(self, before: dict[str, dict[str, list[str]]]) -> dict[str, list[str]]:
-        return {node: changes(before[node], losses(self.lab, node)) for node in NODES}
+    def gained(self) -> dict[str, list[str]]:
+        return {node: changes(self.before[node], losses(self.lab, node)) for node in NODES}
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Cluster]:
-    scratch = tmp_path_factory.mktemp("privileges")
-    with Lab(scratch / "lab").running(nodes=2, mirror=mirror) as lab:
-        made = Cluster(lab, scratch)
+@contextmanager
+def provisioned(scratch: Path, mirror: Path) -> Iterator[Cluster]:
+    with Lab(scratch / "lab").running(nodes=len(NODES), mirror=mirror) as lab:
         lab.play("provision.yml")
         lab.play(ROLE, "-e", "role=container")
-        for user in made.users:
+        users = [Intruder(lab, node) for node in NODES]
+        for user in users:
             lab.said(user.node, PREPARE)
             lab.said(user.node, "install -d -o dlperf /opt/dlperf/runs /opt/dlperf/data")
             user.does(PLANT)
-        yield made
+        before = {node: losses(lab, node) for node in NODES}
+        for found in before.values():
+            assert found["leaked"] == found["builder"] == found["executed"] == []
+            own = ("/dev/", "/proc/", "/run/lock", "/tmp", "/var/lock", "/var/tmp")
+            assert [path for path in found["writable"] if not path.startswith(own)] == []
+        yield Cluster(lab, scratch, users, before)
 
 
-@pytest.fixture(scope="module")
-def before(cluster: Cluster) -> dict[str, dict[str, list[str]]]:
-    found = {node: losses(cluster.lab, node) for node in NODES}
-    for node in NODES:
-        assert found[node]["leaked"] == []
-        assert found[node]["builder"] == []
-        assert found[node]["executed"] == []
-        own = ("/dev/", "/proc/", "/run/lock", "/tmp", "/var/lock", "/var/tmp")
-        assert [path for path in found[node]["writable"] if not path.startswith(own)] == []
-    return found
+shared = sharing(provisioned)
+
+
+@pytest.fixture
+def cluster(shared: Shared[Cluster]) -> Cluster:
+    return shared.get()
 
 
 # tests/library/test_build_archive.py has what an archive must not contain, one by one.
@@ -97,56 +97,56 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_source_becomes_no_root(cluster: Cluster, before: Any, name: str) -> None:
+def test_a_hostile_source_becomes_no_root(cluster: Cluster, name: str) -> None:
     install, said = HOSTILE[name]
-    status, output = cluster.build(name, install)
-    assert cluster.gained(before) == NOTHING
+    prefix = f"/usr/local/{name}"
+    status, output = cluster.build(name, prefix, install)
+    assert cluster.gained() == NOTHING
     assert status == 2, output
     assert f"Cannot build {name} 1 on node1" in output
     assert said in output
     for node in NODES:
-        left = f"ls -d {PREFIX}* /var/lib/dlperf/files/*; grep -lz '^300[0]$' /proc/*/cmdline"
+        left = f"ls -d {prefix}* /var/lib/dlperf/files/*; grep -lz '^300[0]$' /proc/*/cmdline"
         assert cluster.lab.ssh(node, left).stdout == ""
-    assert list((cluster.scratch / "cache").rglob("build*")) == []
+    assert list((cluster.scratch / name / "cache").rglob("build*")) == []
 
 
-def test_the_user_gets_nothing_into_what_root_builds(cluster: Cluster, before: Any) -> None:
+def test_the_user_gets_nothing_into_what_root_builds(cluster: Cluster) -> None:
     for user in cluster.users:
         user.races()
-    status, output = cluster.build("sound")
+    prefix = "/usr/local/sound"
+    status, output = cluster.build("sound", prefix)
     for user in cluster.users:
         user.stops()
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
     assert status == 0, output
     for node in NODES:
-        assert cluster.lab.said(node, f"{PREFIX}/bin/also; find {PREFIX} ! -user root") == "tiny"
+        assert cluster.lab.said(node, f"{prefix}/bin/also; find {prefix} ! -user root") == "tiny"
         files = "./.dlperf-build ./bin/also ./bin/tiny"
-        found = cluster.lab.said(node, f"cd {PREFIX}; find . ! -type d | sort | xargs")
+        found = cluster.lab.said(node, f"cd {prefix}; find . ! -type d | sort | xargs")
         assert found == files
 
 
-def test_a_full_disk_is_told_of_and_leaves_no_half(cluster: Cluster, before: Any) -> None:
+def test_a_full_disk_is_told_of_and_leaves_no_half(cluster: Cluster) -> None:
     for node in NODES:
         cluster.lab.said(node, "mount -t tmpfs -o size=1m,mode=755 tmpfs /srv")
         cluster.lab.said(node, "install -d -o dlperf /srv/theirs")
     cluster.users[1].does("dd if=/dev/zero of=/srv/theirs/full bs=4k 2>/dev/null || true")
     install = "head -c 200000 /dev/urandom > $(P)/share/data"
-    status, output = cluster.build("disk", install, prefix="/srv/disk")
+    status, output = cluster.build("disk", "/srv/disk", install)
     assert status == 2, output
     assert "No space left on device. Free disk space (df -h)" in output
     assert cluster.lab.said("node2", "ls /srv") == "theirs"
     cluster.lab.said("node2", "rm /srv/theirs/full")
-    status, output = cluster.build("disk", install, prefix="/srv/disk")
+    status, output = cluster.build("disk", "/srv/disk", install)
     assert status == 0, output
     for node in NODES:
         assert cluster.lab.said(node, "/srv/disk/bin/tiny") == "tiny"
         cluster.lab.said(node, "umount /srv")
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
 
 
-def test_a_home_that_is_swapped_all_the_time_is_no_way_to_root(
-    cluster: Cluster, before: Any
-) -> None:
+def test_a_home_that_is_swapped_all_the_time_is_no_way_to_root(cluster: Cluster) -> None:
     for node in NODES:
         cluster.lab.said(node, "rm -f /opt/dlperf/stamps/*")
     for user in cluster.users:
@@ -157,10 +157,10 @@ def test_a_home_that_is_swapped_all_the_time_is_no_way_to_root(
     cluster.play("provision.yml", "--tags", "node_base,ssh_mesh,openmpi,python_env,framework")
     for user in cluster.users:
         user.stops()
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
 
 
-def test_what_blocks_in_the_home_is_told_of(cluster: Cluster, before: Any) -> None:
+def test_what_blocks_in_the_home_is_told_of(cluster: Cluster) -> None:
     """Of node1 another file than of node2."""
     cluster.reset()
     again = "rm -f /opt/dlperf/stamps/ssh_mesh.json"
@@ -178,21 +178,21 @@ def test_what_blocks_in_the_home_is_told_of(cluster: Cluster, before: Any) -> No
         assert re.search(rf"fatal: \[{user.node}\].*?/home/dlperf/\.ssh", output), output
     assert output.count("Check what is there, and repair or remove it.") >= len(NODES)
     cluster.reset()
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
 
 
-def test_podmans_settings_are_not_written_where_a_link_leads(cluster: Cluster, before: Any) -> None:
+def test_podmans_settings_are_not_written_where_a_link_leads(cluster: Cluster) -> None:
     for user in cluster.users:
         user.does(f"rm -rf ~/.config; ln -s {CANARY} ~/.config")
     status, output = cluster.play(ROLE, role="container")
     assert status == 2, output
     assert "Permission denied" in output or "Operation not permitted" in output, output
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
     status, output = cluster.play(ROLE, role="container", part="absent")
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
 
 
-def test_a_campaign_gives_root_away_to_nobody(cluster: Cluster, before: Any) -> None:
+def test_a_campaign_gives_root_away_to_nobody(cluster: Cluster) -> None:
     cluster.reset()
     for user in cluster.users:
         user.races(".config")
@@ -201,22 +201,23 @@ def test_a_campaign_gives_root_away_to_nobody(cluster: Cluster, before: Any) -> 
     status, output = cluster.play("bench.yml", **given, campaign=str(campaign))
     for user in cluster.users:
         user.stops()
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
     assert status == 0, output
     assert not [path for path in campaign.rglob("*") if path.is_symlink()]
 
 
-def test_root_starts_nothing_of_the_users_in_an_environment(cluster: Cluster, before: Any) -> None:
+def test_root_starts_nothing_of_the_users_in_an_environment(cluster: Cluster) -> None:
     code = "import mxnet, horovod.mxnet, sys; print(sys.prefix)"
     activated = f'. /opt/dlperf/envs/mxnet/bin/activate; cd /opt/dlperf; python -c "{code}"'
     for node in NODES:
         assert cluster.lab.said(node, activated) == "/opt/dlperf/envs/mxnet"
-    assert cluster.gained(before) == NOTHING
+    assert cluster.gained() == NOTHING
 
 
 def test_decommissioning_removes_what_is_ours_and_nothing_that_a_link_leads_to(
-    cluster: Cluster, before: Any
+    shared: Shared[Cluster],
 ) -> None:
+    cluster = shared.last()
     for user in cluster.users:
         user.races(".config", "runs")
     status, output = cluster.play("playbooks/decommission.yml", dlperf_remove_results=True)
@@ -229,6 +230,6 @@ def test_decommissioning_removes_what_is_ours_and_nothing_that_a_link_leads_to(
     assert status == 0, output
     for node in NODES:
         now = losses(cluster.lab, node)
-        assert now["canary"] == before[node]["canary"]
+        assert now["canary"] == cluster.before[node]["canary"]
         assert now["leaked"] == now["builder"] == []
         assert cluster.lab.ssh(node, "ls -d /opt/dlperf /home/dlperf; id dlperf").stdout == ""

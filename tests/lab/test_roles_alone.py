@@ -7,13 +7,15 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filters import environments, provision
 from gpu_packages import shared_library
-from lab_under_test import PROJECT, Lab
+from lab_under_test import PROJECT, Lab, Shared, sharing
 from node_state import differences, node_state
 from standins import wheel
 
@@ -50,17 +52,43 @@ ENVIRONMENT = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("alone") / "lab")
-    made.up(lab_nodes=2)
-    yield made
-    made.down()
+@dataclass(frozen=True)
+class Nodes:
+    """`before`: what node2 was; `changes`: how many tasks of a role changed something on each
+    node, at first and again."""
+
+    lab: Lab
+    before: list[str]
+    changes: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
+
+    def bring(self, last: str) -> None:
+        """Roles by themselves, up to this one."""
+        for role in ROLES:
+            if role not in self.changes:
+                self.changes[role] = play(self.lab, role), play(self.lab, role)
+            if role == last:
+                return
 
 
-@pytest.fixture(scope="module")
-def before(lab: Lab) -> list[str]:
-    return node_state(lab, "node2")
+@contextmanager
+def bare(scratch: Path, mirror: Path) -> Iterator[Nodes]:
+    with Lab(scratch / "lab").running(nodes=2, mirror=mirror) as lab:
+        yield Nodes(lab, node_state(lab, "node2"))
+
+
+shared = sharing(bare)
+
+
+@pytest.fixture
+def nodes(shared: Shared[Nodes]) -> Nodes:
+    return shared.get()
+
+
+@pytest.fixture
+def lab(nodes: Nodes) -> Lab:
+    """With the environment tools, which frameworks need."""
+    nodes.bring("python_env")
+    return nodes.lab
 
 
 def play(
@@ -78,14 +106,13 @@ def play(
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_alone_brings_what_it_says_and_then_nothing(
-    lab: Lab, before: list[str], role: str
-) -> None:
-    assert before
-    assert "0" not in play(lab, role)
+def test_a_role_alone_brings_what_it_says_and_then_nothing(nodes: Nodes, role: str) -> None:
+    nodes.bring(role)
+    first, again = nodes.changes[role]
+    assert "0" not in first
+    assert again == ["0", "0"]
     command, shown = ROLES[role]
-    assert lab.said("node2", command).startswith(shown)
-    assert play(lab, role) == ["0", "0"]
+    assert nodes.lab.said("node2", command).startswith(shown)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +157,9 @@ def test_libraries_that_a_framework_opens_are_proven(lab: Lab, published: dict[s
         lab.said(node, "rm -r /opt/dlperf/cuda-10.0")
 
 
-def test_each_goes_alone_too(lab: Lab, before: list[str]) -> None:
+def test_each_goes_alone_too(shared: Shared[Nodes]) -> None:
+    nodes = shared.last()
+    nodes.bring(list(ROLES)[-1])
     for role in reversed(ROLES):
-        play(lab, role, "absent")
-    assert differences(lab, "node2", before) == []
+        play(nodes.lab, role, "absent")
+    assert differences(nodes.lab, "node2", nodes.before) == []

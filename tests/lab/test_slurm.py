@@ -1,7 +1,5 @@
 """Slurm of Debian 12 on two nodes of the lab, and campaigns that an ordinary user runs on it from a
 login node: node1, on which this package is installed without Ansible.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -10,24 +8,23 @@ import csv
 import json
 import re
 import signal
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from lab_under_test import Lab
-from node_state import differences, node_state
+from lab_under_test import Lab, Shared, sharing
 from slurm_lab import (
     MINE,
     NODES,
-    add_own_workload,
+    SlurmNodes,
+    cut_off,
     dlperf,
     given,
-    lab_with,
     options,
     outcome,
+    provisioned_as,
     records,
     run,
-    shared_folder,
     signal_runner,
     start,
     wait_for,
@@ -41,34 +38,24 @@ GIVEN = given(*FRAMEWORKS)
 LONG = (*MINE, "--iterations", "100000")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_folder(tmp_path_factory.mktemp("shared"), *FRAMEWORKS)
+shared = sharing(partial(provisioned_as, GIVEN, FRAMEWORKS))
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
-    assert mirror.is_dir()
-    with lab_with(folder, tmp_path_factory.mktemp("slurm") / "lab") as made:
-        yield made
+@pytest.fixture
+def cluster(shared: Shared[SlurmNodes]) -> Lab:
+    return shared.get().lab
 
 
-@pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, list[str]]:
-    return {node: node_state(lab, node) for node in NODES}
+@pytest.fixture
+def folder(shared: Shared[SlurmNodes]) -> Path:
+    return shared.get().folder
 
 
-@pytest.fixture(scope="module")
-def cluster(lab: Lab, before: dict[str, list[str]], folder: Path) -> Lab:
-    """The lab with Slurm, provisioned as a user does."""
-    assert before
-    output = lab.play("provision.yml", "-e", json.dumps(GIVEN))
-    key = lab.said("node1", "cat /etc/munge/munge.key")
+def test_nodes_share_a_key_that_nobody_is_shown(shared: Shared[SlurmNodes], cluster: Lab) -> None:
+    key = cluster.said("node1", "cat /etc/munge/munge.key")
     assert re.fullmatch("[0-9a-f]{128}", key)
-    assert key not in output
-    assert key == lab.said("node2", "cat /etc/munge/munge.key")
-    add_own_workload(lab, folder)
-    return lab
+    assert key not in shared.get().said
+    assert key == cluster.said("node2", "cat /etc/munge/munge.key")
 
 
 def test_srun_reaches_both_nodes_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
@@ -78,13 +65,20 @@ def test_srun_reaches_both_nodes_and_a_second_provisioning_changes_nothing(clust
     assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]
 
 
-def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
-    status, text = run(cluster, "first", "--workload", "mxnet-resnet50v1b,nccl-allreduce")
-    assert status == 0, text
-    assert "node_num | gpu_num | samples/s | speedup" in text
-    found = records(folder / "first")
+@pytest.fixture
+def trained(cluster: Lab, folder: Path) -> Path:
+    """A campaign, which the first test that asks for it runs."""
+    if not (folder / "trained").exists():
+        status, text = run(cluster, "trained", "--workload", "mxnet-resnet50v1b,nccl-allreduce")
+        assert status == 0, text
+        assert "node_num | gpu_num | samples/s | speedup" in text
+    return folder / "trained"
+
+
+def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path, trained: Path) -> None:
+    found = records(trained)
     assert len(found) == 5
-    assert len(list((folder / "first/jobs").iterdir())) == 1  # one allocation for all
+    assert len(list((trained / "jobs").iterdir())) == 1  # one allocation for all
     for record in found:
         told = record["outcome"]
         assert isinstance(told, dict)
@@ -93,7 +87,7 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
         assert len(told["hosts"]) == record["nodes"]
         assert told["mpi"] == "pmix"
         assert {"mxnet", "openmpi"} <= set(told["versions"]) or record["framework"] == "nccl"
-        log = folder / "first/runs" / str(record["id"]) / str(record["log_name"])
+        log = trained / "runs" / str(record["id"]) / str(record["log_name"])
         assert cluster.said("node1", f"stat -c %U /shared/{log.relative_to(folder)}") == "dlperf"
         if record["workload"] == "mxnet-resnet50v1b":
             text = log.read_text()
@@ -101,9 +95,9 @@ def test_real_training_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
             losses = [float(x) for x in re.findall(r"Loss\[([\d.]+)\]", text)]
             assert len(losses) == record["total_steps"]
             assert losses[-1] < losses[0]
-    status, text = dlperf(cluster, "summarize", "--verify", "first")
+    status, text = dlperf(cluster, "summarize", "--verify", "trained")
     assert status == 0, text
-    with (folder / "first/summary.csv").open() as table:
+    with (trained / "summary.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert len(rows) == 5
 
@@ -124,12 +118,14 @@ def test_srun_starts_a_program_once_on_each_node(cluster: Lab, folder: Path) -> 
     assert told["elapsed_s"] < 60  # the first process would wait for the second one for ever
 
 
-def test_a_campaign_by_ssh_gives_the_same_document(cluster: Lab, folder: Path) -> None:
+def test_a_campaign_by_ssh_gives_the_same_document(
+    cluster: Lab, folder: Path, trained: Path
+) -> None:
     chosen = ["-e", "workload=nccl-allreduce", "-e", f"campaign={folder}/ssh", "-e", "nodes=2"]
     cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
     other = outcome(folder / "ssh")
     (mine,) = (
-        r["outcome"] for r in records(folder / "first")
+        r["outcome"] for r in records(trained)
         if r["nodes"] == 2 and r["framework"] == "nccl"
     )  # fmt: skip
     assert isinstance(mine, dict)
@@ -224,8 +220,7 @@ def test_a_job_that_waits_too_long_is_cancelled(cluster: Lab, folder: Path) -> N
 def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
     process = start(cluster, *options("lost", *LONG, "--nodes", "2", "--on-node-loss", "stop"))
     wait_for_run(cluster, "lost")
-    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
-    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
+    cut_off(cluster, "node2", 45)
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output
     told = outcome(folder / "lost")
@@ -234,9 +229,6 @@ def test_a_lost_node_ends_the_run(cluster: Lab, folder: Path) -> None:
     wait_for("the node", cluster, "sinfo -h -o '%D %t'", "^2 idle$", 120)
 
 
-def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
-    given = json.dumps({**GIVEN, "dlperf_remove_results": True})
-    cluster.play("playbooks/decommission.yml", "-e", given)
-    for node in NODES:
-        assert differences(cluster, node, before[node]) == []
-        assert cluster.ssh(node, "pgrep 'munged|slurm'").stdout == ""
+def test_decommissioning_leaves_nothing(shared: Shared[SlurmNodes]) -> None:
+    nodes = shared.last()
+    nodes.check_decommissioning("munged", "slurm")

@@ -22,6 +22,7 @@ from slurm_lab import (
     MINE,
     NODES,
     add_own_workload,
+    cut_off,
     dlperf,
     given,
     lab_with,
@@ -315,8 +316,7 @@ def test_nccl_within_an_allocation(cluster: Lab, folder: Path) -> None:
 def test_a_run_whose_node_was_lost_is_repeated(cluster: Lab, folder: Path) -> None:
     process = start(cluster, *options("repeated", *MINE, "--nodes", "2", "--iterations", "500"))
     wait_for_run(cluster, "repeated")
-    cut = "sleep 1; ip link set eth0 down; sleep 45; ip link set eth0 up"
-    cluster.said("node2", f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
+    cut_off(cluster, "node2", 45)
     output, _ = process.communicate(timeout=400)
     assert process.returncode == 0, output
     assert "retry 1 of 2" in output

@@ -44,21 +44,31 @@ def form(text: str) -> list[str]:
     return [re.sub(r"[\d.,]+", "#", re.sub(r"\s+", " ", line)) for line in lines]
 
 
-def test_llama_learns_on_one_and_two_nodes(cluster: Lab, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def llama(cluster: Lab, folder: Path) -> tuple[Path, str]:
+    """A campaign, and what was printed when it was run."""
     status, text = run(cluster, "llama", "--workload", "pytorch-llama")
     assert status == 0, text
-    assert "node_num | gpu_num | tokens/s | tokens/s/device |" in text
-    found = runs_of(folder / "llama")
+    return folder / "llama", text
+
+
+def test_llama_learns_on_one_and_two_nodes(
+    cluster: Lab, folder: Path, llama: tuple[Path, str]
+) -> None:
+    assert "node_num | gpu_num | tokens/s | tokens/s/device |" in llama[1]
+    found = runs_of(llama[0])
     check(found, ["pytorch-llama"], *TORCH)
     assert all("torch.distributed.run" in str(record["commands"]) for record, _ in found)
-    place = folder / "llama/runs" / str(found[-1][0]["id"])
+    place = llama[0] / "runs" / str(found[-1][0]["id"])
     assert cluster.said("node1", f"stat -c %U /shared/{place.relative_to(folder)}") == "dlperf"
 
 
-def test_the_table_is_that_of_a_campaign_by_ssh(cluster: Lab, folder: Path) -> None:
+def test_the_table_is_that_of_a_campaign_by_ssh(
+    cluster: Lab, folder: Path, llama: tuple[Path, str]
+) -> None:
     chosen = ["-e", "workload=pytorch-llama", "-e", f"campaign={folder}/ssh"]
     cluster.play("bench.yml", "-e", json.dumps(GIVEN), *chosen)
-    tables = [dlperf(cluster, "summarize", name) for name in ("llama", "ssh")]
+    tables = [dlperf(cluster, "summarize", name) for name in (llama[0].name, "ssh")]
     assert [status for status, _ in tables] == [0, 0], tables
     one, other = (form(text) for _, text in tables)
     assert len(one) >= 4

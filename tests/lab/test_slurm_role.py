@@ -1,7 +1,5 @@
 """The role slurm with accounting, PMIx and memory limits, and the doctor on its login node: node1,
 on which this package is installed without Ansible.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -10,23 +8,22 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from lab_under_test import PROJECT, Lab
-from node_state import differences, node_state
+from lab_under_test import PROJECT, Lab, Shared, sharing
 from slurm_lab import (
     MINE,
     NODES,
     SITE,
-    add_own_workload,
+    SlurmNodes,
     dlperf,
     given,
-    lab_with,
     options,
     outcome,
+    provisioned_as,
     run,
-    shared_folder,
     signal_runner,
     start,
     wait_for,
@@ -39,32 +36,17 @@ GIVEN = given("nccl") | {"slurm_accounting": True}
 AS_USER = "cd /shared && runuser -u dlperf -- env PYTHONPATH=/shared/python"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared_folder(tmp_path_factory.mktemp("shared"), "nccl")
+shared = sharing(partial(provisioned_as, GIVEN, ("nccl",)))
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path, folder: Path) -> Iterator[Lab]:
-    assert mirror.is_dir()
-    with lab_with(folder, tmp_path_factory.mktemp("role") / "lab") as made:
-        yield made
+@pytest.fixture
+def cluster(shared: Shared[SlurmNodes]) -> Lab:
+    return shared.get().lab
 
 
-@pytest.fixture(scope="module")
-def before(lab: Lab) -> dict[str, list[str]]:
-    return {node: node_state(lab, node) for node in NODES}
-
-
-@pytest.fixture(scope="module")
-def cluster(lab: Lab, before: dict[str, list[str]]) -> Lab:
-    """The lab with Slurm and accounting, provisioned as a user does."""
-    assert before
-    output = lab.play("provision.yml", "-vvv", "-e", json.dumps(GIVEN))
-    password = lab.said("node1", "sed -n s/^StoragePass=//p /etc/slurm/slurmdbd.conf")
-    assert re.fullmatch("[0-9a-f]{64}", password)
-    assert password not in output
-    return lab
+@pytest.fixture
+def folder(shared: Shared[SlurmNodes]) -> Path:
+    return shared.get().folder
 
 
 def doctor(lab: Lab, *options: str) -> tuple[int, str]:
@@ -94,6 +76,14 @@ def recorded(lab: Lab, node: str, job: str) -> str:
             break
         time.sleep(1)
     return found
+
+
+def test_the_password_of_the_database_is_shown_to_nobody(
+    shared: Shared[SlurmNodes], cluster: Lab
+) -> None:
+    password = cluster.said("node1", "sed -n s/^StoragePass=//p /etc/slurm/slurmdbd.conf")
+    assert re.fullmatch("[0-9a-f]{64}", password)
+    assert password not in shared.get().said
 
 
 def test_accounting_works_and_a_second_provisioning_changes_nothing(cluster: Lab) -> None:
@@ -143,7 +133,6 @@ def test_a_job_that_takes_too_much_memory_is_ended(cluster: Lab) -> None:
 def test_accounting_tells_how_a_job_ended_that_slurm_has_forgotten(
     cluster: Lab, folder: Path
 ) -> None:
-    add_own_workload(cluster, folder)
     chosen = (*MINE, "--nodes", "1", "--iterations", "400")
     process = start(cluster, *options("forgotten", *chosen))
     wait_for_run(cluster, "forgotten")
@@ -279,10 +268,8 @@ def test_the_site_s_modules_are_loaded_and_recorded(cluster: Lab, folder: Path) 
     assert "ended before 1 run began" in text
 
 
-def test_decommissioning_leaves_nothing(cluster: Lab, before: dict[str, list[str]]) -> None:
-    given = json.dumps({**GIVEN, "dlperf_remove_results": True})
-    cluster.play("playbooks/decommission.yml", "-e", given)
+def test_decommissioning_leaves_nothing(shared: Shared[SlurmNodes]) -> None:
+    nodes = shared.last()
+    nodes.check_decommissioning("munged", "slurm", "maria", "mysql")
     for node in NODES:
-        assert differences(cluster, node, before[node]) == []
-        assert cluster.ssh(node, "pgrep 'munged|slurm'; pgrep 'maria|mysql'").stdout == ""
-        assert cluster.ssh(node, "test -e /var/lib/mysql").returncode == 1
+        assert nodes.lab.ssh(node, "test -e /var/lib/mysql").returncode == 1

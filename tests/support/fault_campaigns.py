@@ -202,6 +202,7 @@ class Sufferer:
     campaign: Campaign
     process: subprocess.Popen[str]
     manifest: Any
+    ahead: list[Fault]
     number: int = 1
 
     def suffer(self, fault: Fault) -> tuple[dict[str, Any], float]:
@@ -231,6 +232,7 @@ class Sufferer:
     def check(self, fault: Fault) -> None:
         """Let the next run suffer a fault, note what came of it, and compare that."""
         campaign = self.campaign
+        self.ahead.remove(fault)
         outcome, seconds = self.suffer(fault)
         found = outcome.get("category", outcome["status"])
         told = seconds if found != DONE else None
@@ -255,6 +257,9 @@ class Sufferer:
         return began
 
     def finish(self) -> str:
+        """Let it suffer what is still ahead, and end. Returns what it printed."""
+        for fault in list(self.ahead):
+            self.check(fault)
         fcntl.flock(self.manifest, fcntl.LOCK_UN)
         text, _ = self.process.communicate(timeout=900)
         return text
@@ -273,7 +278,7 @@ def suffering(campaign: Campaign, faults: Sequence[Fault], *options: str) -> Ite
         with (campaign.directory / "manifest.jsonl").open("ab") as manifest:
             fcntl.flock(manifest, fcntl.LOCK_EX)
             until("the first run is done", 600, lambda: "done" in campaign.statuses())
-            yield Sufferer(campaign, process, manifest)
+            yield Sufferer(campaign, process, manifest, list(faults))
 
 
 def until(what: str, seconds: float, check: Callable[[], bool]) -> float:

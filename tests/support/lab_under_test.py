@@ -7,11 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import pytest
 
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -64,6 +66,14 @@ class Lab:
     def down(self) -> str:
         return self.play("playbooks/lab.yml", "-e", "lab_state=absent")
 
+    @contextmanager
+    def is_up(self, **variables: object) -> Iterator[Lab]:
+        self.up(**variables)
+        try:
+            yield self
+        finally:
+            self.down()
+
     def ssh_argv(self, node: str, command: str) -> list[str]:
         return ["ssh", "-F", str(self.directory / "ssh_config"), node, command]
 
@@ -101,6 +111,51 @@ class Lab:
             yield self
         finally:
             self.control("down")
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Shared(Generic[T]):
+    """What the tests of a file share, made when the first of them asks for it. A test that uses it
+    up takes it as the last one, and the next test gets another: none depends on the order."""
+
+    make: Callable[[], AbstractContextManager[T]]
+    _made: list[T] = field(default_factory=list)
+    _opened: ExitStack = field(default_factory=ExitStack)
+    _failure: BaseException | None = None
+
+    def get(self) -> T:
+        if self._failure:
+            raise self._failure  # it would fail again, after minutes
+        if not self._made:
+            self.close()
+            try:
+                self._made.append(self._opened.enter_context(self.make()))
+            except BaseException as error:
+                self._failure = error
+                raise
+        return self._made[0]
+
+    def last(self) -> T:
+        made = self.get()
+        self._made.clear()
+        return made
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def sharing(make: Callable[[Path, Path], AbstractContextManager[T]]) -> Any:
+    """The fixture of what the tests of a file share, made of a new folder and the mirror."""
+
+    @pytest.fixture(scope="module")
+    def shared(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Shared[T]]:
+        with closing(Shared(lambda: make(tmp_path_factory.mktemp("shared"), mirror))) as made:
+            yield made
+
+    return shared
 
 
 @contextmanager

@@ -10,10 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab_under_test import PROJECT, Lab
+from node_state import differences, node_state
 
 NODES = ("node1", "node2")
 # A lost node is noticed after 10 s instead of 5 minutes, and a job is killed after 2 s.
@@ -90,12 +92,42 @@ def shared_folder(made: Path, *frameworks: str, python: str = "3.11") -> Path:
 
 @contextmanager
 def lab_with(folder: Path, directory: Path, **variables: object) -> Iterator[Lab]:
-    made = Lab(directory)
-    made.up(lab_nodes=len(NODES), lab_shared_dir=folder, **variables)
-    try:
+    common: dict[str, object] = {"lab_nodes": len(NODES), "lab_shared_dir": folder}
+    with Lab(directory).is_up(**common, **variables) as made:
         yield made
-    finally:
-        made.down()
+
+
+@dataclass(frozen=True)
+class SlurmNodes:
+    """Two nodes that were provisioned with these variables. `said` is what was printed then."""
+
+    lab: Lab
+    folder: Path
+    given: str
+    before: dict[str, list[str]]
+    said: str
+
+    def check_decommissioning(self, *processes: str) -> None:
+        """The nodes are as they were, without any of these processes."""
+        options = ("-e", self.given, "-e", "dlperf_remove_results=true")
+        self.lab.play("playbooks/decommission.yml", *options)
+        for node in NODES:
+            assert differences(self.lab, node, self.before[node]) == []
+            assert self.lab.ssh(node, f"pgrep '{'|'.join(processes)}'").stdout == ""
+
+
+@contextmanager
+def provisioned_as(
+    variables: dict[str, object], frameworks: tuple[str, ...], scratch: Path, mirror: Path
+) -> Iterator[SlurmNodes]:
+    assert mirror.is_dir()
+    folder, words = scratch / "folder", json.dumps(variables)
+    folder.mkdir()
+    with lab_with(shared_folder(folder, *frameworks), scratch / "lab") as lab:
+        before = {node: node_state(lab, node) for node in NODES}
+        said = lab.play("provision.yml", "-vvv", "-e", words)
+        add_own_workload(lab, folder)
+        yield SlurmNodes(lab, folder, words, before, said)
 
 
 def start(
@@ -170,6 +202,12 @@ def wait_for(what: str, lab: Lab, command: str, expected: str, seconds: float = 
 def wait_for_run(lab: Lab, campaign: str, number: int = 1) -> None:
     """Wait until run `number` of the campaign's first job has begun."""
     wait_for("its run", lab, f"ls /shared/{campaign}/jobs/1", rf"started\.{number}\.json", 120)
+
+
+def cut_off(lab: Lab, node: str, seconds: int) -> None:
+    """Take the node's network away for a while, soon."""
+    cut = f"sleep 1; ip link set eth0 down; sleep {seconds}; ip link set eth0 up"
+    lab.said(node, f"setsid sh -c '{cut}' > /dev/null 2>&1 < /dev/null &")
 
 
 def signal_runner(lab: Lab, name: str, node: str = "node1") -> None:

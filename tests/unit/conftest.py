@@ -67,3 +67,11 @@ def campaign(finished: Path, tmp_path: Path) -> Path:
     """A copy: the manifest does not depend on where the campaign lies."""
     shutil.copytree(finished, tmp_path / "results")
     return tmp_path / "results" / "one"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The site file of a cluster with stand-ins for Slurm's commands."""
+    from job_campaigns import make_site
+
+    return make_site(tmp_path, monkeypatch)

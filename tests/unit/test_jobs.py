@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from job_campaigns import KILL_JOB, campaign, execute, hold, make_site, outcomes, program
+from job_campaigns import KILL_JOB, campaign, execute, hold, outcomes, program
 
 from dlperf_runner.campaign import lock
 from dlperf_runner.campaign.directory import read_plan, read_records, remaining_plan
@@ -24,11 +24,6 @@ LOG = """\
 #       size         count      type   redop    root     time   algbw   busbw  #wrong
     16777216       4194304     float     sum      -1    100.0    1.00    1.50       0
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_site(tmp_path, monkeypatch)
 
 
 def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:

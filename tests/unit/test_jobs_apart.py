@@ -10,18 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from job_campaigns import campaign, execute, hold, make_site
+from job_campaigns import campaign, execute, hold
 
 from dlperf_runner.campaign import jobs
 from dlperf_runner.campaign.job_files import SchedulerSettings
 from dlperf_runner.commands import scheduled
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.schedulers.on_nodes import job_run
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_site(tmp_path, monkeypatch)
 
 
 def dependencies(directory: Path) -> list[str]:

@@ -20,7 +20,6 @@ from job_campaigns import (
     campaign,
     execute,
     hold,
-    make_site,
     outcomes,
     program,
     start_job,
@@ -36,10 +35,9 @@ from dlperf_runner.commands.verify import verify
 from dlperf_runner.core.errors import Stopped, UserError
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "RETRY_AFTER_S", 0.1)
-    return make_site(tmp_path, monkeypatch)
 
 
 def calls(site: Path, name: str) -> list[str]:

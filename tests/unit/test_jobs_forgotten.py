@@ -9,7 +9,6 @@ import pytest
 from job_campaigns import (
     KILL_JOB,
     execute,
-    make_site,
     outcomes,
     program,
     start_job,
@@ -17,11 +16,6 @@ from job_campaigns import (
 )
 
 from dlperf_runner.schedulers import slurm
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_site(tmp_path, monkeypatch)
 
 
 def test_a_job_that_slurm_has_forgotten_tells_by_its_files(site: Path) -> None:

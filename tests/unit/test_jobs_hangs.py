@@ -9,19 +9,13 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
 from benchmark_jobs import processes_of
-from job_campaigns import campaign, execute, make_site, outcomes, program
+from job_campaigns import campaign, execute, outcomes, program
 from lab_under_test import PROJECT
 
 from dlperf_runner.campaign import job_record
 from dlperf_runner.campaign.directory import remaining_plan
 from dlperf_runner.commands.verify import verify
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_site(tmp_path, monkeypatch)
 
 
 def test_a_stopped_program_is_noticed_kept_and_ended(site: Path) -> None:
