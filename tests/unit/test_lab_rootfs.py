@@ -138,15 +138,15 @@ def test_what_is_no_root_filesystem_is_refused_by_what_it_is(
 
 
 def test_packages_come_from_the_named_archive_only_and_are_verified(rootfs: ModuleType) -> None:
-    update, install = rootfs.install_argv("apt-get", ["openssh-server"], job(**ARCHIVE))
+    update, install = rootfs.install_argv("apt-get", ["openssh-server"], job(**ARCHIVE), "/k.gpg")
     assert "Dir::Etc::SourceParts=/dev/null" in update
     assert "Acquire::AllowInsecureRepositories=false" in update
     assert "APT::Get::AllowUnauthenticated=false" in install
     assert install[-3:] == ["install", "--no-install-recommends", "openssh-server"]
-    (dnf,) = rootfs.install_argv("dnf", ["iproute", "python3"], job(**ARCHIVE))
+    (dnf,) = rootfs.install_argv("dnf", ["iproute", "python3"], job(**ARCHIVE), "/k.asc")
     assert dnf == [
         "dnf", "-y", "--repofrompath", "lab,http://mirror.example/x", "--repo", "lab",
-        "--setopt=lab.gpgcheck=1", "--setopt=lab.gpgkey=file:///run/lab/keyring",
+        "--setopt=lab.gpgcheck=1", "--setopt=lab.gpgkey=file:///k.asc",
         "--setopt=install_weak_deps=0", "install", "iproute", "python3",
     ]  # fmt: skip
 

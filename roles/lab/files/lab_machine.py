@@ -204,6 +204,7 @@ def make_base(suite, target, archive=None, *, dry_run=False):
     # The tree is on the process's own tmpfs, so nothing is left however it ends. It is mounted
     # on a folder that all users can access (unlike a home) and that does not contain the target.
     place = next(p for p in ("/tmp", "/mnt", "/media") if not target.resolve().is_relative_to(p))  # noqa: S108
+    seen = f"{place}/keyring{'.asc' if keyring.endswith('.asc') else '.gpg'}"
 
     def command(part):
         argv = [
@@ -212,13 +213,14 @@ def make_base(suite, target, archive=None, *, dry_run=False):
             "--skip=output/mknod,output/dev", *(f"--aptopt={line}" for line in apt_proxy()),
             # Remove this machine's host name and resolver, and host keys: every node gets its own.
             '--customize-hook=rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/ssh/ssh_host_*',
-            f"--keyring={place}/keyring", suite, str(part.resolve()),
-            f"deb {address} {suite} {components}",
+            '--customize-hook=sed -i "s/ \\[signed-by=[^]]*\\]//" "$1"/etc/apt/sources.list',
+            # Not --keyring, beside which mmdebstrap also takes the keys of well-known suites.
+            suite, str(part.resolve()), f"deb [signed-by={seen}] {address} {suite} {components}",
         ]  # fmt: skip
         # apt checks signatures as another user, who may not see the operator's keyring.
         script = (
             f'exec 3< "$1" && mount -t tmpfs -o mode=1777 tmpfs {place}'
-            f' && cat <&3 > {place}/keyring && shift && exec "$@"'
+            f' && cat <&3 > {seen} && shift && exec "$@"'
         )
         return ["sh", "-c", script, "sh", str(Path(keyring).absolute()), *argv]
 

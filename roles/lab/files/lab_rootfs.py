@@ -194,10 +194,10 @@ def checked(root, job):
     return manager, list(missing.values())
 
 
-def install_argv(manager, packages, job):
+def install_argv(manager, packages, job, keyring):
     """The commands that install packages from the operator's archive and from nowhere else."""
     if manager == "dnf":
-        settings = ["gpgcheck=1", f"gpgkey=file://{OWN}/keyring"]
+        settings = ["gpgcheck=1", f"gpgkey=file://{keyring}"]
         argv = ["dnf", "-y", "--repofrompath", f"lab,{job['archive']}", "--repo", "lab"]
         argv += [f"--setopt=lab.{setting}" for setting in settings]
         return [[*argv, "--setopt=install_weak_deps=0", "install", *packages]]
@@ -219,10 +219,10 @@ def install(manager, packages, job, keyring, resolver):
     """Install packages; this process's root is the copy."""
     for folder in (OWN, OWN / "lists/partial", OWN / "archives/partial"):
         folder.mkdir(parents=True, exist_ok=True)
-    suffix = ".asc" if keyring.startswith(b"-----BEGIN") and manager == "apt-get" else ""
-    (OWN / f"keyring{suffix}").write_bytes(keyring)
+    seen = OWN / ("keyring.asc" if keyring.startswith(b"-----BEGIN") else "keyring.gpg")
+    seen.write_bytes(keyring)
     source = f"{job['archive']} {job['suite']} {' '.join(job['components'])}"
-    (OWN / "sources.list").write_text(f"deb [signed-by={OWN}/keyring{suffix}] {source}\n")
+    (OWN / "sources.list").write_text(f"deb [signed-by={seen}] {source}\n")
     Path("/etc/resolv.conf").unlink(missing_ok=True)
     Path("/etc/resolv.conf").write_text(resolver)
     no_start = Path("/usr/sbin/policy-rc.d")  # nothing is started while packages are installed
@@ -230,7 +230,7 @@ def install(manager, packages, job, keyring, resolver):
         no_start.write_text("#!/bin/sh\nexit 101\n")
         no_start.chmod(0o755)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
-    for argv in install_argv(manager, packages, job):
+    for argv in install_argv(manager, packages, job, seen):
         done = subprocess.run(
             argv, check=False, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
