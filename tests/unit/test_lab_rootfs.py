@@ -110,9 +110,9 @@ def test_all_that_is_missing_is_named_with_its_packages(rootfs: ModuleType, tmp_
 
 def test_every_problem_is_told_at_once(rootfs: ModuleType, tmp_path: Path) -> None:
     tree(tmp_path, NOBLE, "usr/bin/apt-get", "bin/bash", machine=183)
-    (tmp_path / "shared").symlink_to("/home")
+    (tmp_path / "var").symlink_to("/home")
     assert refusal(rootfs, tmp_path, job()) == (
-        "Ubuntu 24.04.1 LTS: /shared is a link; it is for aarch64, and this machine is x86_64;"
+        "Ubuntu 24.04.1 LTS: /var is a link; it is for aarch64, and this machine is x86_64;"
         " its suite is noble, and lab_suite is bookworm; it lacks sshd, ip. Name the archive that"
         " apt-get shall install openssh-server iproute2 from: lab_archive and lab_archive_keyring"
     )
