@@ -45,9 +45,13 @@ def base(suite: str, target: Path, *options: object) -> subprocess.CompletedProc
 def purge(root: Path, pattern: str) -> None:
     """Remove packages from a root filesystem as its administrator would."""
     listed = f"dpkg-query -W -f '${{Package}}\\n' | grep -E '{pattern}'"
-    command = f"dpkg --purge --force-depends $({listed})"
-    argv = ["unshare", "--pid", "--fork", "--kill-child", "chroot", str(root), "sh", "-c", command]
-    subprocess.run(argv, check=True, capture_output=True)
+    (root / "dev").mkdir(exist_ok=True)
+    script = 'mount --bind /dev "$1/dev" && mount -t proc proc "$1/proc" && exec chroot "$@"'
+    apart = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
+    inside = ["sh", "-c", f"dpkg --purge --force-depends $({listed})"]
+    argv = [*apart, "sh", "-c", script, "sh", str(root), *inside]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def refused(lab: Lab, **variables: object) -> str:
