@@ -18,8 +18,8 @@ def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> d
 
     `unsupported` is the name of a system whose packages the roles do not know, as CentOS 7.5.
     `path` and `version` are empty if there is none; then `package` is the one to install, and empty
-    if none of the system's fits or it would not be the `given` interpreter. `refusal` says in one
-    line what is wrong and what to do.
+    if none of the system's fits or it would not be the `given` interpreter. `suite` is the code
+    name of a Debian or Ubuntu. `refusal` says in one line what is wrong and what to do.
     """
     lines = [line.split() for line in found.splitlines() if len(line.split()) == 2]
     system = next((name for key, name in lines if key == "system"), "")
@@ -38,6 +38,7 @@ def choice(found: str, core: str, given: str = "", catalog: Path = CATALOG) -> d
         "path": path,
         "version": version,
         "package": package,
+        "suite": _suite(system, catalog)[0],
         "refusal": refusal,
         "unsupported": unsupported(found),
     }
@@ -71,15 +72,16 @@ def fits(core: str, version: str, catalog: Path = CATALOG) -> bool:
     return _numbers(target["oldest"]) <= own <= _numbers(target["newest"])
 
 
+def _suite(system: str, catalog: Path) -> tuple[str, str]:
+    """Code name and Python of a release of Debian or Ubuntu, both empty for another system."""
+    for name, suite in _read(catalog, "suites")["suites"].items():
+        if suite["distribution"] + suite["version"] == system:
+            return name, suite["python"]
+    return "", ""
+
+
 def _package(system: str, core: str, catalog: Path) -> str:
-    shipped = next(
-        (
-            suite["python"]
-            for suite in _read(catalog, "suites")["suites"].values()
-            if suite["distribution"] + suite["version"] == system
-        ),
-        "",
-    )
+    _, shipped = _suite(system, catalog)
     if not shipped:
         return ""
     if fits(core, shipped, catalog):

@@ -60,7 +60,7 @@ def test_a_node_is_a_bare_server(bare: Lab) -> None:
     assert bare.ssh("node1", "python3 -c 'import apt, sys'").returncode == 0
     assert bare.ssh("node1", "python3 -c 'import pip'").returncode != 0
     commands = bare.said("node1", "ps -eo comm=").split()
-    assert set(commands) == {"tini", "sshd", "ps"}
+    assert set(commands) == {"lab-init", "sshd", "ps"}
     assert bare.ssh("node1", "id dlperf").returncode != 0
 
 

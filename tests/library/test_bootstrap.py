@@ -46,6 +46,7 @@ XENIAL, BIONIC = "system ubuntu16.04\r\n", "system ubuntu18.04\r\n"
 def test_the_python_that_fits(found: str, core: str, given: str, path: str, package: str) -> None:
     chosen = bootstrap.choice(found, core, given)
     assert (chosen["path"], chosen["package"]) == (path, package)
+    assert bool(chosen["suite"]) == any(name in found for name in ("ubuntu", "debian"))
     assert bool(chosen["refusal"]) == (not path)
     assert "\n" not in chosen["refusal"]
 
@@ -98,16 +99,43 @@ def test_a_system_whose_packages_are_unknown_is_told_by_its_name(
     assert bootstrap.choice(found, core)["unsupported"] == name
 
 
-def test_rhel_8_needs_an_older_ansible(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "release"),
+    [
+        ("rocky", "Rocky Linux release 8.10 (Green Obsidian)"),
+        ("almalinux", "AlmaLinux release 8.10 (Cerulean Leopard)"),
+        ("rhel", "Red Hat Enterprise Linux release 8.10 (Ootpa)"),
+    ],
+)
+def test_rhel_8_is_told_which_ansible_manages_it(tmp_path: Path, name: str, release: str) -> None:
     old = tmp_path / "platform-python"
     old.write_text("#!/bin/sh\necho 3.6.8\n")
     old.chmod(0o755)
-    found = found_on(tmp_path, rhel("rocky", "8.10", "Rocky Linux release 8.10"), str(old))
-    assert bootstrap.choice(found, "2.16.19")["path"] == str(old)
-    newest = bootstrap.choice(found, "2.19.4")
-    assert not newest["path"] and not newest["package"]
-    assert "it has Python 3.6.8 (rocky8.10); ansible-core 2.19.4 needs" in newest["refusal"]
-    assert "Manage it with ansible-core 2.17" in newest["refusal"] or "2.16" in newest["refusal"]
+    found = found_on(tmp_path, rhel(name, "8.10", release), str(old))
+    for core, path in {"2.16.19": str(old), "2.19.4": ""}.items():
+        chosen = bootstrap.choice(found, core)
+        assert (chosen["path"], chosen["package"], chosen["unsupported"]) == (path, "", "")
+    assert chosen["refusal"] == (
+        f"it has Python 3.6.8 ({name}8.10); ansible-core 2.19.4 needs Python 3.8 to 3.13 on nodes."
+        " Manage it with ansible-core 2.16 (in a clone: make setup ANSIBLE=2.16, then"
+        " .venv-2.16/bin/ansible-playbook provision.yml)."
+    )
+
+
+def test_provisioning_names_a_rocky_8_node_and_the_ansible_for_it(tmp_path: Path) -> None:
+    for path, text in rhel("rocky", "8.10", "Rocky Linux release 8.10 (Green Obsidian)").items():
+        (tmp_path / "etc").mkdir(exist_ok=True)
+        (tmp_path / "etc" / path).write_text(text)
+    platform_python = tmp_path / "platform-python"
+    platform_python.write_text("#!/bin/sh\necho 3.6.8\n")
+    platform_python.chmod(0o755)
+    python = {"bootstrap_interpreters": [str(platform_python)]}
+    done = play(tmp_path, bootstrap_root=str(tmp_path), **python)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "NODE1: it has Python 3.6.8 (rocky8.10); ansible-core" in said
+    assert "make setup ANSIBLE=2.16, then .venv-2.16/bin/ansible-playbook provision.yml" in said
+    assert "Gather facts about the nodes" not in said and "changed=0" in said
 
 
 def test_provisioning_refuses_centos_by_its_name_before_anything_changes(tmp_path: Path) -> None:

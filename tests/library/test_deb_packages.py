@@ -106,6 +106,17 @@ class TestLocks:
         else:
             assert re.match(rf"python\S*, process \d+ has held {lock} for 2 s", done.stderr)
 
+    def test_before_there_is_a_python_the_mirror_is_verified(self, repository: Path) -> None:
+        """This one is not signed; tests/lab/test_lab_rootfs.py installs from one that is."""
+        script = Path(__file__).parents[2] / "roles/bootstrap/files/install_python.sh"
+        argv = ["unshare", "--map-root-user", "--mount", "sh", "-c", PRIVATE_ROOT, "sh"]
+        argv += [str(repository), "/var/lib/dpkg/unused", "0", sys.executable]
+        argv += ["sh", str(script), "dlperf-empty", "2", f"file:{repository}", "bookworm", "no key"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode != 0
+        assert "Setting up" not in done.stdout
+        assert "does not have a Release file" in done.stderr
+
     def test_a_lock_that_is_taken_after_the_check_is_waited_for_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,7 +1,8 @@
-# install_python PACKAGE SECONDS: install a package on a node without Python, where no module can run.
+# install_python PACKAGE SECONDS [MIRROR SUITE KEY]: install a package on a node without Python, where no module can run.
+# With a mirror, from it and nowhere else; KEY is the text of the armored key that signs it.
 # Waits for the locks of apt and dpkg as module_utils/dpkg_locks.py does.
 set -eu
-package=$1 limit=$2 waited=0
+package=$1 limit=$2 mirror=${3-} suite=${4-} key=${5-} waited=0
 
 holder() {
   for lock in /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock /var/lib/apt/lists/lock /var/cache/apt/archives/lock; do
@@ -27,5 +28,21 @@ while who=$(holder); test -n "$who"; do
 done
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 dpkg --force-confdef --force-confold --configure -a
-apt-get -q update || true # an unreachable source matters only if the package is then missing
-apt-get -q -y install --no-install-recommends "$package"
+if test -z "$mirror"; then
+  apt-get -q update || true # an unreachable source matters only if the package is then missing
+  exec apt-get -q -y install --no-install-recommends "$package"
+fi
+
+own=$(mktemp -d)
+trap 'rm -rf "$own"' EXIT
+chmod 0755 "$own" # apt reads it as the user _apt
+mkdir -p "$own/lists/partial"
+# Binary, because apt before 1.4 cannot read armored keys: the lines between the blank one and the checksum.
+echo "$key" | sed -n '/^$/,/^[=-]/p' | sed '/^[=-]/d' | base64 -d >"$own/key.gpg"
+echo "deb [signed-by=$own/key.gpg] $mirror $suite main" >"$own/sources.list"
+from_mirror() {
+  apt-get -q -y -o "Dir::Etc::SourceList=$own/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$own/lists" \
+    -o Acquire::Languages=none -o Acquire::AllowInsecureRepositories=false -o APT::Get::AllowUnauthenticated=false "$@"
+}
+from_mirror update
+from_mirror install --no-install-recommends "$package"

@@ -1,13 +1,14 @@
 """Start or stop the lab, or check whether this machine can run it.
 
-    lab_control.py base --suite bookworm --base FILE
+    lab_control.py base --suite bookworm --base FILE [--rootfs FOLDER|TARBALL|URL]
     lab_control.py up --directory DIR --nodes 4 --suite bookworm --base FILE --mirror-dir DIR
     lab_control.py down --directory DIR
     lab_control.py check --base FILE
 
-Prints one JSON object, or exits with status 1 and a reason on stderr. Uses only the standard
-library. A lab is one process tree in its own namespaces (lab_holder.py): killing its first process
-removes all processes, mounts, network links and namespaces of the lab.
+Prints one JSON object (`base` is the tar that `up` needs), or exits with status 1 and a reason on
+stderr. Uses only the standard library. A lab is one process tree in its own namespaces
+(lab_holder.py): killing its first process removes all its processes, mounts, network links and
+namespaces.
 """
 
 import argparse
@@ -300,7 +301,11 @@ def options(argv):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     actions = parser.add_subparsers(dest="action", required=True)
     base = actions.add_parser("base")
-    base.add_argument("--mirror", default="")
+    base.add_argument("--rootfs", default="", help="a folder, a tarball or its URL")
+    base.add_argument("--rootfs-sha256", default="")
+    base.add_argument("--archive", default="", help="address of the packages")
+    base.add_argument("--components", default="main", help="separated by commas")
+    base.add_argument("--keyring", default="", help="with the keys that sign the archive")
     bring_up = actions.add_parser("up")
     take_down = actions.add_parser("down")
     only_check = actions.add_parser("check")
@@ -309,7 +314,7 @@ def options(argv):
     for action in (base, bring_up):
         action.add_argument("--suite", required=True)
     for action in (base, bring_up, only_check):
-        action.add_argument("--base", type=Path, required=True)
+        action.add_argument("--base", type=Path, required=action is not only_check)
     for action in (base, bring_up, take_down):
         action.add_argument("--dry-run", action="store_true", help="only report what would change")
     bring_up.add_argument("--nodes", type=int, required=True)
@@ -320,9 +325,27 @@ def options(argv):
     return parser.parse_args(argv)
 
 
+def base(chosen):
+    """Make the base of the nodes; its path, and whether it is new."""
+    archive = {
+        "archive": chosen.archive,
+        "components": names_in(chosen.components),
+        "keyring": str(Path(chosen.keyring).absolute()) if chosen.keyring else "",
+    }
+    if chosen.rootfs:
+        from lab_rootfs import make_rootfs  # only here: inventory/lab starts this file, too
+
+        source = (chosen.rootfs, chosen.rootfs_sha256)
+        cache = chosen.base.parent
+        return make_rootfs(cache, *source, chosen.suite, archive, dry_run=chosen.dry_run)
+    return chosen.base, make_base(chosen.suite, chosen.base, archive, dry_run=chosen.dry_run)
+
+
+def names_in(text):
+    return [name for name in text.replace(" ", "").split(",") if name]
+
+
 def run(chosen):
-    if chosen.action == "base":
-        return make_base(chosen.suite, chosen.base, chosen.mirror, dry_run=chosen.dry_run)
     if chosen.action == "down":
         directory = chosen.directory.absolute()
         with only_one(directory):
@@ -342,20 +365,24 @@ def run(chosen):
     }
     directory = chosen.directory.absolute()
     with only_one(directory):
-        frameworks = [name for name in chosen.frameworks.replace(" ", "").split(",") if name]
-        return up(directory, config, frameworks, dry_run=chosen.dry_run)
+        return up(directory, config, names_in(chosen.frameworks), dry_run=chosen.dry_run)
 
 
 def main(argv=None):
     chosen = options(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))
+    said = {}
     try:
-        changed = run(chosen)
+        if chosen.action == "base":
+            path, changed = base(chosen)
+            said["base"] = str(path.absolute())
+        else:
+            changed = run(chosen)
     except LabError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("interrupted")
-    print(json.dumps({"changed": changed}))
+    print(json.dumps({"changed": changed, **said}))
 
 
 if __name__ == "__main__":

@@ -152,9 +152,10 @@ def hold(lab, status, lease):
     os.chdir(store)
     Path("base").mkdir()
     subprocess.run(
-        ["tar", "-C", "base", "--numeric-owner", "--exclude=./dev/*", "-xpf", lab["base"]],
+        ["tar", "-C", "base", "--numeric-owner", "--xattrs", "--xattrs-include=security.capability",
+         "--exclude=./dev/*", "-xpf", lab["base"]],
         check=True,
-    )
+    )  # fmt: skip
     lab["overlay"] = overlay_kind("base")
     say(f"base unpacked, overlay: {lab['overlay']}")
     wanted()

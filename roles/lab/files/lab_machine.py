@@ -7,12 +7,11 @@ import contextlib
 import getpass
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
 
-PACKAGES = "openssh-server,python3,python3-apt,sudo,iproute2,tini"
+PACKAGES = "openssh-server,python3,python3-apt,sudo,iproute2"
 # Command: its package
 PROGRAMS = {
     "unshare": "util-linux",
@@ -25,7 +24,8 @@ PROGRAMS = {
 }
 PROGRAMS_OF_USER = {"newuidmap": "uidmap", "newgidmap": "uidmap"}
 PROGRAMS_OF_BASE = {"mmdebstrap": "mmdebstrap", "apt-get": "apt", "gpgv": "gpgv"}
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+SUITES = ("bookworm", "bullseye", "trixie")
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"  # of SUITES
 
 # Tried first, in new namespaces, to find out which operation a machine forbids.
 TRIAL = """
@@ -79,16 +79,17 @@ def has_subordinate_ids(path, user, uid):
     return any(len(f) == 3 and f[0] in (user, str(uid)) and int(f[2]) >= 65535 for f in fields)
 
 
-def check(base=None):
+def check(base=None, keyring=KEYRING):
     """Raise LabError if this machine or this user cannot run a lab.
 
-    If the base root filesystem does not exist yet, the programs that build it are required too.
+    If the base root filesystem does not exist yet, what builds it is required too.
     """
     programs = PROGRAMS | ({} if os.geteuid() == 0 else PROGRAMS_OF_USER)
     make = base and not base.exists()
     require_programs(programs | PROGRAMS_OF_BASE if make else programs)
-    if make and not Path(KEYRING).exists():
-        raise LabError(f"missing: {KEYRING}. Install with: apt-get install debian-archive-keyring")
+    if make and not Path(keyring).exists():
+        package = ". Install with: apt-get install debian-archive-keyring"
+        raise LabError(f"missing: {keyring}{package if keyring == KEYRING else ''}")
     user = getpass.getuser()
     if os.geteuid() != 0:
         for path, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
@@ -140,52 +141,89 @@ def debian_mirror():
     return "http://deb.debian.org/debian"
 
 
-def apt_options():
-    """mmdebstrap's options for the proxy in this machine's apt configuration, if any."""
-    done = subprocess.run(
-        ["apt-config", "dump", "Acquire::http", "Acquire::https"],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
-    wanted = [
-        line for line in done.stdout.splitlines() if re.match(r"Acquire::https?::Proxy", line)
-    ]
-    return [f"--aptopt={line}" for line in wanted]
-
-
-def make_base(suite, target, mirror, *, dry_run=False):
-    """Build the tar of a bare Debian with mmdebstrap, on a tmpfs that ends with the process."""
-    if target.exists():
-        return False
-    if dry_run:
-        return True
-    check(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.tar")
-    command = [
-        "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={PACKAGES}",
-        # Without device nodes: a user namespace cannot create them; nodes mount a /dev.
-        "--skip=output/mknod,output/dev", *apt_options(),
-        # Remove this machine's host name and resolver, and host keys: every node gets its own.
-        '--customize-hook=rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/ssh/ssh_host_*',
-        suite, str(part.resolve()), f"deb {mirror or debian_mirror()} {suite} main",
-    ]  # fmt: skip
-    # The tree is on the process's own tmpfs, so nothing is left however it ends. It is mounted
-    # on a folder that all users can access (unlike a home) and that does not contain the target.
-    place = next(p for p in ("/tmp", "/mnt", "/media") if not part.resolve().is_relative_to(p))  # noqa: S108
-    script = f"mount -t tmpfs -o mode=1777 tmpfs {place} && exec {shlex.join(command)}"
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *unshare_argv(network=False), "sh", "-c", script],
-        env={**os.environ, "PATH": search_path(), "TMPDIR": place}, cwd="/",
-        stdin=subprocess.DEVNULL, stdout=part.open("wb"), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+def apt_proxy():
+    """The proxy in this machine's apt configuration, as values of apt's option -o."""
     try:
+        done = subprocess.run(
+            ["apt-config", "dump", "--format", "%F=%v%n", "Acquire::http", "Acquire::https"],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+    except OSError:
+        return []  # the machine has no apt
+    return re.findall(r"(?m)^Acquire::https?::Proxy.*", done.stdout)
+
+
+def made_apart(target, argv_for, environment=None):
+    """Run a command in new namespaces that writes a file to its standard output or its path.
+
+    The file becomes `target` if the command succeeds; else the end of its messages is returned.
+    """
+    part = target.with_name(f".{target.name}.{os.getpid()}.tar")
+    process = None
+    try:
+        with part.open("wb") as file:
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *unshare_argv(network=False), *argv_for(part)],
+                env={**os.environ, "PATH": search_path(), **(environment or {})}, cwd="/",
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
         _, messages = process.communicate()
         if process.returncode != 0:
-            tail = "\n".join(messages.splitlines()[-12:])
-            raise LabError(f"mmdebstrap failed to build {suite}:\n{tail}")
+            return "\n".join(messages.splitlines()[-12:]) or f"status {process.returncode}"
         part.rename(target)
     finally:
-        process.kill()
-        process.wait()
+        if process:
+            process.kill()
+            process.wait()
         part.unlink(missing_ok=True)
+    return ""
+
+
+def require_archive(suite, archive):
+    """LabError unless it is known from where the suite comes and who signs it."""
+    if not re.fullmatch(r"[a-z][a-z0-9.-]*", suite):
+        raise LabError(f"lab_suite is {suite!r}; expected a code name, such as bookworm or noble")
+    if suite not in SUITES and not (archive["archive"] and archive["keyring"]):
+        raise LabError(
+            f"lab_suite is {suite}; expected {', '.join(SUITES)}. For a suite of another archive,"
+            " set lab_archive to its address and lab_archive_keyring to the file of its keys"
+        )
+
+
+def make_base(suite, target, archive=None, *, dry_run=False):
+    """Build the tar of a bare Debian or Ubuntu with mmdebstrap, on a tmpfs that ends with it."""
+    archive = archive or {"archive": "", "components": ["main"], "keyring": ""}
+    require_archive(suite, archive)
+    if target.exists() or dry_run:
+        return not target.exists()
+    keyring = archive["keyring"] or KEYRING
+    check(target, keyring)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    address = archive["archive"] or debian_mirror()
+    components = " ".join(archive["components"])
+    # The tree is on the process's own tmpfs, so nothing is left however it ends. It is mounted
+    # on a folder that all users can access (unlike a home) and that does not contain the target.
+    place = next(p for p in ("/tmp", "/mnt", "/media") if not target.resolve().is_relative_to(p))  # noqa: S108
+    seen = f"{place}/keyring{'.asc' if keyring.endswith('.asc') else '.gpg'}"
+
+    def command(part):
+        argv = [
+            "mmdebstrap", "--mode=root", "--variant=minbase", f"--include={PACKAGES}",
+            # Without device nodes: a user namespace cannot create them; nodes mount a /dev.
+            "--skip=output/mknod,output/dev", *(f"--aptopt={line}" for line in apt_proxy()),
+            # Remove this machine's host name and resolver, and host keys: every node gets its own.
+            '--customize-hook=rm -f "$1"/etc/hostname "$1"/etc/resolv.conf "$1"/etc/ssh/ssh_host_*',
+            '--customize-hook=sed -i "s/ \\[signed-by=[^]]*\\]//" "$1"/etc/apt/sources.list',
+            # Not --keyring, beside which mmdebstrap also takes the keys of well-known suites.
+            suite, str(part.resolve()), f"deb [signed-by={seen}] {address} {suite} {components}",
+        ]  # fmt: skip
+        # apt checks signatures as another user, who may not see the operator's keyring.
+        script = (
+            f'exec 3< "$1" && mount -t tmpfs -o mode=1777 tmpfs {place}'
+            f' && cat <&3 > {seen} && shift && exec "$@"'
+        )
+        return ["sh", "-c", script, "sh", str(Path(keyring).absolute()), *argv]
+
+    if failure := made_apart(target, command, {"TMPDIR": place}):
+        raise LabError(f"mmdebstrap failed to build {suite}:\n{failure}")
     return True

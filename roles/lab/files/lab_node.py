@@ -2,7 +2,7 @@
 
     tmpfs <directory>/root    base/                  the base root filesystem, shared by all nodes
                               nodes/<n>/{upper,work,root}     changes of node n and its overlay
-    node n                    own mount, network, process, host name and IPC namespaces; tini, sshd
+    node n                    own mount, network, process, host name and IPC namespaces; bash, sshd
 
 Uses only the standard library and the commands ip, mount, tar and pivot_root.
 """
@@ -32,9 +32,24 @@ DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
 }
 # If root runs the lab without a user namespace, these capabilities would affect the machine itself.
-DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-mknod"
-SERVER = ["setpriv", "--bounding-set", DROPPED_CAPABILITIES]
-SERVER += ["tini", "-g", "--", "/usr/sbin/sshd", "-D", "-e"]
+DROPPED_CAPABILITIES = {"sys_module": 16, "sys_rawio": 17, "sys_time": 25, "mknod": 27}
+PR_CAPBSET_DROP = 24
+# A node's first process: it starts the server, ends all that the node runs when it is told to end,
+# and reaps what others leave. bash, because every system has it; Rocky Linux and Ubuntu's main
+# component have no tini. Job control (-m) gives the server a group of its own, and SIGINT.
+INIT = Path("run/lab/lab-init")  # Ansible takes a name that ends in sh for no service manager
+INIT_SCRIPT = """
+set -m
+"$@" &
+server=$!
+trap 'kill -TERM -- -$server' INT TERM
+while :; do
+  wait $server
+  status=$?
+  kill -0 $server 2> /dev/null || exit $status
+done
+"""
+SERVER = ["/usr/sbin/sshd", "-D", "-e"]
 NODE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -134,14 +149,8 @@ def mount_root(node):
     mount("overlay", node.root, "overlay", 0, options)
 
 
-def mount_kernel(node):
-    """Mount /proc, /sys, /dev and /run of the node. The machine's own parts are read-only."""
-    root = node.root
-    mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    bind(root / "proc/sys", root / "proc/sys")
-    bind(root / "proc/sys/net", root / "proc/sys/net")  # belongs to the node and stays writable
-    mount("none", root / "proc/sys", flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
-    mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+def mount_devices(root):
+    """Mount a /dev with the machine's devices that are harmless, and terminals of its own."""
     (root / "dev").mkdir(exist_ok=True)
     mount("tmpfs", root / "dev", "tmpfs", MS_NOSUID, "mode=755,size=1m")
     for name in DEVICES:
@@ -151,6 +160,17 @@ def mount_kernel(node):
         (root / "dev" / name).symlink_to(target)
     (root / "dev/pts").mkdir()
     mount("devpts", root / "dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620,gid=5")
+
+
+def mount_kernel(node):
+    """Mount /proc, /sys, /dev and /run of the node. The machine's own parts are read-only."""
+    root = node.root
+    mount("proc", root / "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    bind(root / "proc/sys", root / "proc/sys")
+    bind(root / "proc/sys/net", root / "proc/sys/net")  # belongs to the node and stays writable
+    mount("none", root / "proc/sys", flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+    mount("sysfs", root / "sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount_devices(root)
     (root / "dev/mqueue").mkdir()
     (root / "dev/shm").mkdir()
     mount("tmpfs", root / "dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
@@ -245,7 +265,12 @@ def run_node(node, ready, gate, started):
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     enter_root(node.root)
-    for number in (signal.SIGTERM, signal.SIGCHLD):
+    INIT.symlink_to("/bin/bash")
+    for capability in DROPPED_CAPABILITIES.values():
+        if libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
-    os.execvpe(SERVER[0], SERVER, NODE_ENVIRONMENT)  # noqa: S606 - argv is constant
+    argv = [INIT.name, "-c", INIT_SCRIPT, INIT.name, *SERVER]
+    os.execve(f"/{INIT}", argv, NODE_ENVIRONMENT)  # noqa: S606 - argv is constant
