@@ -12,8 +12,10 @@ from typing import Any
 import builtin_common
 import jax_common
 import mxnet_resnet50
+import paddle3_resnet50
 import pytest
-from make_logs import dllogger_pytorch, gluoncv, torchtitan, write
+import tensorflow2_resnet50
+from make_logs import arcface_torch, dllogger_pytorch, gluoncv, torchtitan, write
 from nccl_logs import nccl_tests
 from typer.testing import CliRunner
 
@@ -22,6 +24,7 @@ from dlperf_runner.stats.step_parts import StepParts, step_parts
 from dlperf_runner.workloads import pytorch_common as common
 
 TEXT = "seconds of a step without communication, by rank: "
+KERNELS = "seconds of NCCL kernels in a step, by rank: "
 # A step of 2 samples of 8192 tokens at 6,400 tokens/s/device.
 STEP_S = 2 * 8192 / 6400
 
@@ -60,10 +63,26 @@ def test_times_of_all_ranks(tmp_path: Path) -> None:
 def test_dllogger_has_them_too(tmp_path: Path) -> None:
     log = [*dllogger_pytorch(100.0, world=2), f"{TEXT}0.500000 0.400000"]
     write(tmp_path / "logs" / "1n2g" / "rn50_b256_amp_1.log", log)
-    call("summarize", tmp_path / "logs", "--output-dir", tmp_path / "out")
-    with (tmp_path / "out" / "summary.csv").open(encoding="utf-8", newline="") as file:
-        (case,) = csv.DictReader(file)
+    case = cases(tmp_path)["1n2g"]
     assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.5", "0.0")
+
+
+def test_arcface_has_them_too(tmp_path: Path) -> None:
+    """A step of 256 samples at 1000 samples/s, of which NCCL takes 0.08 s."""
+    parts = (f"{TEXT}0.200000 0.180000", REDUCED, f"{KERNELS}0.080000 0.080000")
+    stamp = "Training: 2022-03-01 11:00:00,123-"
+    log = [*arcface_torch(1000.0, world=2), *(stamp + text for text in parts)]
+    write(tmp_path / "logs" / "2n1g" / "r50_b128_amp_1.log", log)
+    case = cases(tmp_path)["2n1g"]
+    assert (case["alone_longest_s"], case["slowest_rank"]) == ("0.2", "0.0")
+    assert float(case["nccl_kernels_s"]) == pytest.approx(0.08)
+    assert float(case["all_reduce_bus_bandwidth"]) == pytest.approx(16e6 / 0.02 / 1e9)
+    call("report", tmp_path / "logs", "--output-dir", tmp_path / "report")
+    text = " ".join((tmp_path / "report" / "report.md").read_text().split())
+    assert (
+        "2n1g: of a step of 0.256 s, 74.2% is the computation of the mean rank, 3.9% is waiting"
+        " for the slowest rank, and 21.9% is communication that no computation hides."
+    ) in text
 
 
 @pytest.mark.parametrize(
@@ -226,7 +245,7 @@ class Parallel:
         self.quiet = False
 
     def parameters(self) -> Iterator[types.SimpleNamespace]:
-        for size in (common.BUCKET, 100):
+        for size in (builtin_common.BUCKET, 100):
             yield types.SimpleNamespace(device="cpu", numel=lambda size=size: size)
 
     def modules(self) -> list[object]:
@@ -278,7 +297,7 @@ def test_the_program_times_steps_without_communication() -> None:
     )
     assert found[0] == f"{TEXT}0.500000 0.250000"
     assert found[1].startswith(
-        f"all-reduce of the gradients alone: {4 * common.BUCKET + 400} bytes"
+        f"all-reduce of the gradients alone: {4 * builtin_common.BUCKET + 400} bytes"
     )
     assert len(passed) == 1 + common.ALONE_BEFORE + builtin_common.ALONE_STEPS
 
@@ -288,7 +307,7 @@ def test_the_interface_that_sends_most_is_named(monkeypatch: pytest.MonkeyPatch)
     counts = iter([{"lo": 9, "eth1": 100}, {"lo": 99, "eth1": 10**8}])
     monkeypatch.setattr(builtin_common, "sent_bytes", lambda: next(counts))
     times = iter([1.0, 3.5])
-    values, wait = common.BUCKET, lambda: None
+    values, wait = builtin_common.BUCKET, lambda: None
     told = common.all_reduce_alone(torch_of([]), values, "cpu", wait, lambda: next(times))
     assert told == "all-reduce of the gradients alone: 26214400 bytes in 0.500000 s through eth1"
     few = iter([{"eth1": 100}, {"eth1": 10**6}])  # GPUs exchanged the rest
@@ -372,6 +391,68 @@ def test_mxnet_times_its_steps_without_horovod_and_horovod_without_steps() -> No
         step, trainer, lambda own: [0.3, own], lambda: None, 1000, lambda: sum(passed)
     )
     assert found[0] == f"{TEXT}0.300000 0.250000"
+    assert found[1].startswith("all-reduce of the gradients alone: 1000 bytes in 0.500000 s")
+
+
+class Paddle:
+    """What the program uses of Paddle, with two processes, of which this is the second. A step
+    takes 0.25 s if the network is quiet, and the all-reduce of a piece 0.5 s."""
+
+    def __init__(self) -> None:
+        self.passed, self.network, self.reduced = [0.0], Parallel(), list[list[float]]()
+        self.distributed = types.SimpleNamespace(
+            get_rank=lambda: 1, get_world_size=lambda: 2, all_reduce=self.all_reduce
+        )
+        trained = types.SimpleNamespace(size=builtin_common.BUCKET + 100, stop_gradient=False)
+        average = types.SimpleNamespace(size=7, stop_gradient=True)
+        self.network.parameters = lambda: iter([trained, average])
+
+    def to_tensor(self, values: list[float], _: str) -> Values:
+        return Values(values)
+
+    def zeros(self, shape: list[int]) -> Values:
+        return Values(map(float, shape))
+
+    def all_reduce(self, values: Values, sync_op: bool = True) -> Any:
+        if sync_op:
+            values[0] += 0.4  # of the first process
+            return None
+        self.passed.append(0.5)
+        self.reduced.append(values.tolist())
+        return types.SimpleNamespace(wait=lambda: None)
+
+    def step(self) -> None:
+        assert self.network.quiet
+        self.passed.append(0.25 if len(self.passed) > 1 else 9.0)  # the first is not timed
+
+
+def test_paddle_times_its_steps_without_communication(monkeypatch: pytest.MonkeyPatch) -> None:
+    paddle = Paddle()
+    now = lambda: sum(paddle.passed)  # noqa: E731
+    found = paddle3_resnet50.alone(paddle, paddle.network, paddle.step, lambda: None, now)
+    assert found[0] == f"{TEXT}0.400000 0.250000"
+    size = 4 * (builtin_common.BUCKET + 100)
+    assert found[1].startswith(f"all-reduce of the gradients alone: {size} bytes in 1.000000 s")
+    assert paddle.reduced[:2] == [[builtin_common.BUCKET], [100]]
+    paddle.distributed.get_world_size = lambda: 1
+    assert paddle3_resnet50.alone(paddle, paddle.network, paddle.step, lambda: None, now) == []
+
+
+def test_tensorflow_times_its_steps_without_communication() -> None:
+    """Of two processes, this is the second. A step alone takes 0.25 s, an all-reduce 0.5 s."""
+    passed = [0.0]
+
+    def step() -> float:
+        passed.append(0.25 if len(passed) > 1 else 9.0)
+        return 1.0
+
+    def all_reduce() -> float:
+        passed.append(0.5)
+        return 0.0
+
+    trained = tensorflow2_resnet50.Training(lambda: 1 / 0, step, all_reduce, 1000)
+    found = tensorflow2_resnet50.alone(lambda own: [0.4, own], trained, lambda: sum(passed))
+    assert found[0] == f"{TEXT}0.400000 0.250000"
     assert found[1].startswith("all-reduce of the gradients alone: 1000 bytes in 0.500000 s")
 
 
