@@ -4,6 +4,9 @@ on two, and on two nodes, by torchrun; one by mpirun."""
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,6 +186,21 @@ def test_bf16_and_recomputed_activations_learn(nodes: Lab, tmp_path: Path) -> No
     for run, log in found:
         assert run["precision"] == "bf16"
         check_learnt(run, log)
+
+
+WHEEL = os.environ.get("DLPERF_TORCH_WHEEL")
+
+
+@pytest.mark.skipif(not WHEEL, reason="DLPERF_TORCH_WHEEL names no wheel for CPUs and Python 3.11")
+def test_the_wheel_of_an_operator_trains_on_debian_12(tmp_path: Path) -> None:
+    assert WHEEL
+    digest = hashlib.sha256(Path(WHEEL).read_bytes()).hexdigest()
+    given = {"dlperf_operator_wheels": {"torch": {"path": WHEEL, "sha256": digest}}}
+    with provisioned(tmp_path, "lab_frameworks=pytorch", given=given) as lab:
+        found = trained(lab, tmp_path / "llama", "--workload", "pytorch-llama")
+        check(found, ["pytorch-llama"], "torch", Path(WHEEL).name.split("-")[1])
+        recap = lab.play("provision.yml", "--tags", "framework", "-e", json.dumps(given))
+        assert re.findall(r"changed=(\d+)", recap.rpartition("PLAY RECAP")[2]) == ["0", "0"]
 
 
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
