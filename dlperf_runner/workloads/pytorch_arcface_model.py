@@ -74,7 +74,7 @@ class Backbone(nn.Module):
         return self.features(self.embed(self.layers(images)))
 
 
-class Collectives:
+class Exchange:
     """What the processes do together; `alone`, each takes its own rows for those of the others.
 
     What is computed is then wrong, but takes as long.
@@ -103,7 +103,7 @@ class Gathered(torch.autograd.Function):
     """The rows of all processes from those of each."""
 
     @staticmethod
-    def forward(context: Any, own: Any, together: Collectives) -> Any:
+    def forward(context: Any, own: Any, together: Exchange) -> Any:
         context.together = together
         return together.gather(own)
 
@@ -122,7 +122,7 @@ class SharedCrossEntropy(torch.autograd.Function):
     column, or ABSENT."""
 
     @staticmethod
-    def forward(context: Any, logits: Any, labels: Any, together: Collectives) -> Any:
+    def forward(context: Any, logits: Any, labels: Any, together: Exchange) -> Any:
         highest = logits.max(dim=1, keepdim=True).values
         together.reduce(highest, distributed.ReduceOp.MAX)
         shifted = logits - highest
@@ -157,7 +157,7 @@ class PartialFC(nn.Module):
         scale: float,
     ) -> None:
         super().__init__()
-        self.together, self.margin, self.scale = Collectives(place), margin, scale
+        self.together, self.margin, self.scale = Exchange(place), margin, scale
         self.first, self.count = share_of(classes, place.world_size, place.rank)
         self.sampled = self.count if rate == 1 else int(rate * self.count)
         self.weight = nn.Parameter(torch.normal(0, SPREAD, (self.count, embedding)))
