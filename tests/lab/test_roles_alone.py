@@ -58,11 +58,9 @@ ENVIRONMENT = {
 def lab(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[Lab]:
     made = Lab(tmp_path_factory.mktemp("alone") / "lab")
     made.up(lab_nodes=2)
-    for node in NODES:  # as Debian's installer writes it
-        line = f"127.0.1.1 {node}.example.org {node}"
-        made.said(
-            node, f"echo {line} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts && rm /tmp/h"
-        )
+    for node in NODES:  # as Debian's installer writes it, without the other node
+        lines = f"127.0.0.1 localhost\\n127.0.1.1 {node}.example.org {node}\\n"
+        made.said(node, f"printf '{lines}' > /etc/hosts")
         assert made.said(node, ADDRESS) == "127.0.1.1"
     yield made
     made.down()
@@ -114,7 +112,9 @@ def test_nodes_whose_own_names_were_loopback_addresses_meet_by_them(
     addresses = [lab.said(node, ADDRESS) for node in NODES]
     assert not any(address.startswith("127.") for address in addresses)
     for own, other, address in ((*NODES, addresses[1]), (*NODES[::-1], addresses[0])):
-        with subprocess.Popen(lab.ssh_argv(own, MEET), text=True, stdout=subprocess.PIPE) as server:
+        with subprocess.Popen(
+            lab.ssh_argv(own, MEET), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as server:
             lab.said(other, f"until {MEET} {own}; do sleep 0.2; done 2> /dev/null")
             told, _ = server.communicate(timeout=60)
         assert told.strip() == address
