@@ -60,7 +60,7 @@ def tensorflow2_resnet50(arguments: argparse.Namespace) -> Loop:
     from tensorflow2_resnet50 import join, training
 
     strategy, rank, _ = join(tf, arguments)
-    return training(tf, arguments, strategy, rank), float
+    return training(tf, arguments, strategy, rank).step, float
 
 
 def paddle3_resnet50(arguments: argparse.Namespace) -> Loop:

@@ -1,10 +1,11 @@
-"""What a builtin program costs beyond the plain training loop of its framework, on one CPU device.
+"""What a builtin program costs beyond the plain training loop of its framework, on one core.
 
     python benchmarks/programs.py [--pairs 10] [--only jax-llama] [--python pytorch=PATH]
 
 Both run as processes of their own, in turn, the plain loop (plain_loops.py) first in every second
 pair. Both lines that begin and end the measured steps get the time of their arrival, so that a
-program's own lines, losses and clocks count. Frameworks are installed from the project's locks,
+program's own lines, losses and clocks count, and the CPU time of the process till then, which the
+load of other programs hardly changes. Frameworks are installed from the project's locks,
 below .cache; PyTorch, which has no lock, is taken where an interpreter has it.
 """
 
@@ -25,6 +26,13 @@ from scipy.stats import bootstrap
 PROJECT = Path(__file__).resolve().parents[1]
 CACHE = PROJECT / ".cache" / "programs"
 DLLOGGER = "Iteration: "
+
+
+class Seconds(NamedTuple):
+    """By the clock, and of the CPU."""
+
+    wall: float
+    cpu: float
 
 
 class Program(NamedTuple):
@@ -97,7 +105,12 @@ def interpreter(name: str) -> Path | None:
     return python
 
 
-def arrivals(argv: list[str], text: str) -> list[float]:
+def now(pid: int) -> Seconds:
+    """The time, and the CPU time of a process with all its threads."""
+    return Seconds(time.perf_counter(), time.clock_gettime(~pid << 3 | 2))  # clock_getcpuclockid(3)
+
+
+def arrivals(argv: list[str], text: str) -> list[Seconds]:
     """The times at which the lines with the text arrive."""
     environment = {
         **os.environ,
@@ -114,13 +127,15 @@ def arrivals(argv: list[str], text: str) -> list[float]:
         ) as process,
     ):
         assert process.stdout
-        found = [time.perf_counter() for line in process.stdout if text in line]
+        found = [now(process.pid) for line in process.stdout if text in line]
     if process.returncode:
         raise SystemExit(f"{' '.join(argv)}: exit status {process.returncode}; see {log}")
     return found
 
 
-def step_seconds(program: Program, python: Path, is_plain: bool, warmup: int, steps: int) -> float:
+def step_seconds(
+    program: Program, python: Path, is_plain: bool, warmup: int, steps: int
+) -> Seconds:
     """The mean of the measured steps."""
     options = program.options.split()
     if is_plain:
@@ -135,7 +150,16 @@ def step_seconds(program: Program, python: Path, is_plain: bool, warmup: int, st
         if len(times) != warmup + steps:
             raise SystemExit(f"{program.module}: {len(times)} of {warmup + steps} steps were said")
         began, ended = times[warmup - 1], times[-1]
-    return (ended - began) / steps
+    return Seconds((ended.wall - began.wall) / steps, (ended.cpu - began.cpu) / steps)
+
+
+def ratio(pairs: list[tuple[float, float]]) -> str:
+    """The median of the second to the first, with its interval."""
+    ratios = np.array([own / plain for plain, own in pairs])
+    interval = bootstrap(
+        (ratios,), np.median, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    return f"{median(ratios):.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 def row(name: str, python: Path, pairs: int, warmup: int, steps: int) -> str:
@@ -147,14 +171,12 @@ def row(name: str, python: Path, pairs: int, warmup: int, steps: int) -> str:
         order = (True, False) if pair % 2 else (False, True)
         found = {plain: step_seconds(program, python, plain, warmup, steps) for plain in order}
         seconds.append((found[True], found[False]))
-    ratios = [own / plain for plain, own in seconds]
-    interval = bootstrap(
-        (np.array(ratios),), np.median, method="percentile", rng=np.random.default_rng(1)
-    ).confidence_interval
-    plain, own = (median(each) for each in zip(*seconds, strict=True))
+    wall = [(plain.wall, own.wall) for plain, own in seconds]
+    cpu = [(plain.cpu, own.cpu) for plain, own in seconds]
+    plain, own = (median(each) for each in zip(*wall, strict=True))
     return (
-        f"| `{name}` | {1000 * plain:.1f} ms | {1000 * own:.1f} ms | {median(ratios):.3f}"
-        f" ({interval.low:.3f} to {interval.high:.3f}) | {pairs} | {os.getloadavg()[0]:.0f} |"
+        f"| `{name}` | {1000 * plain:.1f} ms | {1000 * own:.1f} ms | {ratio(wall)} | {ratio(cpu)}"
+        f" | {pairs} | {os.getloadavg()[0]:.0f} |"
     )
 
 
@@ -177,15 +199,16 @@ def main() -> None:
             parser.error(f"--python {text}: a framework and the path of an interpreter expected")
         named[name] = Path(path)
     CACHE.mkdir(parents=True, exist_ok=True)
-    print("| program | plain loop | builtin | ratio (95 % interval) | pairs | load |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    # Threads that wait for each other would wait for other programs.
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    print("| program | plain loop | builtin | ratio (95 % interval) | of CPU time | pairs | load |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
     for name in given.only or PROGRAMS:
         python = named.get(framework(name)) or interpreter(framework(name))
         if python is None:
-            told = f"none: /usr/bin/python3 has no {framework(name)}"
-            print(
-                f"| `{name}` | {told}; --python {framework(name)}=PATH names one that has | | | | |"
-            )
+            own = framework(name)
+            told = f"none: /usr/bin/python3 has no {own}; --python {own}=PATH names one that has"
+            print(f"| `{name}` | {told} | | | | | |")
             continue
         print(row(name, python, given.pairs, given.warmup, given.steps), flush=True)
 

@@ -178,7 +178,8 @@ class PublishedReport(Entry):
     """A publication.
 
     `unit`: what its numbers count in a second; with `per_device`, they are of one device.
-    `workload`: the workload that its numbers belong to, if any.
+    `workload`: the workload that its numbers belong to, if any; `other_workloads`: others to which
+    they are compared.
     `workload_models`: the workload's model for each model that has another name there.
     `tables` and `grid`: its numbers. `rows_of`: its name in published.csv. `logs`: addresses of
     its logs.
@@ -193,6 +194,7 @@ class PublishedReport(Entry):
     unit: Unit = SAMPLES
     per_device: bool = False
     workload: Name | None = None
+    other_workloads: tuple[Name, ...] = ()
     workload_models: dict[Name, Name] = {}
     rows_of: str | None = None
     conditions: Conditions
@@ -216,7 +218,8 @@ class PublishedReport(Entry):
 
 
 class RecordedConditions(Entry):
-    """Conditions of a workload's source that the record of a run does not contain."""
+    """Conditions of a workload's source that the record of a run does not contain; `logs`: of those
+    that have no record."""
 
     input_pipeline: str | None = None
     noise: str | None = None
@@ -231,4 +234,4 @@ class ComparisonRule(Entry):
     name: Name
     tolerance: Annotated[float, Field(gt=0, lt=1)]
     must_be_equal: tuple[str, ...]
-    workloads: dict[Name, dict[Literal["builtin", "upstream"], RecordedConditions]] = {}
+    workloads: dict[Name, dict[Literal["builtin", "upstream", "logs"], RecordedConditions]] = {}

@@ -38,6 +38,7 @@ class PublishedNumber:
     date: str
     framework: str
     workload: str | None
+    other_workloads: tuple[str, ...]
     model: str
     workload_model: str
     precision: str | None
@@ -52,6 +53,11 @@ class PublishedNumber:
     conditions: Conditions
     contradiction: str | None  # why it cannot be right
     reproduced: bool  # the number is in published.csv; the workload reproduces it
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Those that it is compared with."""
+        return (*([self.workload] if self.workload else []), *self.other_workloads)
 
     @property
     def source(self) -> str:
@@ -165,6 +171,7 @@ def _made(
         date=date,
         framework=report.framework,
         workload=report.workload,
+        other_workloads=report.other_workloads,
         model=model,
         workload_model=report.workload_models.get(model, model),
         precision=precision,

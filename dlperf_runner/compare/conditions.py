@@ -137,7 +137,7 @@ def _details(value: object) -> int:
 def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[str, object]:
     """The conditions of a run from its record, and from the catalogue for its workload's source."""
     sources = cast(Mapping[str, RecordedConditions], rule.workloads.get(run.workload, {}))
-    known = sources.get(run.source or "", RecordedConditions())
+    known = sources.get(run.source or "logs", RecordedConditions())
     # Of a run outside a campaign, these are what its log states.
     measured = read_parameters(run.parameters)
     parameters = {**measured, **_mapping(record.get("parameters"))}

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 def numbers_of_model(
     case: Mapping[str, Any], numbers: Sequence[PublishedNumber]
 ) -> list[PublishedNumber]:
-    wanted = (case["workload"], case["model"])
-    return [number for number in numbers if (number.workload, number.workload_model) == wanted]
+    return [
+        number
+        for number in numbers
+        if case["workload"] in number.workloads and number.workload_model == case["model"]
+    ]
 
 
 def nearest(

@@ -200,7 +200,7 @@ def published_points(
     keys = {tuple(case[name] for name in group) for case in table.to_dict(orient="records")}
     rows = [
         {
-            **dict(zip(group, _group(number), strict=True)),
+            **dict(zip(group, key, strict=True)),
             "framework": number.framework,
             "nodes": number.topology.nodes,
             "gpus_per_node": number.topology.gpus_per_node,
@@ -214,7 +214,8 @@ def published_points(
             "factors": conditions_line(number),
         }
         for number in numbers
-        if _group(number) in keys and not number.contradiction
+        for key in _groups(number)
+        if key in keys and not number.contradiction
     ]
     topology = ("nodes", "gpus_per_node", "world_size")
     columns = [*group, "framework", *topology, *POINTS, "published_source"]
@@ -286,9 +287,9 @@ def _mine(values: Sequence[float], by: str, usual: str) -> dict[str, Any]:
     }
 
 
-def _group(number: PublishedNumber) -> tuple[Any, ...]:
-    model, precision = number.workload_model, number.precision
-    return number.workload, model, precision, number.batch_size_per_device
+def _groups(number: PublishedNumber) -> list[tuple[Any, ...]]:
+    of_case = (number.workload_model, number.precision, number.batch_size_per_device)
+    return [(workload, *of_case) for workload in number.workloads]
 
 
 def _comparison(

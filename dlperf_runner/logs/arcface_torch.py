@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 
+from . import text
 from .records import Format, Statement
 
 _SETTING = "-: "
@@ -35,6 +36,9 @@ FORMAT = Format(
     ),
     rate=rb"\d+\.\d\d",
     statements=(
+        Statement(text.ALONE, text.SECONDS_OF_RANKS),
+        Statement(text.NCCL, text.NCCL_OF_RANKS),
+        Statement(text.ALL_REDUCE, text.TIME_OF_ALL_REDUCE),
         Statement(
             _SETTING,
             _OPTION,

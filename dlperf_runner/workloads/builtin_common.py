@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # Steps without communication, and all-reduces without steps, that are timed after a training.
 ALONE_STEPS = 5
+BUCKET = 25 * 2**18  # values in 25 MiB, in which PyTorch and Paddle reduce gradients
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -100,6 +101,33 @@ def intervals(
             wait()
             yield number, clock() - began
             began = clock()
+
+
+def seconds_alone(
+    step: Callable[[], object],
+    wait: Callable[[], object],
+    meet: Callable[[], object],
+    before: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """How long a step takes that communicates with no other rank. The ranks `meet` after the first
+    ones, which are not timed, and begin together; `wait` returns when the device has finished."""
+    for _ in range(before):
+        step()
+    wait()
+    meet()
+    began = clock()
+    for _ in range(ALONE_STEPS):
+        step()
+    wait()
+    return (clock() - began) / ALONE_STEPS
+
+
+def buckets(values: int, zeros: Callable[[int], Any]) -> list[Any]:
+    """In place of so many values of gradients, the pieces in which they are reduced; the whole ones
+    are the same tensor."""
+    whole, rest = divmod(values, BUCKET)
+    return [zeros(BUCKET)] * whole + [zeros(rest) for _ in range(rest > 0)]
 
 
 def said_alone(seconds: Sequence[float]) -> str:

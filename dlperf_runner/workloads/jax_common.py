@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from builtin_common import ALONE_STEPS, said_alone
+from builtin_common import said_alone, seconds_alone
 
 # The axis of the mesh over which batches, and with FSDP parameters, are divided.
 DATA = "data"
@@ -118,14 +118,20 @@ def alone(
     """
     if mesh.size == 1:
         return None
-    jax.block_until_ready(step())
     together = importlib.import_module("jax.experimental.multihost_utils")
-    together.sync_global_devices("before the steps without communication")
-    began = clock()
-    for _ in range(ALONE_STEPS):
+    running: Result | None = None
+
+    def begin() -> None:
+        nonlocal running
         running = step()
-    jax.block_until_ready(running)
-    own = [(clock() - began) / ALONE_STEPS] * jax.local_device_count()
+
+    seconds = seconds_alone(
+        begin,
+        lambda: jax.block_until_ready(running),
+        lambda: together.sync_global_devices("before the steps without communication"),
+        clock=clock,
+    )
+    own = [seconds] * jax.local_device_count()
     every = together.process_allgather(jax.numpy.array(own)).reshape(-1).tolist()
     return said_alone(every)
 

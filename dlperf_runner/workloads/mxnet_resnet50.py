@@ -10,7 +10,7 @@ import argparse
 import logging
 import time
 
-from builtin_common import ALONE_STEPS, check, leave, positive, said_all_reduce, said_alone
+from builtin_common import check, leave, positive, said_all_reduce, said_alone, seconds_alone
 
 BLOCKS = (3, 4, 6, 3)
 CHANNELS = (64, 128, 256, 512)
@@ -127,13 +127,8 @@ def parts(step, trainer, gather, wait, size, clock=time.time):
         wait()
 
     trainer._allreduce_grads = lambda: None
-    step()
-    gather(0.0)
-    began = clock()
-    for _ in range(ALONE_STEPS):
-        step()
-    every = gather((clock() - began) / ALONE_STEPS)
-    return [said_alone(every), said_all_reduce(reduce, size, clock)]
+    seconds = seconds_alone(step, wait, lambda: gather(0.0), clock=clock)
+    return [said_alone(gather(seconds)), said_all_reduce(reduce, size, clock)]
 
 
 def train(arguments):

@@ -11,10 +11,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-from builtin_common import check, intervals, parsed
+from builtin_common import (
+    buckets,
+    check,
+    intervals,
+    parsed,
+    said_all_reduce,
+    said_alone,
+    seconds_alone,
+)
 from dllogger_lines import parameters, print_line, say_training
 from resnet50_common import BLOCKS, CHANNELS, EXPANSION, resnet_options
 
@@ -86,6 +95,39 @@ def join(paddle: Any, on_cpu: bool) -> tuple[int, int]:
     return paddle.distributed.get_rank(), paddle.distributed.get_world_size()
 
 
+def alone(
+    paddle: Any,
+    network: Any,
+    step: Callable[[], object],
+    wait: Callable[[], object],
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[str]:
+    """The texts that say how long each process takes for a step without communication, and how long
+    the communication takes without a step; none for a single process. To be called after the
+    training: the processes' networks are different afterwards."""
+    together = paddle.distributed
+    rank, world_size = together.get_rank(), together.get_world_size()
+    if world_size == 1:
+        return []
+
+    def gather(value: float) -> list[float]:
+        every = paddle.to_tensor([value * (rank == each) for each in range(world_size)], "float64")
+        together.all_reduce(every)
+        return [float(each) for each in every.tolist()]
+
+    values = sum(each.size for each in network.parameters() if not each.stop_gradient)
+    pieces = buckets(values, lambda size: paddle.zeros([size]))
+
+    def reduce() -> None:
+        for task in [together.all_reduce(piece, sync_op=False) for piece in pieces]:
+            task.wait()
+        wait()
+
+    with network.no_sync():
+        seconds = seconds_alone(step, wait, lambda: gather(0.0), clock=clock)
+    return [said_alone(gather(seconds)), said_all_reduce(reduce, 4 * values, clock)]
+
+
 def train(arguments: argparse.Namespace) -> list[float]:
     """Train on a fixed batch, and return the losses; only the first process says anything."""
     if arguments.precision == "fp32":
@@ -141,7 +183,11 @@ def train(arguments: argparse.Namespace) -> list[float]:
     taken = intervals(step, wait, arguments.iterations, arguments.log_interval)
     with_loss = ((number, seconds, mean_loss()) for number, seconds in taken)
     samples = world_size * arguments.batch_size * arguments.log_interval
-    return say_training(say, with_loss, samples, arguments.lr)
+    losses = say_training(say, with_loss, samples, arguments.lr)
+    for text in alone(paddle, network, step, wait):
+        if rank == 0:
+            print(text, flush=True)
+    return losses
 
 
 def main(argv: list[str] | None = None) -> None:

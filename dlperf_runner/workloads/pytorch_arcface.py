@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from builtin_common import check, intervals, multiple_of_16, options, parsed, positive
 from pytorch_common import (
+    alone,
     autocast,
     data_parallel,
     join,
     leave,
+    nccl_kernels,
     use_precision,
     wait_for,
 )
@@ -139,6 +141,10 @@ def train(arguments: argparse.Namespace) -> list[float]:
         losses.append(float(loss.detach()))
         remaining = (arguments.iterations - number) / arguments.log_interval * seconds / 3600
         log(progress(number, losses[-1], samples / seconds, arguments.lr, remaining))
+    kernels = nccl_kernels(torch, device, step, wait, place)
+    head.together.alone = True
+    for text in (*kernels, *alone(torch, backbone, step, wait, place)):
+        log(text)
     return losses
 
 

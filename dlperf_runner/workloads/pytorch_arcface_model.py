@@ -74,24 +74,46 @@ class Backbone(nn.Module):
         return self.features(self.embed(self.layers(images)))
 
 
+class Exchange:
+    """What the processes do together; `alone`, each takes its own rows for those of the others.
+
+    What is computed is then wrong, but takes as long.
+    """
+
+    def __init__(self, place: PyTorchProcess) -> None:
+        self.place, self.alone = place, False
+
+    def gather(self, own: Any) -> Any:
+        """The rows of all processes."""
+        if self.place.world_size == 1:
+            return own
+        parts = [own] * self.place.world_size
+        if not self.alone:
+            parts = [torch.empty_like(own) for _ in parts]
+            distributed.all_gather(parts, own.contiguous())
+        return torch.cat(parts)
+
+    def reduce(self, values: Any, operation: Any = distributed.ReduceOp.SUM) -> Any:
+        if self.place.world_size > 1 and not self.alone:
+            distributed.all_reduce(values, operation)
+        return values
+
+
 class Gathered(torch.autograd.Function):
     """The rows of all processes from those of each."""
 
     @staticmethod
-    def forward(context: Any, own: Any, place: PyTorchProcess) -> Any:
-        context.place = place
-        parts = [torch.empty_like(own) for _ in range(place.world_size)]
-        distributed.all_gather(parts, own.contiguous())
-        return torch.cat(parts)
+    def forward(context: Any, own: Any, together: Exchange) -> Any:
+        context.together = together
+        return together.gather(own)
 
     @staticmethod
     def backward(context: Any, gradient: Any) -> tuple[Any, None]:
         """Each process has the gradient of its share of the softmax: together they are that of the
         mean loss over all samples. The backbone's gradients will be divided by the number of
         processes, which this makes up for."""
-        place = context.place
-        gradient = gradient.contiguous()
-        distributed.all_reduce(gradient)
+        place = context.together.place
+        gradient = context.together.reduce(gradient.contiguous())
         return gradient.chunk(place.world_size)[place.rank] * place.world_size, None
 
 
@@ -100,22 +122,17 @@ class SharedCrossEntropy(torch.autograd.Function):
     column, or ABSENT."""
 
     @staticmethod
-    def forward(context: Any, logits: Any, labels: Any, place: PyTorchProcess) -> Any:
-        def over_all(values: Any, operation: Any) -> Any:
-            if place.world_size > 1:
-                distributed.all_reduce(values, operation)
-            return values
-
-        add = distributed.ReduceOp.SUM
-        highest = over_all(logits.max(dim=1, keepdim=True).values, distributed.ReduceOp.MAX)
+    def forward(context: Any, logits: Any, labels: Any, together: Exchange) -> Any:
+        highest = logits.max(dim=1, keepdim=True).values
+        together.reduce(highest, distributed.ReduceOp.MAX)
         shifted = logits - highest
         rows = (labels != ABSENT).nonzero(as_tuple=True)[0]
         columns = labels[rows]
         of_label = torch.zeros(len(labels), device=logits.device)
         of_label[rows] = shifted[rows, columns]
-        over_all(of_label, add)
+        together.reduce(of_label)
         odds = shifted.exp_()
-        total = over_all(odds.sum(dim=1, keepdim=True), add)
+        total = together.reduce(odds.sum(dim=1, keepdim=True))
         context.save_for_backward(odds.div_(total), rows, columns)
         return (total[:, 0].log() - of_label).mean()
 
@@ -140,24 +157,21 @@ class PartialFC(nn.Module):
         scale: float,
     ) -> None:
         super().__init__()
-        self.place, self.margin, self.scale = place, margin, scale
+        self.together, self.margin, self.scale = Exchange(place), margin, scale
         self.first, self.count = share_of(classes, place.world_size, place.rank)
         self.sampled = self.count if rate == 1 else int(rate * self.count)
         self.weight = nn.Parameter(torch.normal(0, SPREAD, (self.count, embedding)))
 
     def forward(self, embeddings: Any, labels: Any) -> Any:
         """Embeddings and classes of this process's samples in; the mean loss of all samples."""
-        if self.place.world_size > 1:
-            embeddings = Gathered.apply(embeddings, self.place)
-            parts = [torch.empty_like(labels) for _ in range(self.place.world_size)]
-            distributed.all_gather(parts, labels)
-            labels = torch.cat(parts)
-        labels = labels - self.first
+        if self.together.place.world_size > 1:
+            embeddings = Gathered.apply(embeddings, self.together)
+        labels = self.together.gather(labels) - self.first
         labels = torch.where((labels >= 0) & (labels < self.count), labels, ABSENT)
         centres, labels = self.sample(labels)
         cosines = functional.linear(functional.normalize(embeddings), functional.normalize(centres))
         logits = self.scale * self.with_margin(cosines.clamp(-NEAREST, NEAREST), labels)
-        return SharedCrossEntropy.apply(logits, labels, self.place)
+        return SharedCrossEntropy.apply(logits, labels, self.together)
 
     def sample(self, labels: Any) -> tuple[Any, Any]:
         """The centres that take part, those of the labels among them, and the labels as their

@@ -19,7 +19,14 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from builtin_common import ALONE_STEPS, said_all_reduce, said_alone, said_nccl
+from builtin_common import (
+    ALONE_STEPS,
+    buckets,
+    said_all_reduce,
+    said_alone,
+    said_nccl,
+    seconds_alone,
+)
 from builtin_common import leave as end
 
 SIOCGIFADDR = 0x8915
@@ -31,8 +38,7 @@ PLACES = (
 )
 
 
-ALONE_BEFORE = 2  # steps without communication to get going
-BUCKET = 25 * 2**18  # values in 25 MiB, in which DDP reduces gradients
+ALONE_BEFORE = 2  # steps without communication to get going; the first still sends buffers
 
 
 class PyTorchProcess(NamedTuple):
@@ -203,15 +209,7 @@ def alone(
         return []
     device = next(network.parameters()).device
     with silent:
-        for _ in range(ALONE_BEFORE):  # the first one still sends the buffers
-            step()
-        wait()
-        torch.distributed.barrier()
-        began = clock()
-        for _ in range(ALONE_STEPS):
-            step()
-        wait()
-        seconds = (clock() - began) / ALONE_STEPS
+        seconds = seconds_alone(step, wait, torch.distributed.barrier, ALONE_BEFORE, clock)
     values = sum(parameter.numel() for parameter in network.parameters())
     return [
         said_alone(from_ranks(torch, seconds, device, place)),
@@ -268,12 +266,10 @@ def all_reduce_alone(
 ) -> str:
     """The text that says how long an all-reduce of so many values in single precision takes, in the
     pieces of DDP. FSDP with bf16 sends as much."""
-    rest = values % BUCKET
-    buckets = [torch.zeros(BUCKET, device=device)] * (values // BUCKET)
-    buckets += [torch.zeros(rest, device=device)] if rest else []
+    pieces = buckets(values, lambda size: torch.zeros(size, device=device))
 
     def reduce() -> None:
-        for work in [torch.distributed.all_reduce(one, async_op=True) for one in buckets]:
+        for work in [torch.distributed.all_reduce(one, async_op=True) for one in pieces]:
             work.wait()
         wait()
 

@@ -12,10 +12,19 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from builtin_common import check, count, intervals, parsed
+from builtin_common import (
+    check,
+    count,
+    intervals,
+    parsed,
+    said_all_reduce,
+    said_alone,
+    seconds_alone,
+)
 from dllogger_lines import parameters, print_line, say_training
 from resnet50_common import resnet_options
 from tensorflow_network import FP16_LOSS_SCALE, loss_of, make_batch, network
@@ -76,9 +85,19 @@ def join(tf: Any, arguments: argparse.Namespace) -> tuple[Any, int, int]:
     return strategy, rank, len(addresses)
 
 
-def training(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -> Callable[[], Any]:
-    """A function that takes a step and returns its loss, the mean over all processes. All have the
-    same parameters, and each its own batch and moving averages."""
+class Training(NamedTuple):
+    """`step` takes a step and returns its loss, the mean over all processes. `alone` takes one
+    without the others and returns the own loss; parameters differ afterwards. `all_reduce` is what
+    a step does with so many bytes of gradients, and returns a number when it has."""
+
+    step: Callable[[], Any]
+    alone: Callable[[], Any]
+    all_reduce: Callable[[], Any]
+    gradient_bytes: int
+
+
+def training(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -> Training:
+    """All processes have the same parameters, and each its own batch and moving averages."""
     import numpy as np
 
     compute_type = {"amp": tf.float16, "bf16": tf.bfloat16}.get(arguments.precision, tf.float32)
@@ -112,18 +131,69 @@ def training(tf: Any, arguments: argparse.Namespace, strategy: Any, rank: int) -
                 use_nesterov=True,
             )
 
-    def of_process(images: Any, labels: Any) -> Any:
-        loss, gradients = gradients_of(images, labels)
+    def mean(values: list[Any]) -> Any:
         everywhere = tf.distribute.get_replica_context()
-        loss, *gradients = everywhere.all_reduce(tf.distribute.ReduceOp.MEAN, [loss, *gradients])
+        return everywhere.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+
+    def of_process(images: Any, labels: Any, is_alone: bool) -> Any:
+        loss, gradients = gradients_of(images, labels)
+        if not is_alone:
+            loss, *gradients = mean([loss, *gradients])
         update(gradients)
         return loss
 
     @tf.function(autograph=False)
-    def step(images: Any, labels: Any) -> Any:
-        return strategy.run(of_process, args=(images, labels))
+    def step(images: Any, labels: Any, is_alone: bool) -> Any:
+        return strategy.run(of_process, args=(images, labels, is_alone))
 
-    return lambda: step(*batch)
+    def zeros_of_process() -> Any:
+        reduced = mean([tf.zeros(variable.shape) for variable in trained])
+        return tf.add_n([tf.reshape(part, [-1])[0] for part in reduced])
+
+    return Training(
+        lambda: step(*batch, False),
+        lambda: step(*batch, True),
+        tf.function(lambda: strategy.run(zeros_of_process), autograph=False),
+        4 * sum(variable.shape.num_elements() for variable in trained),
+    )
+
+
+def gatherer(tf: Any, strategy: Any, rank: int, world_size: int) -> Callable[[float], list[float]]:
+    """A function that takes this process's number and returns those of all, when all call it."""
+
+    def of_process(own: Any) -> Any:
+        everywhere = tf.distribute.get_replica_context()
+        return everywhere.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(own))
+
+    @tf.function(autograph=False)
+    def added(own: Any) -> Any:
+        return strategy.run(of_process, args=(own,))
+
+    def gather(value: float) -> list[float]:
+        own = [value * (rank == each) for each in range(world_size)]
+        return [float(each) for each in added(tf.constant(own, tf.float64)).numpy()]
+
+    return gather
+
+
+def alone(
+    gather: Callable[[float], list[float]],
+    trained: Training,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[str]:
+    """The texts that say how long each process takes for a step without communication, and how long
+    the communication takes without a step."""
+    loss = None
+
+    def step() -> None:
+        nonlocal loss
+        loss = trained.alone()
+
+    def reduce() -> None:
+        float(trained.all_reduce())
+
+    seconds = seconds_alone(step, lambda: float(loss), lambda: gather(0.0), clock=clock)
+    return [said_alone(gather(seconds)), said_all_reduce(reduce, trained.gradient_bytes, clock)]
 
 
 def train(arguments: argparse.Namespace) -> list[float]:
@@ -136,17 +206,22 @@ def train(arguments: argparse.Namespace) -> list[float]:
     say: Callable[..., None] = print_line if rank == 0 else (lambda *_: None)
     # By this name, the log of this program is told from one of PyTorch.
     say("PARAMETER", {**parameters(arguments, world_size), "arch": "tensorflow2_resnet50"})
-    take = training(tf, arguments, strategy, rank)
+    trained = training(tf, arguments, strategy, rank)
     loss = None
 
     def step() -> None:
         nonlocal loss
-        loss = take()
+        loss = trained.step()
 
     taken = intervals(step, lambda: float(loss), arguments.iterations, arguments.log_interval)
     with_loss = ((number, seconds, float(loss)) for number, seconds in taken)
     samples = world_size * arguments.batch_size * arguments.log_interval
-    return say_training(say, with_loss, samples, arguments.lr)
+    losses = say_training(say, with_loss, samples, arguments.lr)
+    if world_size > 1:
+        for text in alone(gatherer(tf, strategy, rank, world_size), trained):
+            if rank == 0:
+                print(text, flush=True)
+    return losses
 
 
 def main(argv: list[str] | None = None) -> None:

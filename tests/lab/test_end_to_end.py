@@ -327,6 +327,24 @@ def test_the_doctor_measures_collectives_on_all_nodes_together_and_on_each_alone
     assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
 
 
+def test_all_gather_and_reduce_scatter_go_over_two_nodes(provisioned: Lab, tmp_path: Path) -> None:
+    models = ("--model", "nccl-all-gather,nccl-reduce-scatter", "--nodes", "2")
+    status, text = dlperf(provisioned, "run", *models, "--campaign", str(tmp_path / "two"))
+    assert status == 0, text
+    logs = sorted(map(str, tmp_path.glob("two/runs/*/r1/*.log")))
+    status, text = dlperf(provisioned, "bandwidth", *logs, "--json")
+    assert status == 0, text
+    tables = json.loads(text)["logs"]
+    assert [tables[log]["collective"] for log in logs] == ["all_gather", "reduce_scatter"]
+    for log in logs:
+        assert tables[log]["ranks"] == 4
+        rows = tables[log]["rows"]
+        assert [row["size"] for row in rows[-5:]] == [2**power for power in range(20, 25)]
+        assert {row["wrong"] for row in rows} == {0}
+        # Each rank receives three quarters of a message.
+        assert rows[-1]["busbw"] == pytest.approx(rows[-1]["algbw"] * 3 / 4, abs=0.02)
+
+
 def test_a_framework_narrows_the_choice(provisioned: Lab, tmp_path: Path) -> None:
     campaign = tmp_path / "tensorflow"
     choice = ["-e", "model=resnet50", "-e", "framework=tensorflow"]

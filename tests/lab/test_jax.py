@@ -11,10 +11,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_under_test import PROJECT, Lab
-from trained_campaigns import CASES, NODES, check, provisioned, runs_of
+from trained_campaigns import (
+    CASES,
+    LOSS,
+    NODES,
+    check,
+    check_learnt,
+    provisioned,
+    runs_of,
+    trained,
+)
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.jax]
 
@@ -62,14 +72,40 @@ def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None
     assert all(float(step) > 0 and 0 < float(share) <= 100 for step, share in said)
 
 
-def test_mpirun_starts_them_too(nodes: Lab, tmp_path: Path) -> None:
-    directory = tmp_path / "mpirun"
-    chosen = ("--workload", "jax-llama", "--parameter", "launcher=jax_mpirun")
-    done = nodes.command(*RUN, *chosen, "--campaign", str(directory))
-    assert done.returncode == 0, done.stdout
-    found = runs_of(directory)
+def test_mpirun_starts_llama_too(nodes: Lab, tmp_path: Path) -> None:
+    options = ("--workload", "jax-llama", "-p", "launcher=jax_mpirun")
+    found = trained(nodes, tmp_path / "mpirun", *options)
     check(found, ["jax-llama"], *JAX)
     assert all("mpirun" in str(run["commands"]) for run, _ in found)
+
+
+def test_mpirun_starts_resnet_on_two_nodes_in_fp32_and_bf16(nodes: Lab, tmp_path: Path) -> None:
+    options = ("--workload", "jax-resnet50v1.5", "-p", "launcher=jax_mpirun")
+    found = trained(
+        nodes, tmp_path / "mpirun", *options, "--nodes", "2", "--precision", "fp32,bf16"
+    )
+    assert sorted(str(run["precision"]) for run, _ in found) == ["bf16", "fp32"]
+    for run, log in found:
+        assert (run["nodes"], run["world_size"]) == (2, 4)
+        assert "mpirun" in str(run["commands"])
+        check_learnt(run, log)
+
+
+def test_bf16_learns_the_same_sharded_or_not_whatever_is_recomputed(
+    nodes: Lab, tmp_path: Path
+) -> None:
+    kinds = ("-p", "parallel=fsdp,dp", "-p", "recompute=selective,full")
+    options = ("--workload", "jax-llama", "--precision", "bf16", "--nodes", "2", *kinds)
+    found = trained(nodes, tmp_path / "bf16", *options)
+    ran: list[Any] = [run["parameters"] for run, _ in found]
+    assert sorted((each["parallel"], each["recompute"]) for each in ran) == [
+        *(("dp", "full"), ("dp", "selective"), ("fsdp", "full"), ("fsdp", "selective")),
+    ]
+    for run, log in found:
+        assert (run["precision"], run["world_size"]) == ("bf16", 4)
+        check_learnt(run, log)
+    last = [float(re.findall(LOSS["maxtext"], log)[-1]) for _, log in found]
+    assert max(last) < 1.01 * min(last)
 
 
 def training(lab: Lab, node: str) -> str:

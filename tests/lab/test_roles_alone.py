@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ ROLES = {
         "[localhost/dlperf-",
     ),
 }
+NODES = ("node1", "node2")
+# Gloo asks for the address of the host's own name, and other nodes connect to it there.
+ADDRESS = "python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'"
 # What the roles want to know of an environment, as provision.yml tells them.
 ENVIRONMENT = {
     "framework": [
@@ -73,6 +77,10 @@ class Nodes:
 @contextmanager
 def bare(scratch: Path, mirror: Path) -> Iterator[Nodes]:
     with Lab(scratch / "lab").running(nodes=2, mirror=mirror) as lab:
+        for node in NODES:  # as Debian's installer writes it, without the other node
+            lines = f"127.0.0.1 localhost\\n127.0.1.1 {node}.example.org {node}\\n"
+            lab.said(node, f"printf '{lines}' > /etc/hosts")
+            assert lab.said(node, ADDRESS) == "127.0.1.1"
         yield Nodes(lab, node_state(lab, "node2"))
 
 
@@ -115,6 +123,29 @@ def test_a_role_alone_brings_what_it_says_and_then_nothing(nodes: Nodes, role: s
     assert nodes.lab.said("node2", command).startswith(shown)
 
 
+MEET = """python3 -c 'import socket, sys
+if len(sys.argv) == 1:
+    with socket.create_server((socket.gethostbyname(socket.gethostname()), 29500)) as own:
+        own.settimeout(30)
+        print(own.accept()[1][0])
+else:
+    socket.create_connection((sys.argv[1], 29500), 30).close()' """
+
+
+def test_nodes_whose_own_names_were_loopback_addresses_meet_by_them(nodes: Nodes, lab: Lab) -> None:
+    assert "/etc/hosts" in " ".join(nodes.before)
+    addresses = [lab.said(node, ADDRESS) for node in NODES]
+    assert not any(address.startswith("127.") for address in addresses)
+    for own, other, address in ((*NODES, addresses[1]), (*NODES[::-1], addresses[0])):
+        with subprocess.Popen(
+            lab.ssh_argv(own, MEET), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as server:
+            lab.said(other, f"until {MEET} {own}; do sleep 0.2; done 2> /dev/null")
+            told, _ = server.communicate(timeout=60)
+        assert told.strip() == address
+        assert lab.said(own, "hostname -f") == f"{own}.example.org"
+
+
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """OneFlow 0.1.8 as it was released for CUDA 10.2; a stand-in for it, which computes nothing."""
@@ -129,14 +160,30 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**environment, "requirements": str(pins)}
 
 
+@pytest.fixture(scope="module")
+def for_cpus(published: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """PyTorch for CPUs, as an operator may have it; a stand-in whose tensors are NumPy's. What it
+    imports, which the tests' mirror lacks, is left out."""
+    further = "from numpy import array as tensor\n"
+    path, sha256 = wheel(tmp_path_factory.mktemp("torch"), "torch", "2.13.0+cpu", further)
+    given = {"torch": {"path": str(path), "sha256": sha256}}
+    (environment,) = environments.installed(["pytorch"], "cpu", str(PROJECT), given)
+    return {**environment, "requirements": published["requirements"]}
+
+
+@pytest.mark.parametrize(
+    ("which", "module", "version"),
+    [("published", "oneflow", "0.1.8"), ("for_cpus", "torch", "2.13.0+cpu")],
+)
 def test_a_wheel_of_the_operator_is_installed_under_its_own_name(
-    lab: Lab, published: dict[str, Any]
+    lab: Lab, which: str, module: str, version: str, request: pytest.FixtureRequest
 ) -> None:
-    assert "0" not in play(lab, "framework", chosen=[published])
-    shown = "import oneflow; print(oneflow.__version__, oneflow.__file__)"
-    said = lab.said("node2", f"/opt/dlperf/envs/oneflow/bin/python -c '{shown}'")
-    assert said.startswith("0.1.8 /opt/dlperf/envs/oneflow/lib/")
-    assert play(lab, "framework", chosen=[published]) == ["0", "0"]
+    environment: dict[str, Any] = request.getfixturevalue(which)
+    assert "0" not in play(lab, "framework", chosen=[environment])
+    shown = f"import {module}; print({module}.__version__, {module}.__file__)"
+    said = lab.said("node2", f"{environment['path']}/bin/python -c '{shown}'")
+    assert said.startswith(f"{version} {environment['path']}/lib/")
+    assert play(lab, "framework", chosen=[environment]) == ["0", "0"]
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")

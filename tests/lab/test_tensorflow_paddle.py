@@ -73,6 +73,21 @@ def test_the_table_names_the_version(nodes: Lab, installed: Installed, campaign:
     assert {row["framework_version"] for row in rows} == {installed.version}
 
 
+def test_the_report_says_where_the_time_goes(nodes: Lab, campaign: Path) -> None:
+    for run, log in runs_of(campaign):
+        is_alone = run["world_size"] == 1
+        assert ("seconds of a step without communication" in log) != is_alone
+        assert ("all-reduce of the gradients alone: 94114088 bytes" in log) != is_alone
+    done = nodes.command("python", "-m", "dlperf_runner", "report", str(campaign))
+    assert done.returncode == 0, done.stdout
+    text = " ".join((campaign / "report" / "report.md").read_text().split())
+    ((step, share),) = re.findall(r"2n2g: of a step of (\S+) s, (\S+)% is the computation", text)
+    assert float(step) > 0
+    assert 0 < float(share) <= 100
+    assert "On 2n2g, the program waited for input in 0.0% of the time." in text
+    assert len([*campaign.rglob("*-time-*.svg")]) == 1
+
+
 def test_a_second_provisioning_changes_nothing(nodes: Lab) -> None:
     recap = nodes.play("provision.yml", "--tags", "framework").rpartition("PLAY RECAP")[2]
     assert re.findall(r"changed=(\d+)", recap) == ["0", "0"]

@@ -24,10 +24,12 @@ def bert(
     skipped: Collection[int] = (),
     as_json: bool = False,
     is_old: bool = False,
+    left_out: int = 4,
     **options: Any,
 ) -> list[str]:
     """Steps of that duration after the first 20. `steps` is how many change weights; `skipped` are
-    further ones, counted with them. `is_old`: as before 2022."""
+    further ones, counted with them. `is_old`: as before 2022. `left_out`: the first batches, which
+    do not count in the rate of the whole run."""
     arguments = {"config_file": "bert_configs/large.json", "fp16": False, "log_freq": float(every)}
     arguments |= {"gradient_accumulation_steps": accumulation, "max_seq_length": 128}
     arguments |= {"max_steps": float(steps), "phase2": False, "train_batch_size": batch}
@@ -38,7 +40,8 @@ def bert(
 
     def say(at: float, step: list[int] | str, **data: Any) -> None:
         if as_json:
-            head = {"timestamp": str(BEGAN + at), "datetime": "", "type": "LOG", "step": step}
+            stamp = str(round(BEGAN + at, 6))
+            head = {"timestamp": stamp, "datetime": "", "type": "LOG", "step": step}
             lines.append("DLLL " + json.dumps({**head, "data": data}))
             return
         words = ["Training Epoch: {} ", "Training Iteration: {} "]
@@ -52,7 +55,7 @@ def bert(
     say(-0.5, "PARAMETER", SEED=12439)
     say(0, "PARAMETER", train_start=True)
     say(0, "PARAMETER", batch_size_per_gpu=batch)
-    at, overflows, left_out, trained = 0.0, 0, 0 if is_old else 4, 0.0
+    at, overflows, left_out, trained = 0.0, 0, 0 if is_old else left_out, 0.0
     for step in range(1, steps + len(skipped) + 1):
         at += seconds if step > 20 else 3 * seconds
         overflows += step in skipped
@@ -66,7 +69,8 @@ def bert(
         elif step % every == 0:
             loss = 9.5 - step / 200 if step > 1 else 0.0
             say(at, iteration, average_loss=loss, learning_rate=0.0, skipped_steps=overflows)
-    trained = at + 0.5 - 3 * seconds * left_out / accumulation
+    slow = min(left_out, 20 * accumulation)
+    trained = at + 0.5 - (3 * slow + left_out - slow) * seconds / accumulation
     batches = (steps + len(skipped)) * accumulation - left_out
     rate = batch * world * batches / trained
     summary = {"e2e_train_time": at + 12.5, "training_sequences_per_second": rate}

@@ -125,12 +125,12 @@ def program(folder: Path, name: str, script: str) -> Path:
     return folder
 
 
-def wheel(folder: Path, name: str, version: str) -> tuple[Path, str]:
-    """A wheel of one module, which holds its version and is called as the part of the
-    distribution's name before `_`; and the wheel's SHA-256."""
+def wheel(folder: Path, name: str, version: str, further: str = "") -> tuple[Path, str]:
+    """A wheel of one module, which holds its version and `further` code, and is called as the part
+    of the distribution's name before `_`; and the wheel's SHA-256."""
     info = f"{name}-{version}.dist-info"
     files = {
-        f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n",
+        f"{name.partition('_')[0]}.py": f"__version__ = {version!r}\n{further}",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/RECORD": "",

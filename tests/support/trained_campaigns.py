@@ -22,13 +22,14 @@ LOSS = {
 
 
 @contextmanager
-def provisioned(directory: Path, *options: str) -> Iterator[Lab]:
-    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up."""
+def provisioned(directory: Path, *options: str, given: object = None) -> Iterator[Lab]:
+    """Their host names resolve to 127.0.1.1 first, as Debian's installer sets them up. `given` are
+    further variables of the inventory."""
     lab = Lab(directory / "lab")
     pairs = [part for each in ("lab_nodes=2", *options) for part in ("-e", each)]
     lab.play("playbooks/lab.yml", *pairs)
     try:
-        lab.play("provision.yml")
+        lab.play("provision.yml", "-e", json.dumps(given or {}))
         for node in NODES:
             first = f"echo 127.0.1.1 {node} | cat - /etc/hosts > /tmp/h && cp /tmp/h /etc/hosts"
             lab.said(node, first)

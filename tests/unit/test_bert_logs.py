@@ -144,6 +144,73 @@ def test_a_directory_of_such_logs_is_summarized(tmp_path: Path) -> None:
     assert cases[8]["speedup"] == approx(6.4)
 
 
+# Precision, batch size, sequence length, topology, accumulation steps, published sequences/s.
+PUBLISHED = [
+    ("amp", 256, 128, "1n1g", 1, 580),
+    ("tf32", 128, 128, "1n8g", 64, 2486),
+    ("amp", 256, 128, "32n8g", 1, 138294),
+    ("tf32", 16, 512, "1n8g", 1, 860),
+    ("tf32", 16, 512, "32n8g", 8, 21298),
+    ("amp", 32, 512, "4n8g", 32, 6464),
+]
+
+
+def written(
+    logs: Path, precision: str, batch: int, length: int, topology: str, accumulation: int,
+    speed: float,
+) -> None:  # fmt: skip
+    """Six logs of a case, in phase 2 if the sequences are long, 0.1 % apart."""
+    nodes, devices = map(int, topology.removesuffix("g").split("n"))
+    options: dict[str, Any] = {"fp16": precision == "amp", "max_seq_length": length}
+    if length == 512:
+        options |= {"phase2": True, "left_out": 50}
+    for repeat in range(1, 7):
+        seconds = nodes * devices * batch * accumulation / speed * (1 + repeat / 1000)
+        world = nodes * devices
+        lines = bert(seconds, batch=batch, world=world, steps=121, accumulation=accumulation,
+                     as_json=repeat > 3, **options)  # fmt: skip
+        write(logs / topology / f"bertlarge_b{batch}_{precision}_{repeat}.log", lines)
+
+
+def compared(logs: Path, *options: str) -> list[dict[str, Any]]:
+    given = ("--accelerator", "NVIDIA A100-SXM4-80GB", "--condition", "data=real", *options)
+    return json.loads(call("compare", logs, *given, "--json").out)["cases"]
+
+
+def test_they_are_compared_with_what_nvidia_published_of_this_program(tmp_path: Path) -> None:
+    for case in PUBLISHED:
+        written(tmp_path, *case)
+    rows = compared(tmp_path)
+    found = [
+        (*(row[name] for name in ("precision", "batch_size_per_device")),
+         f"{row['nodes']}n{row['gpus_per_node']}g", row["published"])
+        for row in rows
+    ]  # fmt: skip
+    expected = [
+        (precision, batch, case, speed) for precision, batch, _, case, _, speed in PUBLISHED
+    ]
+    assert sorted(found) == sorted(expected)
+    assert {row["report"] for row in rows} == {"nvidia-pytorch-bert-large"}
+    assert {row["verdict"] for row in rows} == {"reproduced"}
+    assert all("accumulation" not in (row["noted"] or "") for row in rows if row["nodes"] > 1)
+
+
+def test_other_sequence_lengths_precisions_and_batches_are_not_compared(tmp_path: Path) -> None:
+    written(tmp_path, "amp", 32, 128, "4n8g", 32, 6464)
+    written(tmp_path, "amp", 32, 512, "3n8g", 32, 6464)
+    other, unpublished = sorted(compared(tmp_path), key=lambda row: -row["nodes"])
+    assert other["verdict"] == "not comparable"
+    assert other["factors"] == "sequence length (128, 512)"
+    assert unpublished["verdict"] == "not published"
+    assert unpublished["factors"].startswith("topology (3n8g; published: 1n1g, 1n8g, 2n8g")
+    (known, _) = sorted(
+        json.loads(call("compare", tmp_path, "--json").out)["cases"],
+        key=lambda row: -row["nodes"],
+    )
+    assert "accelerator (unknown, A100-SXM4-80GB)" in known["factors"]
+    assert "data (unknown, real)" in known["factors"]
+
+
 def test_a_clock_that_was_set_during_the_run_is_noticed(tmp_path: Path) -> None:
     """By an hour, as at the beginning of summer time; the other run's repeat is not missing."""
     lines = bert(0.25)

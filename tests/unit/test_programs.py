@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import dllogger_lines
 import jax_llama
@@ -55,9 +56,18 @@ def test_lines_get_the_time_of_their_arrival(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(programs, "CACHE", tmp_path)
-    say = "import time; print('plain', flush=True); time.sleep(0.3); print('other'); print('plain')"
+    say = """\
+import time
+print('plain', flush=True)
+while time.process_time() < 0.2:
+    pass
+time.sleep(0.2)
+print('other')
+print('plain')
+"""
     began, ended = programs.arrivals([sys.executable, "-c", say], "plain")
-    assert 0.3 <= ended - began < 30
+    assert 0.3 <= ended.wall - began.wall < 30
+    assert 0.05 < ended.cpu - began.cpu < 0.3  # it computes, then sleeps
     with pytest.raises(SystemExit, match=r"exit status 3; see .*last\.log"):
         programs.arrivals([sys.executable, "-c", "raise SystemExit(3)"], "plain")
 
@@ -68,18 +78,20 @@ def test_the_measured_steps_of_both_are_the_same_and_they_take_turns(
     """The plain loop's steps take 0.1 s, the builtin's 0.11 s; those before do not count."""
     turns = []
 
-    def arrivals(argv: list[str], text: str) -> list[float]:
+    def arrivals(argv: list[str], text: str) -> list[Any]:
         turns.append("plain" if text == "plain" else "own")
         if text == "plain":
             assert argv[3:6] == ["jax_llama", "2", "10"]
-            return [50.0, 51.0]
+            return [programs.Seconds(50.0, 2.0), programs.Seconds(51.0, 2.5)]
         assert argv[-2:] == ["--steps", "12"]
-        return [9.0, 20.0, *(20.0 + 0.11 * step for step in range(1, 11))]
+        times = (9.0, 20.0, *(20.0 + 0.11 * step for step in range(1, 11)))
+        return [programs.Seconds(time, time / 2.2) for time in times]
 
     monkeypatch.setattr(programs, "arrivals", arrivals)
     row = programs.row("jax-llama", Path("python"), pairs=4, warmup=2, steps=10)
     assert turns == ["plain", *["own", "plain", "plain", "own"] * 2]
-    assert row.startswith("| `jax-llama` | 100.0 ms | 110.0 ms | 1.100 (1.100 to 1.100) | 4 |")
+    ratios = "1.100 (1.100 to 1.100) | 1.000 (1.000 to 1.000)"
+    assert row.startswith(f"| `jax-llama` | 100.0 ms | 110.0 ms | {ratios} | 4 |")
     monkeypatch.setattr(programs, "arrivals", lambda *_: [1.0])
     with pytest.raises(SystemExit, match="jax_llama: 1 of 12 steps were said"):
         programs.step_seconds(programs.PROGRAMS["jax-llama"], Path("python"), False, 2, 10)

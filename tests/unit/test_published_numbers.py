@@ -165,10 +165,22 @@ def test_as_json() -> None:
 def test_the_rule_names_workloads_of_the_catalogue() -> None:
     rule, workloads = load_rule(), load_catalog().workloads
     assert rule.tolerance == 0.05
-    assert set(rule.workloads) == {w.name for w in workloads.values() if w.sources.items()}
+    runnable = {w.name for w in workloads.values() if w.sources.items()}
+    assert set(rule.workloads) == {*runnable, "nvidia-bert"}
     for name, sources in rule.workloads.items():
         for source in sources:
-            assert workloads[name].sources.named(source) is not None
+            assert (name in runnable) == (source != "logs")
+            assert source == "logs" or workloads[name].sources.named(source) is not None
+
+
+def test_numbers_of_other_workloads_are_of_their_framework_and_model() -> None:
+    workloads = load_catalog().workloads
+    found = {(n.report, name) for n in NUMBERS for name in n.other_workloads}
+    assert found == {("nvidia-pytorch-bert-large", "nvidia-bert")}
+    for number in NUMBERS:
+        for name in number.other_workloads:
+            assert workloads[name].framework == number.framework
+            assert number.workload_model in workloads[name].model_names
 
 
 REPORT = """\
