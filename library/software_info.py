@@ -28,20 +28,23 @@ container_runtime: {description: "C(version), C(package), C(is_ours) by engine (
 toolkit: {description: Version of NVIDIA's container toolkit; null if not installed., returned: always, type: str}
 infiniband: {description: "C(ofed) and C(rdma_core), their versions; null if not installed.", returned: always, type: dict}
 openmpi: {description: C(version) of O(mpirun); null if there is none., returned: always, type: dict}
+recorded: {description: "What provisioning recorded of the parts that the node keeps, by part; null without a record.", returned: always, type: dict}
 gpu_processes: {description: "Processes that use the GPUs, such as C(python3 (41327)), without NVIDIA's services.", returned: always, type: list, elements: str}
 """
 
+import json
 import os
 import re
 
 from ansible.module_utils import nvidia_kernel
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_packages import versions
-from ansible.module_utils.node_probes import bounded, program
+from ansible.module_utils.node_probes import bounded, program, text
 
 SBIN = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
 ENGINES = {"docker": ("docker-ce", "docker.io"), "podman": ("podman",)}
 TIMEOUT_S = 30
+RECORD = "var/lib/dlperf/adopted.json"
 
 
 def told(path, *arguments):
@@ -84,6 +87,15 @@ def driver(root):
     return {"version": version, "cuda": cuda, "is_ours": nvidia_kernel.is_ours(root, "nvidia_driver")}
 
 
+def recorded(root):
+    """The record of an earlier provisioning; None if there is none, or if it is damaged."""
+    try:
+        found = json.loads(text(root, RECORD) or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def main():
     module = AnsibleModule(
         argument_spec={"root": {"type": "path", "default": "/"}, "mpirun": {"type": "path"}},
@@ -103,6 +115,7 @@ def main():
             "rdma_core": packages(["rdma-core"]).get("rdma-core"),
         },
         openmpi={"version": openmpi} if openmpi else None,
+        recorded=recorded(root),
         gpu_processes=nvidia_kernel.processes(root),
     )
 

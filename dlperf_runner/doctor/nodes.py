@@ -13,6 +13,7 @@ from ..catalog.controllers import CONTROLLERS, Controller
 from ..catalog.stack import Stack
 from ..catalog.suites import SYSTEMS
 from ..core.node import Node
+from .adopted import adopted_findings
 from .dcgm import dcgm_findings
 from .disks import disk_findings
 from .fabric import fabric_findings
@@ -66,11 +67,12 @@ def _of_node(node: Node, stack: Stack, facts: Facts, core: str, others: int) -> 
         ("gpu", gpu_findings),
         ("fabric", fabric_findings),
         ("dcgm", lambda node, _, own: dcgm_findings(node.name, own)),
+        ("adopted", lambda node, _, own: adopted_findings(node, own)),
     )
     for part, check in parts:
         if part == "gpu" and stack.accelerator != "gpu":
             continue
-        if part == "dcgm" and facts.get(part) is None:
+        if part in ("dcgm", "adopted") and facts.get(part) is None:
             continue  # not asked for
         own = facts.get(part)
         if not own or own.get("failed"):

@@ -35,6 +35,40 @@ def adopted_stack(
     return result
 
 
+def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node keeps of each part, as provisioning records it on the node."""
+    kept = {part: _versions(node[part]) for part in TITLES if part in parts}
+    if "container_runtime" in kept:
+        kept["container_runtime"]["toolkit"] = node["toolkit"]
+    return kept
+
+
+def _versions(part: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The versions among the facts of a part: {docker: 24.0.7} for engines."""
+    return {
+        key: value.get("version") if isinstance(value, Mapping) else value
+        for key, value in (part or {}).items()
+        if key != "is_ours"
+    }
+
+
+def report(
+    parts: Sequence[str], node: Mapping[str, Any], stack: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the doctor judges: of each part what was `recorded`, what the node has now (`kept`) and
+    what that means. A failure to gather the facts stays one."""
+    if node.get("failed") or node.get("unreachable"):
+        return dict(node)
+    told = meanings(parts, node, stack)
+    texts = [*told["problems"], *told["notes"]]
+    return {
+        "recorded": node["recorded"],
+        "kept": record(parts, node),
+        "meanings": {text.partition(":")[0]: text for text in texts},
+        "problems": [text.partition(":")[0] for text in told["problems"]],
+    }
+
+
 def problems(
     parts: Sequence[str],
     node: Mapping[str, Any],
@@ -160,6 +194,8 @@ class FilterModule:
         return {
             "adoption_meanings": meanings,
             "adoption_problems": problems,
+            "adoption_record": record,
+            "adoption_report": report,
             "adoption_stack": adopted_stack,
             "adoption_replacement_refusal": replacement_refusal,
         }

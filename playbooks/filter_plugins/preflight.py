@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The doctor's name of each fact: suffix of the registered result.
-PARTS = {"health": "health", "gpu": "gpu", "fabric": "fabric", "dcgm": "dcgm_facts"}
+PARTS = {
+    "health": "health",
+    "gpu": "gpu",
+    "fabric": "fabric",
+    "dcgm": "dcgm_facts",
+    "adopted": "adopted",
+}
 PROOFS = {"ssh_mesh": "ssh_mesh", "all_reduce": "all_reduce"}
 # Keys that Ansible adds to a result.
 OVERHEAD = ("changed", "failed", "warnings", "deprecations", "ansible_facts", "invocation")

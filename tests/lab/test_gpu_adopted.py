@@ -1,12 +1,16 @@
-"""A node keeps its own driver and its own OpenMPI (dlperf_adopt), in one play.
+"""A node keeps its own driver, container engine and OpenMPI (dlperf_adopt), in one play; another
+node's engine is replaced with consent (dlperf_replace), but not while a process uses a GPU.
 
 OpenMPI is Debian's, installed before anybody provisions the node, and mpirun runs. The driver is a
-stand-in: a version in /proc/driver, an nvidia-smi, and a libcuda that computes.
+stand-in: a version in /proc/driver, an nvidia-smi, and a libcuda that computes. So are Docker, a
+package that dpkg installed, NVIDIA's toolkit, and the GPU's device, a file that a process opens.
 """
 
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from gpu_cluster import Cluster
 from gpu_standins import make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
+from standin_repository import Standin
 
 pytestmark = [
     pytest.mark.lab,
@@ -32,9 +37,23 @@ case "$*" in
 *) echo '| NVIDIA-SMI {DRIVER}    Driver Version: {DRIVER}    CUDA Version: 12.2     |' ;;
 esac
 """
+# Debian's Docker, as its administrator has installed it.
+OWN_DOCKER = Standin(
+    "docker.io",
+    "24.0.7-1",
+    files={"/usr/bin/docker": "#!/bin/sh\necho Docker version 24.0.7, build 311b9ff\n"},
+    executables=frozenset({"/usr/bin/docker"}),
+)
+DOCKER = """
+set -e
+cd /srv && /usr/lib/apt/apt-helper download-file http://10.11.0.1:8010/docker.deb docker.deb
+dpkg --install docker.deb
+"""
 # What somebody else has done to the node.
 PREPARED = f"""
-set -e
+{DOCKER}
+printf '#!/bin/sh\\necho NVIDIA Container Toolkit CLI version 1.14.6\\n' > /usr/bin/nvidia-ctk
+chmod 755 /usr/bin/nvidia-ctk
 mkdir -p /srv/driver/nvidia && echo '{NVRM}' > /srv/driver/nvidia/version
 mount --bind /srv/driver /proc/driver
 printf '%s' '{base64.b64encode(SMI.encode()).decode()}' | base64 -d > /usr/bin/nvidia-smi
@@ -55,14 +74,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, mirror: Path) -> Iterator[
     vendors = make_vendors(served, scratch, ["bookworm"])
     given = vendors.variables | {
         "dlperf_stack": "h100-cuda12.9",
-        "dlperf_adopt": ["driver", "openmpi"],
+        "dlperf_adopt": ["driver", "container_runtime", "openmpi"],
         "dlperf_mpirun": "/usr/bin/mpirun",
         "node_base_packages": ["sudo", "rsync", "ca-certificates"],
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
     }
-    lab.up(lab_nodes=1, lab_mirror_dir=served)
+    OWN_DOCKER.build(scratch).rename(served / "docker.deb")
+    lab.up(lab_nodes=2, lab_mirror_dir=served)
     try:
         lab.said("node1", PREPARED)
+        lab.said("node2", DOCKER)
         library = base64.b64encode(libcuda(scratch, "/srv/cuda-fails").read_bytes()).decode()
         target = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
         lab.said("node1", f"base64 -d > {target} <<'END'\n{library}\nEND")
@@ -77,13 +98,13 @@ def before(cluster: Cluster) -> list[str]:
 
 
 def provision(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str]:
-    tags = ("--tags", "node_base,nvidia_driver,openmpi")
-    return cluster.play("provision.yml", *tags, *options, **changed)
+    chosen = ("--limit", "node1", "--tags", "node_base,nvidia_driver,container_runtime,openmpi")
+    return cluster.play("provision.yml", *chosen, *options, **changed)
 
 
 def own(state: list[str]) -> list[str]:
-    """What the node's state says of driver and OpenMPI, besides this project's records."""
-    words = ("openmpi", "nvidia", "cuda")
+    """What the node's state says of what it keeps, besides this project's records."""
+    words = ("openmpi", "nvidia", "cuda", "docker")
     return [line for line in state if any(word in line for word in words) and "dlperf" not in line]
 
 
@@ -94,7 +115,7 @@ def test_what_is_not_there_cannot_be_adopted(cluster: Cluster, before: list[str]
     assert cluster.state("node1") == before
 
 
-def test_driver_and_openmpi_are_told_and_proven_and_stay(
+def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(
     cluster: Cluster, before: list[str]
 ) -> None:
     status, output = provision(cluster)
@@ -103,11 +124,80 @@ def test_driver_and_openmpi_are_told_and_proven_and_stay(
     assert "by minor version compatibility" in output
     version = cluster.versions("node1", ["openmpi-bin"])["openmpi-bin"].partition("-")[0]
     assert f"openmpi: {version} (the stack has 5.0.8)" in output
+    assert re.search("container_runtime: docker 24.0.7, NVIDIA'+s container toolkit 1.14.6", output)
     assert own(cluster.state("node1")) == own(before)
+    assert "docker-ce" not in cluster.versions("node1", ["docker-ce", "docker.io"])
+    assert recorded(cluster) == {
+        "container_runtime": {"docker": "24.0.7", "toolkit": "1.14.6"},
+        "driver": {"cuda": "12.2", "version": DRIVER},
+        "openmpi": {"version": version},
+    }
     # Both were proven: a sum by the node's mpirun, and a computation by the node's libcuda.
     assert "openmpi" in cluster.lab.said("node1", "cat /opt/dlperf/stamps/openmpi.json")
     assert "TASK [nvidia_driver : Compute on every GPU]" in output
     status, output = provision(cluster)
+    assert status == 0, output
+    assert "changed=0 " in output.rpartition("PLAY RECAP")[2], output
+
+
+def recorded(cluster: Cluster) -> object:
+    return json.loads(cluster.lab.said("node1", "cat /var/lib/dlperf/adopted.json"))
+
+
+def test_preflight_says_what_the_node_keeps_and_what_that_means(cluster: Cluster) -> None:
+    facts = cluster.scratch / "facts.json"
+    given = {"preflight_file": str(facts)}
+    status, output = cluster.play("playbooks/preflight.yml", "--limit", "node1", **given)
+    assert status == 0, output
+    assert "PTX is not compiled for the GPU" in output
+    told = json.loads(facts.read_text())["nodes"]["node1"]["adopted"]
+    assert told["recorded"] == told["kept"] == recorded(cluster)
+    assert told["meanings"].keys() == told["kept"].keys()
+
+
+def engine(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str]:
+    """Provision node2, which keeps nothing, with the stack's engine."""
+    given: dict[str, object] = {"dlperf_adopt": [], **changed}
+    chosen = ("--limit", "node2", "--tags", "container_runtime")
+    return cluster.play("provision.yml", *chosen, *options, **given)
+
+
+def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Cluster) -> None:
+    state = cluster.state("node2")
+    status, output = engine(cluster)
+    assert status == 2, output
+    assert "the container engine 24.0.7 was not installed by provisioning" in output
+    assert "dlperf_adopt: [container_runtime]" in output
+    assert "dlperf_replace: [container_runtime]" in output
+    # Tags that leave a part out leave out its check, too.
+    status, output = engine(cluster, "--skip-tags", "container_runtime")
+    assert status == 0, output
+    assert cluster.state("node2") == state
+
+
+def test_nothing_is_replaced_while_a_process_uses_a_gpu(cluster: Cluster) -> None:
+    state = cluster.state("node2")
+    opens = "touch /dev/nvidia0; exec 3< /dev/nvidia0; exec sleep 900"
+    pid = cluster.lab.said(
+        "node2", f"setsid sh -c '{opens}' > /dev/null 2>&1 < /dev/null & echo $!"
+    )
+    status, output = engine(cluster, dlperf_replace=["container_runtime"])
+    assert status == 2, output
+    assert "the container engine 24.0.7 would be replaced by 28.2.2" in output
+    assert f"while processes use the GPUs: sleep ({pid})" in output
+    assert cluster.state("node2") == state
+    cluster.lab.said("node2", f"kill {pid}")
+
+
+def test_with_consent_the_stacks_engine_takes_its_place(cluster: Cluster) -> None:
+    status, output = engine(cluster, dlperf_replace=["container_runtime"])
+    assert status == 0, output
+    has = cluster.versions("node2", ["docker-ce", "docker.io", "nvidia-container-toolkit"])
+    assert has == {
+        "docker-ce": "5:28.2.2-1~debian.12~bookworm",
+        "nvidia-container-toolkit": "1.18.2-1",
+    }
+    status, output = engine(cluster)
     assert status == 0, output
     assert "changed=0 " in output.rpartition("PLAY RECAP")[2], output
 
@@ -123,7 +213,7 @@ def test_a_driver_that_does_not_compute_is_refused_though_it_is_the_nodes_own(
 
 
 def test_decommissioning_leaves_them(cluster: Cluster, before: list[str]) -> None:
-    status, output = cluster.play("playbooks/decommission.yml")
+    status, output = cluster.play("playbooks/decommission.yml", "--limit", "node1")
     assert status == 0, output
     assert differences(cluster.lab, "node1", before) == []
     cluster.lab.said("node1", "mpirun --allow-run-as-root --oversubscribe -np 2 true")

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minu
 ROLES = ("nvidia_driver", "cuda", "cudnn", "nccl", "container_runtime")
 PLACED = {"/etc/modprobe.d/dlperf-nouveau.conf", "/etc/docker/daemon.json"}
 RECORDS = {"container_engine", "container_toolkit", "nvidia_driver"}
-LIBRARIES = {"cuda", "cudnn", "nccl"}  # not on nodes whose frameworks bring their own
+LIBRARIES = {"cuda", "cudnn", "nccl"}  # those that the stack names
 PAIRS = pairs(
     (stack.name, suite)
     for stack in load_catalog().stacks.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,29 @@ def test_other_parts_are_told_with_their_versions(tmp_path: Path) -> None:
     assert notes[1] == "container_runtime: docker 24.0.7, NVIDIA's container toolkit 1.14.6"
     assert notes[2] == "infiniband: MLNX_OFED 5.8-1.0.1.1, rdma-core 44.0"
     assert notes[3].startswith("openmpi: 4.1.5rc2 (the stack has 5.0.8)")
+
+
+def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path) -> None:
+    has = software(tmp_path)
+    assert has["recorded"] is None
+    kept = adoption.record(list(adoption.TITLES), has)
+    assert kept == {
+        "driver": {"version": "535.161.07", "cuda": "12.2"},
+        "container_runtime": {"docker": "24.0.7", "toolkit": "1.14.6"},
+        "infiniband": {"ofed": "5.8-1.0.1.1", "rdma_core": "44.0"},
+        "openmpi": {"version": "4.1.5rc2"},
+    }
+    later = software(tmp_path / "later", **{"var/lib/dlperf/adopted.json": json.dumps(kept)})
+    assert later["recorded"] == kept
+    damaged = software(tmp_path / "damaged", **{"var/lib/dlperf/adopted.json": '{"driver'})
+    assert damaged["recorded"] is None
+    told = adoption.report(["driver", "openmpi"], later, H100)
+    assert (told["recorded"], told["kept"].keys()) == (kept, {"driver", "openmpi"})
+    assert told["problems"] == []
+    assert told["meanings"]["driver"].startswith("driver: 535.161.07 (the stack has 580.105.08)")
+    old = later | {"driver": {"version": "470.57.02", "cuda": "11.4", "is_ours": False}}
+    assert adoption.report(["driver"], old, H100)["problems"] == ["driver"]
+    assert adoption.report(["driver"], {"failed": True, "msg": "x"}, H100)["failed"]
 
 
 def test_what_is_adopted_must_be_there(tmp_path: Path) -> None:

@@ -234,8 +234,14 @@ def docker(version: str, containerd: str) -> list[Standin]:
     program = "/usr/bin/docker"
     executables = frozenset({program})
     return [
-        one("docker-ce", version, "containerd.io, docker-ce-cli"),
-        one("docker-ce-cli", version, files={program: DOCKER}, executables=executables),
+        one("docker-ce", version, "containerd.io, docker-ce-cli", conflicts="docker.io"),
+        one(
+            "docker-ce-cli",
+            version,
+            files={program: DOCKER},
+            executables=executables,
+            conflicts="docker.io",
+        ),
         one("containerd.io", containerd),
     ]
 

@@ -96,6 +96,15 @@ def cuda_12_packages(driver: Driver) -> list[Standin]:
     ]
 
 
+def cuda_13_packages(driver: Driver) -> list[Standin]:
+    """Its driver is that of CUDA 12.9."""
+    return [
+        *cuda("13.0", "13.0.2-1", "13.0.88-1", cublas_of("13-0", "13.1.0.3-1"), "libcublas-13-0"),
+        *cuda("13.0", "13.0.3-1", "13.0.98-1", cublas_of("13-0", "13.1.1.3-1"), "libcublas-13-0"),
+        *nccl("2.28.9-1+cuda13.0"),
+    ]
+
+
 DRIVER_535 = partial(driver_of_branch, "535", "", "-535")
 DRIVER_580 = partial(driver_of_branch, "580", "-open", "")
 CUDA_11 = Generation({"focal": DRIVER_535, "jammy": DRIVER_535}, cuda_11_packages, "28.1.1")
@@ -104,20 +113,21 @@ CUDA_12 = Generation(
     cuda_12_packages,
     "28.2.2",
 )
+CUDA_13 = Generation({"jammy": DRIVER_580, "noble": DRIVER_580}, cuda_13_packages, "28.2.2")
 
 
 def make_vendors(mirror: Path, scratch: Path, suites: Iterable[str]) -> Vendors:
     keys: dict[str, str] = {}
     archives = {}
     for suite in suites:
-        of_suite = [each for each in (CUDA_11, CUDA_12) if suite in each.drivers]
+        of_suite = [each for each in (CUDA_11, CUDA_12, CUDA_13) if suite in each.drivers]
         if suite in CUDA_10:
             keys |= cuda_10_repositories(mirror, scratch, suite)
             archives[suite], keys["nccl-2.7.3"] = nccl_archive(mirror, scratch, suite)
         elif of_suite:
             keys |= repositories(mirror, scratch, suite, of_suite)
         else:
-            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10, _11 or _12")
+            raise LookupError(f"name stand-ins of the driver of {suite} in CUDA_10 to CUDA_13")
     variables = {
         "dlperf_mirror": "http://10.11.0.1:8010",
         "dlperf_vendor_keys": {name: [key] for name, key in keys.items()},

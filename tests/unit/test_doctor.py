@@ -106,6 +106,7 @@ def test_facts_of_a_playbook(tmp_path: Path) -> None:
             "gpu": {"failed": "boom"},
             "fabric": {"failed": "Missing sudo password"},
             "dcgm": None,
+            "adopted": None,
             "ssh_mesh": {"failed": "node2: no", "called": 1},
             "all_reduce": None,
             "asked": 4.0,

@@ -78,6 +78,44 @@ def test_a_driver_that_the_node_keeps_is_judged_by_its_cuda(
     assert found["driver"].found.startswith("535.161.07, for CUDA ")
 
 
+DRIVER, MPI = {"version": "535.161.07", "cuda": "12.2"}, {"version": "4.1.5"}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "problems", "statuses"),
+    [
+        ({"driver": DRIVER, "openmpi": MPI}, [], ("ok", "ok")),
+        ({"driver": DRIVER, "openmpi": MPI}, ["driver"], ("failed", "ok")),
+        ({"driver": DRIVER | {"version": "535.104.12"}, "openmpi": MPI}, [], ("warning", "ok")),
+        ({"driver": DRIVER}, [], ("ok", "warning")),
+        (None, [], ("warning", "warning")),
+    ],
+)
+def test_what_a_node_keeps_is_compared_with_the_record_of_provisioning(
+    recorded: dict[str, object] | None, problems: list[str], statuses: tuple[str, str]
+) -> None:
+    node = replace(NODES[0], stack="h100-cuda12.9", adopted=("driver", "openmpi"))
+    told = document()
+    told["nodes"]["node1"]["adopted"] = {
+        "recorded": recorded,
+        "kept": {"driver": DRIVER, "openmpi": MPI},
+        "meanings": {"driver": "driver: 535.161.07 supports CUDA 12.2"},
+        "problems": problems,
+    }
+    stacks = {each.name: load_catalog().stack_of(each) for each in (node, *NODES[1:])}
+    found = {
+        each.check: each for each in diagnose([node, *NODES[1:]], stacks, told)
+        if each.node == "node1" and each.check.startswith("kept ")
+    }  # fmt: skip
+    assert (found["kept driver"].status, found["kept openmpi"].status) == statuses
+    if statuses == ("ok", "ok"):
+        assert found["kept driver"].expected == "version 535.161.07, cuda 12.2"
+        assert found["kept driver"].found == "driver: 535.161.07 supports CUDA 12.2"
+    if statuses[0] == "warning" and recorded:
+        assert found["kept driver"].expected == "version 535.104.12, cuda 12.2"
+        assert "provision.yml --limit node1" in found["kept driver"].hint
+
+
 def test_an_ofed_that_the_node_keeps_may_have_any_version() -> None:
     told = document()
     for facts in told["nodes"].values():

@@ -1,0 +1,109 @@
+"""The example inventories as they are shipped: what their stacks have is installed and planned, and
+the controller that they need is named first."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+from filters import environments
+from packaging.specifiers import SpecifierSet
+from standins import PROJECT
+
+from dlperf_runner.catalog.controllers import CONTROLLERS
+from dlperf_runner.catalog.reader import load_catalog
+from dlperf_runner.catalog.suites import SUITES
+
+EXAMPLES = ("example", "example-h100")
+CATALOG = load_catalog()
+
+
+def said(example: str) -> dict[str, Any]:
+    path = PROJECT / "inventory" / example / "group_vars/nodes.yml"
+    return dict(yaml.safe_load(path.read_text()))
+
+
+def cli(*arguments: str) -> Any:
+    argv = [sys.executable, "-m", "dlperf_runner", *arguments, "--json"]
+    done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_workload_of_the_stack_is_planned_and_list_says_why_there_are_no_others(
+    example: str,
+) -> None:
+    stack = said(example)["dlperf_stack"]
+    plan = cli("plan", "-i", f"inventory/{example}", "--matrix", "published")
+    planned = {run["workload"] for run in plan["runs"]}
+    told = cli("list", "frameworks")["frameworks"]
+    # The only environment that the published stack has and the example leaves out.
+    by_operator = {"oneflow"} if example == "example" else set()
+    for name, entry in CATALOG.workloads.items():
+        has_source = any(
+            not source.stacks or stack in source.stacks for _, source in entry.sources.items()
+        )
+        has_environment = stack in CATALOG.frameworks[entry.framework].stacks
+        if entry.framework in by_operator:
+            wheels = told[entry.framework]["environments"][stack]["operator_wheels"]
+            assert wheels and name not in planned
+        elif has_environment and has_source:
+            assert name in planned
+        else:
+            assert name not in planned
+        if not has_environment:
+            assert told[entry.framework]["unavailable"][stack]
+    nodes = {run["hosts"][-1] for run in plan["runs"]}
+    assert "NODE4" in nodes
+
+
+def test_todays_cluster_plans_these_eight() -> None:
+    plan = cli("plan", "-i", "inventory/example-h100")
+    assert {run["workload"] for run in plan["runs"]} == {
+        *("jax-llama", "jax-resnet50v1.5", "nccl-allreduce", "pytorch-arcface"),
+        *("pytorch-bert-large", "pytorch-llama", "pytorch-resnet50v1.5"),
+        "tensorflow2-resnet50v1.5",
+    }
+
+
+def test_the_python_that_is_built_fits_all_of_todays_environments() -> None:
+    inventory = said("example-h100")
+    built, stack = inventory["python_version"], inventory["dlperf_stack"]
+    wanted = {
+        item["name"]: SpecifierSet(item["requires_python"])
+        for item in environments.installed(inventory["dlperf_frameworks"], stack)
+    }
+    assert all(built in pythons for pythons in wanted.values())
+    releases = yaml.safe_load((PROJECT / "roles/python/vars/main.yml").read_text())
+    assert built in releases["__python_releases"]
+    # Where the comment says to leave it out, each release's own fits; on Ubuntu 22.04 it does not.
+    fits = {
+        suite: all(SUITES[suite].python in pythons for pythons in wanted.values())
+        for suite in CATALOG.stack(stack).suites
+    }
+    assert fits == {"jammy": False, "noble": True, "bookworm": True}
+
+
+@pytest.mark.parametrize("file", ["hosts.yml", "group_vars/nodes.yml"])
+def test_the_published_example_names_its_ansible_first(file: str) -> None:
+    text = (PROJECT / "inventory/example" / file).read_text()
+    first = text[: text.index("\n", text.index("ansible-core"))]
+    assert all(line.startswith(("---", "#")) for line in first.splitlines())
+    pythons = [SUITES[suite].python for suite in CATALOG.stack("v100-cuda10.2").suites]
+    (core,) = (name for name in CONTROLLERS if f"ansible-core {name} " in text)
+    newest = [name for name, each in CONTROLLERS.items() if not each.python2]
+    assert CONTROLLERS[core].python2
+    # No newer one manages the Python of either system.
+    assert all(
+        tuple(map(int, python.split("."))) < tuple(map(int, CONTROLLERS[name].oldest.split(".")))
+        for name in newest
+        for python in pythons
+    )
+    assert f"make setup ANSIBLE={core}" in text
+    assert f".venv-{core}" in text
+    assert (PROJECT / f"requirements/ansible-{core}.txt").is_file()
