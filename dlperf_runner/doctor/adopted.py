@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .findings import Facts, Finding, judged
+from .findings import Facts, Finding, check_finding
 
 # Slurm's prolog runs modules beside this one without the rest of the package.
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def adopted_findings(node: Node, facts: Facts) -> Iterator[Finding]:
             is_same = before[part] == facts["kept"].get(part)
             hint = f"it has changed since provisioning: {again}. Compare only with later runs"
             meaning = facts["meanings"].get(part, found) if is_same else found
-            yield judged(node.name, check, is_same, _text(before[part]), meaning, hint, "warning")
+            yield check_finding(
+                node.name, check, is_same, _text(before[part]), meaning, hint, "warning"
+            )
 
 
 def _text(versions: Mapping[str, Any] | None) -> str:
