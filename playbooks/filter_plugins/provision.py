@@ -1,12 +1,18 @@
-"""The facts that provisioning queries, and the arguments of its roles."""
+"""What provisioning computes: the facts that it queries, and the arguments of its roles.
+
+`settings` holds variables of the inventory by name (playbooks/provision.yml lists them). Those that
+it leaves out are False.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.loader import filter_loader
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -15,20 +21,142 @@ JUDGES = {"node_base", "ssh_mesh", "openmpi", "python_env", "framework", "horovo
 UV, PYTHON, ENVIRONMENTS = "/opt/dlperf/uv", "/opt/dlperf/python", "/opt/dlperf/envs"
 
 
-def query(choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the module node_facts, which provisioning runs before any change.
+def _filter(name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = filter_loader.get(name).j2_function
+    return function
 
-    `choice` holds the inventory's settings; playbooks/provision.yml lists its keys.
+
+def setting(
+    groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Any], name: str, default: object
+) -> object:
+    """A variable of the first node, for keywords of a play, which are the same for all nodes."""
+    first = next(iter(groups.get("nodes", ())), "localhost")
+    value = hostvars[first].get(name) if first in hostvars else None
+    return default if value in (None, "") else value
+
+
+def refusal(settings: Mapping[str, Any]) -> str:
+    """Why the catalogue lacks what the inventory names; empty if it has it."""
+    for name in ("dlperf_stack", "dlperf_frameworks"):
+        if settings[name] is False:
+            return f"the inventory must set {name} for all nodes"
+    stack, overrides = settings["dlperf_stack"], settings["dlperf_stack_overrides"] or {}
+    return _filter("stack_refusal")(stack, overrides) or _filter("environments_refusal")(
+        settings["dlperf_frameworks"],
+        stack,
+        operator_wheels=settings["dlperf_operator_wheels"] or {},
+        images=settings["dlperf_container_images"] or {},
+    )
+
+
+def choice(
+    settings: Mapping[str, Any], release: str = "", software: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the inventory chooses, with the documents of the catalogue that it names.
+
+    `release`: the node's, such as noble. `software`: what the node has, from software_info, if it
+    keeps some of it (`dlperf_adopt`).
     """
-    chosen = _chosen(choice)
+    name, frameworks = settings["dlperf_stack"], settings["dlperf_frameworks"]
+    overrides = settings["dlperf_stack_overrides"] or {}
+    images = settings["dlperf_container_images"] or {}
+    engine = settings["dlperf_container_engine"] or ""
+    stack = _filter("stack_document")(name, overrides)
+    return {
+        "stack_document": _filter("adoption_stack")(
+            stack, settings["dlperf_adopt"] or [], software
+        ),
+        "environments": _filter("environments_installed")(
+            frameworks,
+            name,
+            operator_wheels=settings["dlperf_operator_wheels"] or {},
+            images=images,
+        ),
+        "images": _filter("environments_images")(frameworks, name, images),
+        "container_engine": engine,
+        "container_runtime": _filter("container_engine_chosen")(stack, engine, release),
+        "interpreter": settings["python_env_interpreter"] or "",
+        "python": settings["python_version"] or "",
+        "mpirun": settings["dlperf_mpirun"] or _filter("stack_mpirun")(name, overrides),
+        "mirror": settings["dlperf_mirror"] or "",
+        "nodes": settings["provision_nodes"],
+        "user": settings["node_base_user"],
+        "limits": settings["node_base_limits"],
+        "datasets": settings["dlperf_datasets"] or {},
+        "shared": settings["dlperf_shared_dir"] or "",
+        "time": settings["dlperf_time"] or "",
+        "slurm": boolean(settings["dlperf_slurm"], strict=False),
+    }
+
+
+def query(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the module node_facts, which provisioning runs before any change."""
+    wanted = choice(settings)
+    chosen = _chosen(wanted)
     return {
         "interpreter": chosen.interpreter,
         "packages": [name.partition("=")[0] for name in chosen.packages],
-        "user": choice["user"],
-        "limits": choice["limits"],
+        "user": wanted["user"],
+        "limits": wanted["limits"],
         "environments": [UV, *(item["path"] for item in chosen.environments)],
         "builds": [PYTHON],
         "links": [ENVIRONMENTS],
+    }
+
+
+def of_all(
+    names: Sequence[str], hostvars: Mapping[str, Any], reached: Sequence[str]
+) -> dict[str, Any]:
+    """The variables that are the same on all nodes. If each node computed them, the cost would grow
+    with the square of the cluster's size."""
+    hosts = _filter("node_base_hosts")(names, hostvars)
+    stamps = [hostvars[name]["ansible_facts"]["dlperf_node"]["stamps"] for name in reached]
+    return {
+        "node_base_hosts": hosts,
+        "slurm_addresses": {name: name for name in names} | hosts,
+        "ssh_mesh_addresses": _filter("ssh_mesh_addresses")(names, hostvars),
+        "provision_mesh": _filter("ssh_mesh_agreed")(stamps),
+    }
+
+
+def arguments(
+    settings: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    mesh: Mapping[str, Any],
+    software: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The variables that provisioning sets on a node, from its facts: those of `for_node`, and
+
+    - `provision_judges`: the variables by which roles say that they have nothing to do;
+    - `provision_problems`, `provision_notes`: why the node cannot keep its software or is of a
+      wrong release, and what its software means for the workloads;
+    - `dlperf_vendor_mirror`: the mirror of vendors' files, which `bundle` puts into the mirror.
+    """
+    release, adopted = facts.get("distribution_release") or "", settings["dlperf_adopt"] or []
+    wanted = choice(settings, release, software)
+    result = for_node(wanted, facts["dlperf_node"], mesh)
+    wrong = _filter("container_engine_other_release")(settings["dlperf_suite"] or "", release)
+    problems, meanings = [], {"problems": [], "notes": []}
+    if adopted:
+        overrides = settings["dlperf_stack_overrides"] or {}
+        stack = _filter("stack_document")(settings["dlperf_stack"], overrides)
+        meanings = _filter("adoption_meanings")(adopted, software, stack)
+        problems = _filter("adoption_problems")(
+            adopted,
+            software,
+            settings["dlperf_mpirun"] or "",
+            wanted["container_engine"],
+            settings["dlperf_container_images"] or {},
+        )
+    vendors = settings["dlperf_vendor_mirror"]
+    if vendors is False:
+        vendors = f"{wanted['mirror']}/vendor" if wanted["mirror"] else ""
+    return {
+        **result,
+        "provision_judges": judges(result["provision_roles"], adopted, wrong),
+        "provision_problems": [*problems, *meanings["problems"], wrong],
+        "provision_notes": meanings["notes"],
+        "dlperf_vendor_mirror": vendors,
     }
 
 
@@ -38,7 +166,7 @@ def for_node(
     mesh: Mapping[str, Any],
     root: str = str(ROOT),
 ) -> dict[str, Any]:
-    """The variables that provisioning sets on a node.
+    """The arguments of roles.
 
     `dlperf_node` holds the facts of the module node_facts, but for environments only the paths of
     those that match their pins (`complete`).
@@ -252,8 +380,10 @@ def complete(
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "provision_for_node": for_node,
-            "provision_judges": judges,
+            "provision_arguments": arguments,
+            "provision_of_all": of_all,
             "provision_only": only,
             "provision_query": query,
+            "provision_refusal": refusal,
+            "provision_setting": setting,
         }

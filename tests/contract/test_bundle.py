@@ -15,70 +15,17 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from standin_repository import Standin, needs_apt, suite_repository
+from mirror_site import PACKAGES, POOL, Site, publish, site_in
+from standin_repository import Standin, needs_apt
 from tiny_index import only_this_index, wheel
 
 from dlperf_runner.bundle.debian import apt, openpgp
-from dlperf_runner.bundle.debian.archives import Source
 from dlperf_runner.bundle.folder import manifest as manifests
 from dlperf_runner.bundle.folder.files import digest
-from dlperf_runner.bundle.mirror import MirrorOutcome, Settings, make
-from dlperf_runner.bundle.needs import Needs
 from dlperf_runner.bundle.python.locks import RequirementsFile
-from dlperf_runner.bundle.python.target import Target
 from dlperf_runner.core.errors import UserError
 
 pytestmark = needs_apt
-
-
-POOL = "dists/tiny/pool"
-PACKAGES = (
-    Standin("mpi", "4.1", "libmpi (>= 4), ssh"),
-    Standin("libmpi", "4.1"),
-    Standin("ssh", "1:9.2"),
-    Standin("unrelated", "1"),
-)
-
-
-def publish(work: Path, *packages: Standin) -> None:
-    """An archive as a distribution publishes it."""
-    suite_repository(
-        work / "archive", "tiny", "main", packages, work / "archive-key", "dlperf-mirror.asc"
-    )
-
-
-@dataclasses.dataclass
-class Site:
-    """A tiny upstream, and the mirror that is made of it."""
-
-    folder: Path
-    needs: Needs
-    settings: Settings
-
-    @property
-    def mirror(self) -> Path:
-        return self.settings.output
-
-    def make(self, **changes: object) -> MirrorOutcome:
-        said: list[str] = []
-        settings = dataclasses.replace(self.settings, **changes)  # type: ignore[arg-type]
-        return make(self.needs, settings, said.append)
-
-    def files(self) -> dict[str, int]:
-        """Every file of the mirror and the time of its last change."""
-        return {
-            path.relative_to(self.mirror).as_posix(): path.stat().st_mtime_ns
-            for path in self.mirror.rglob("*")
-            if path.is_file() and path.name != ".lock"
-        }
-
-    def node(self) -> apt.Root:
-        """The apt of a node that has this mirror and nothing else."""
-        root = apt.Root(self.folder / "node", "amd64")
-        shutil.rmtree(root.directory, ignore_errors=True)
-        key = str(self.mirror / "apt/dlperf-mirror.asc")
-        apt.prepare(root, [Source(f"file:{self.mirror}/apt", ("bookworm",), signed_by=key)])
-        return root
 
 
 @pytest.fixture(scope="module")
@@ -98,20 +45,6 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
         site_in(work).make()
     work.rename(folder / "made")
     return folder
-
-
-def site_in(work: Path) -> Site:
-    needs = Needs(
-        stack="cpu",
-        suite="bookworm",
-        target=Target("3.11", "2.36", "amd64"),
-        packages={"openmpi": ("mpi",)},
-        requirements=(RequirementsFile("uv.txt", "uv"), RequirementsFile("env.txt", "tinynet")),
-        root=work,
-    )
-    archive = work / "archive"
-    source = Source(f"file:{archive}", ("tiny",), signed_by=str(archive / "dlperf-mirror.asc"))
-    return Site(work, needs, Settings(work / "mirror", work / "cache", (source,), base=()))
 
 
 def start(folder: Path, state: str, patch: pytest.MonkeyPatch) -> Iterator[Site]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from filters import provision
-from provisioning_choices import choice, node
+from provisioning_choices import choice, node, settings
 from standins import PROJECT
 
 UV = "/opt/dlperf/uv"
@@ -21,7 +21,7 @@ def told(mesh: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
 
 
 def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
-    assert provision.query(choice(frameworks=["mxnet"])) == {
+    assert provision.query(settings(frameworks=["mxnet"])) == {
         "interpreter": "/usr/bin/python3",
         "packages": [
             *("python3-apt", "sudo", "rsync", "ca-certificates", "openssh-client"),
@@ -34,9 +34,9 @@ def test_a_node_is_asked_for_what_its_stack_and_frameworks_need() -> None:
         "builds": ["/opt/dlperf/python"],
         "links": ["/opt/dlperf/envs"],
     }
-    published = provision.query(choice(stack="v100-cuda10.2"))
+    published = provision.query(settings(stack="v100-cuda10.2"))
     assert published["interpreter"] == "/opt/dlperf/python/bin/python3"
-    own = provision.query(choice(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
+    own = provision.query(settings(stack="v100-cuda10.2", interpreter="/opt/python3.7"))
     assert own["interpreter"] == "/opt/python3.7"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from filters import load, provision
-from provisioning_choices import choice, node
+from provisioning_choices import NAMES, choice, node, settings
 
 PROJECT = Path(__file__).parents[2]
 
@@ -39,28 +39,119 @@ def test_an_environment_without_its_operators_wheel_is_not_complete(tmp_path: Pa
     assert provision.complete([item], there(numpy="1.21.6"), "3.7.9") == []
 
 
+FACTS = {"distribution_release": "bookworm", "dlperf_node": node()}
+NOTHING: dict[str, Any] = {"driver": None, "container_runtime": {}, "infiniband": {}}
+
+
+def told(**changed: Any) -> dict[str, Any]:
+    document: dict[str, Any] = provision.arguments(settings(**changed), FACTS, {}, NOTHING)
+    return document
+
+
 @pytest.mark.parametrize(
-    ("nodes", "settings", "adopted", "wrong_release", "is_judged"),
+    ("changed", "is_judged"),
     [
-        (2, {}, [], "", True),
-        (1, {}, [], "", True),
-        (2, {}, ["driver"], "", False),
-        (2, {}, [], "dlperf_suite is noble, but the node is jammy", False),
-        (2, {"time": "ntp.example"}, [], "", False),
-        (2, {"container_engine": "podman"}, [], "", False),
-        (2, {"stack": "h100-cuda12.9"}, [], "", False),
+        ({}, True),
+        ({"nodes": 1}, True),
+        ({"suite": "bookworm"}, True),
+        ({"suite": "noble"}, False),
+        ({"adopt": ["driver"]}, False),
+        ({"time": "ntp.example"}, False),
+        ({"container_engine": "podman"}, False),
+        ({"stack": "h100-cuda12.9"}, False),
     ],
 )
 def test_a_node_lacks_nothing_if_each_of_its_roles_has_nothing_to_do(
-    nodes: int, settings: dict[str, Any], adopted: list[str], wrong_release: str, is_judged: bool
+    changed: dict[str, Any], is_judged: bool
 ) -> None:
-    chosen = choice(nodes=nodes, **settings)
-    roles = provision.for_node(chosen, node(), {})["provision_roles"]
-    judged = [role for role in provision.JUDGES if role != "ssh_mesh" or nodes > 1]
-    found = provision.judges(roles, adopted, wrong_release)
+    judged = [role for role in provision.JUDGES if role != "ssh_mesh" or changed != {"nodes": 1}]
+    found = told(**changed)["provision_judges"]
     assert sorted(found) == sorted(f"{role}_stands" for role in judged if is_judged)
     for role in judged:
         assert f"{role}_stands:" in (PROJECT / f"roles/{role}/vars/main.yml").read_text()
+
+
+class Recorded(dict[str, Any]):
+    """A dictionary that knows which of its keys were read."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+
+def test_what_the_playbook_reads_of_the_inventory_is_what_is_computed_with() -> None:
+    given = Recorded(settings(adopt=["openmpi"]))
+    assert provision.refusal(given) == ""
+    provision.query(given)
+    provision.arguments(given, FACTS, {}, NOTHING | {"openmpi": None})
+    assert given.read == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"stack": False}, "must set dlperf_stack"),
+        ({"frameworks": False}, "must set dlperf_frameworks"),
+        ({"stack": "gpu"}, "unknown name gpu in stacks"),
+        ({"stack_overrides": {"cudn": None}}, "unknown key cudn in dlperf_stack_overrides"),
+        ({"frameworks": ["mxnets"]}, "unknown name mxnets in frameworks"),
+        ({"stack": "v100-cuda10.2", "frameworks": ["insightface-mxnet"]}, "unknown name"),
+    ],
+)
+def test_what_the_catalogue_lacks_is_refused(changed: dict[str, Any], said: str) -> None:
+    assert said in provision.refusal(settings(**changed))
+
+
+def test_what_a_node_cannot_keep_and_a_wrong_release_are_told_together() -> None:
+    document = told(stack="h100-cuda12.9", adopt=["driver"], suite="noble")
+    first, last = document["provision_problems"]
+    assert first == "dlperf_adopt has driver, but no driver is loaded on the node"
+    assert last == "dlperf_suite is noble, but the node is bookworm. Correct it"
+    assert document["gpu_node_stack"]["driver"]["method"] == "adopted"
+    own = {"driver": {"version": "580.105.08", "cuda": "13.0"}}
+    kept = provision.arguments(
+        settings(stack="h100-cuda12.9", adopt=["driver"]), FACTS, {}, NOTHING | own
+    )
+    assert kept["provision_problems"] == [""]
+    assert [note.partition(":")[0] for note in kept["provision_notes"]] == ["driver"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "mirror"),
+    [
+        ({}, ""),
+        ({"mirror": "/srv/mirror"}, "/srv/mirror/vendor"),
+        ({"mirror": "/srv/mirror", "vendor_mirror": "http://v.example"}, "http://v.example"),
+        ({"mirror": "/srv/mirror", "vendor_mirror": ""}, ""),
+    ],
+)
+def test_vendors_files_come_from_the_mirror_unless_they_have_their_own(
+    changed: dict[str, Any], mirror: str
+) -> None:
+    assert told(**changed)["dlperf_vendor_mirror"] == mirror
+
+
+def test_slurm_is_asked_for_by_any_form_of_true() -> None:
+    for value, is_wanted in (("true", True), ("yes", True), (True, True), ("false", False)):
+        assert ("slurm" in told(slurm=value)["provision_roles"]) == is_wanted
+
+
+def test_what_is_the_same_on_all_nodes_is_computed_of_all() -> None:
+    proven = {"ssh_mesh": {"members": {}}}
+    hosts = {
+        name: {"ansible_host": address, "ansible_facts": {"dlperf_node": {"stamps": proven}}}
+        for name, address in (("a", "10.0.0.1"), ("b", "b.example"))
+    }
+    hosts["down"] = {"ansible_host": "10.0.0.3"}
+    found = provision.of_all(["a", "b", "down"], hosts, ["a", "b"])
+    assert found["node_base_hosts"] == {"a": "10.0.0.1", "down": "10.0.0.3"}
+    assert found["slurm_addresses"] == {"a": "10.0.0.1", "b": "b", "down": "10.0.0.3"}
+    assert found["ssh_mesh_addresses"]["b"] == ["b.example"]
+    assert found["provision_mesh"] == proven["ssh_mesh"]
 
 
 def test_packages_of_the_distribution_are_installed_with_the_others() -> None:

@@ -6,7 +6,11 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+from ansible.plugins.loader import filter_loader
 from standins import PROJECT
+
+for folder in ("playbooks", "roles/node_base", "roles/ssh_mesh"):
+    filter_loader.add_directory(str(PROJECT / folder / "filter_plugins"))
 
 
 def load(path: str) -> ModuleType:

@@ -4,46 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from filters import environments, load
+import yaml
+from filters import load, provision
+from standins import PROJECT
 
 stack = load("playbooks/filter_plugins/stack.py")
-engines = load("playbooks/filter_plugins/container_engine.py")
+(CHECK, *_) = yaml.safe_load((PROJECT / "playbooks/provision.yml").read_text())
+NAMES: list[str] = CHECK["vars"]["provision_names"]
+OTHERS = {
+    "interpreter": "python_env_interpreter",
+    "limits": "node_base_limits",
+    "nodes": "provision_nodes",
+    "python": "python_version",
+    "shared": "dlperf_shared_dir",
+    "user": "node_base_user",
+}
 
 
-def choice(**changed: Any) -> dict[str, Any]:
-    """Four nodes of the lab without frameworks."""
+def settings(**changed: Any) -> dict[str, Any]:
+    """The variables of an inventory with four nodes of the lab without frameworks."""
     chosen: dict[str, Any] = {
         "stack": "cpu",
         "frameworks": [],
-        "operator_wheels": {},
-        "container_images": {},
-        "container_engine": "",
-        "release": "jammy",
-        "interpreter": "",
-        "python": "",
-        "mpirun": "",
-        "mirror": "",
         "nodes": 4,
         "user": "dlperf",
         "limits": {"memlock": "unlimited"},
-        "datasets": {},
-        "shared": "",
-        "time": "",
-        "slurm": False,
     }
-    chosen |= changed
-    overrides = chosen.pop("stack_overrides", {})
-    name, names = chosen.pop("stack"), chosen.pop("frameworks")
-    wheels, digests = chosen.pop("operator_wheels"), chosen.pop("container_images")
-    chosen["mpirun"] = chosen["mpirun"] or stack.mpirun(name, overrides)
-    own = stack.document(name, overrides)
-    return {
-        "stack_document": own,
-        "container_runtime": engines.chosen(own, chosen["container_engine"], chosen.pop("release")),
-        "environments": environments.installed(names, name, operator_wheels=wheels, images=digests),
-        "images": environments.images(names, name, digests),
-        **chosen,
-    }
+    named = {OTHERS.get(key, f"dlperf_{key}"): value for key, value in (chosen | changed).items()}
+    assert set(named) <= set(NAMES)
+    return dict.fromkeys(NAMES, False) | named
+
+
+def choice(release: str = "jammy", **changed: Any) -> dict[str, Any]:
+    chosen: dict[str, Any] = provision.choice(settings(**changed), release)
+    return chosen
 
 
 def node(**changed: Any) -> dict[str, Any]:
