@@ -34,6 +34,7 @@ DIRECTORIES = ("etc", "etc/ssh", "root", "root/.ssh", "shared", "var", "var/lib"
 REPLACED = ("etc/hostname", "etc/hosts", "etc/resolv.conf", "root/.ssh/authorized_keys")
 MACHINES = {3: "i386", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64"}
 TAR = ["tar", "--numeric-owner", "--xattrs", "--xattrs-include=security.capability"]
+TAR += ["--warning=no-file-ignored"]  # a socket
 KEPT_OUT = ["--anchored"]
 KEPT_OUT += [f"--exclude={prefix}{name}/*" for name in KERNEL for prefix in ("", "/", "./")]
 PLACE = Path("/mnt")
@@ -294,4 +295,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:
+        sys.exit(str(error))
