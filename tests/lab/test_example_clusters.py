@@ -1,17 +1,21 @@
 """The clusters of the example inventories in one play each: four bare nodes that say they are the
-system of their stack, and the group variables of the example as they are.
+system of their stack, and copies of the example in which names and addresses are the lab's.
 
 Stand-ins: the vendors' packages and files, the source of OpenMPI, cards, GPUs and the system
-(gpu_standins.py, fabric_standins.py). Left out: the frameworks' environments, whose wheels need a
-GPU to be proven, and the stack's Python, which test_python_source.py builds. Real are the
-inventory, the order of all roles in one play, what they install, addresses of a second network,
-the mesh, the build and mpirun across the nodes over that network, `doctor` and undo.
+(gpu_standins.py, fabric_standins.py), and the frameworks' own wheels and Horovod's source
+(framework_standins.py), whose real ones have gigabytes and are not proven without a GPU. Their
+locks, in a copy of the project, have the stand-ins' checksums. Not built is the stack's Python,
+which test_python_source.py builds: nodes have one of this machine, or their own. Real are the
+inventory, the order of all roles in one play, what they install, every environment that the
+example names, addresses of a second network, the mesh, the builds and mpirun across the nodes over
+that network, `doctor` and undo.
 
 The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -24,6 +28,7 @@ from typing import Any
 import pytest
 import yaml
 from fabric_standins import (
+    CONFIGURE_WITH_LIBRARY,
     NETPLAN,
     NVIDIA_SMI,
     OFED,
@@ -33,22 +38,31 @@ from fabric_standins import (
     openmpi,
     recorded_card,
 )
+from filters import environments
+from framework_standins import PIN, Locks
 from gpu_cluster import Cluster, claim
 from gpu_standins import make_vendors
 from lab_under_test import PROJECT, Lab
 from node_state import differences
-from standins import fixture, index_of, several
+from standins import fixture, index_of, portable, several
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 NODES = ("node1", "node2", "node3", "node4")
 GPUS = range(8)
+# The nodes' own, of Debian 12.
+SYSTEM = "3.11"
+OWN = "/srv/python/bin/python3"
 TUNED = "/srv/tuning"
 SMI = NVIDIA_SMI.replace("for gpu in 0 1;", f"for gpu in {' '.join(map(str, GPUS))};").replace(
     "  *) exit 16",
     '  "-q -x") cat /srv/smi/xml ;;\n  "topo -m") cat /srv/smi/topology ;;\n'
     '  "--query-gpu=index,uuid "*) cat /srv/smi/index ;;\n  *) exit 16',
 )
+PYTHON = f"""
+cd /srv && /usr/lib/apt/apt-helper download-file http://10.11.0.1:8010/python.tar.gz python.tar.gz
+tar -xzf python.tar.gz && rm python.tar.gz && {OWN} -m compileall -q python/lib
+"""
 # What the lab's mirror has of the stack's packages, and the mpirun that the stand-in hands on to.
 PACKAGES = {
     "node_base_packages": [
@@ -70,6 +84,7 @@ class Site:
     interface: str
     openmpi: str
     versions: dict[str, str]
+    python: str  # that of the lab, on which all of its frameworks run
     ofed: str = ""
 
     @property
@@ -92,6 +107,7 @@ PUBLISHED = Site(
         "libnccl2": "2.7.3-1+cuda10.2",
         "docker-ce": "5:20.10.7~3-0~ubuntu-bionic",
     },
+    python="3.7",
     ofed="MLNX_OFED_LINUX-5.0-2.1.8.0",
 )
 H100 = Site(
@@ -108,21 +124,27 @@ H100 = Site(
         "libnccl2": "2.29.7-1+cuda12.9",
         "docker-ce": "5:28.2.2-1~ubuntu.22.04~jammy",
     },
+    python=SYSTEM,
 )
 
 
 class SiteCluster(Cluster):
     site: Site
+    environments: list[dict[str, Any]]
 
     @property
     def inventories(self) -> list[str]:
         return ["-i", "inventory/lab", "-i", str(self.inventory.parent)]
 
-    def run(self, book: str, *options: str) -> str:
+    def tried(self, book: str, *options: str) -> tuple[int, str]:
         given = ("-e", json.dumps(PACKAGES))
         done = self.lab.command("ansible-playbook", book, *self.inventories, *given, *options)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        return done.returncode, done.stdout
+
+    def run(self, book: str, *options: str) -> str:
+        status, output = self.tried(book, *options)
+        assert status == 0, output
+        return output
 
     def doctor(self) -> tuple[int, set[tuple[str, str]], dict[tuple[str, str], dict[str, str]]]:
         """Its exit status, and what it found amiss."""
@@ -156,6 +178,8 @@ def prepare(lab: Lab, node: str, site: Site) -> None:
     settings = {f"/srv/smi/pm.{n}": "Disabled" for n in GPUS}
     programs = {"/usr/sbin/netplan": NETPLAN, "/usr/bin/nvidia-smi": SMI}
     claim(lab, node, site.suite)
+    if site.python != SYSTEM:
+        lab.said(node, PYTHON)
     folders = "/etc/netplan /etc/modules-load.d /etc/modprobe.d /etc/docker"
     lab.said(node, f"mkdir -p {folders}; {site.wire}")
     card = recorded_card(site.card)
@@ -166,8 +190,8 @@ def prepare(lab: Lab, node: str, site: Site) -> None:
 def variables(site: Site, mirror: Path, scratch: Path, vendors: dict[str, Any]) -> dict[str, Any]:
     """What a site adds to the example's variables: its mirror, and checksums of its files."""
     return {
-        **vendors,
-        "openmpi_sha256": openmpi(mirror / site.openmpi),
+        **{key: value for key, value in vendors.items() if key != "dlperf_frameworks"},
+        "openmpi_sha256": openmpi(mirror / site.openmpi, CONFIGURE_WITH_LIBRARY),
         **(
             {"infiniband_archive_sha256": ofed(mirror / OFED, scratch / "debs")}
             if site.ofed
@@ -176,7 +200,7 @@ def variables(site: Site, mirror: Path, scratch: Path, vendors: dict[str, Any]) 
         # Of the lab and its stand-ins.
         "openmpi_cache": str(scratch / "cache"),
         "openmpi_build_packages": ["gcc", "libc6-dev", "make"],
-        "python_env_interpreter": "/usr/bin/python3",
+        "python_env_interpreter": "/usr/bin/python3" if site.python == SYSTEM else OWN,
         "node_base_mirror_suite": "bookworm",
         "node_base_mirror_key": str(PROJECT / ".cache/mirror/cpu-bookworm/apt/dlperf-mirror.asc"),
         "infiniband_packages": ["libibverbs-dev"],
@@ -192,34 +216,50 @@ def cluster(
     site: Site = request.param
     scratch = tmp_path_factory.mktemp("site")
     served, lab = scratch / "mirror", Lab(scratch / "lab")
-    served.mkdir()
-    for name in ("apt", "wheels"):
-        (served / name).symlink_to(mirror / name)
+    (served / "wheels").mkdir(parents=True)
+    (served / "apt").symlink_to(mirror / "apt")
+    # Another wheel of a stand-in's name and version would be taken in its place.
+    for path in (mirror / "wheels").glob("uv-*.whl"):
+        (served / "wheels" / path.name).symlink_to(path)
     vendors = make_vendors(served, scratch, [site.suite])
     given = variables(site, served, scratch, vendors.variables | vendors.archive_of(site.suite))
+    if site.python != SYSTEM and not portable(site.python, served / "python.tar.gz"):
+        pytest.skip(f"there is no Python {site.python} on this machine")
+    copy = copied(scratch)
+    group = copy / "inventory" / site.example / "group_vars/nodes"
+    group.mkdir()
+    example = group.with_suffix(".yml").rename(group / "example.yml")
+    (group / "site.yml").write_text(json.dumps(given))
+    said = yaml.safe_load(example.read_text())
+    chosen = environments.installed(said["dlperf_frameworks"], said["dlperf_stack"])
+    Locks(copy, served / "wheels").replace(chosen, site.python)
+    hosts = group.parents[1] / "hosts.yml"
+    hosts.write_text(json.dumps(of_the_lab(yaml.safe_load(hosts.read_text()))))
     lab.up(lab_nodes=len(NODES), lab_mirror_dir=served)
     try:
-        made = SiteCluster(lab, vendors, scratch, {})
-        made.site = site
-        made.inventory = scratch / "inventory/hosts.json"
-        group = made.inventory.parent / "group_vars/nodes"
-        group.mkdir(parents=True)
-        example = PROJECT / "inventory" / site.example / "group_vars/nodes.yml"
-        shutil.copy(example, group / "example.yml")
-        (group / "site.yml").write_text(json.dumps(given))
-        said = yaml.safe_load((PROJECT / "inventory" / site.example / "hosts.yml").read_text())
-        # The lab has names and addresses of its own. The published example has none for ib0.
-        hosts = {
-            name.lower(): {key: value for key, value in host.items() if key != "ansible_host"}
-            or {"dlperf_interface_address": f"10.12.0.{number}/24"}
-            for number, (name, host) in enumerate(said["nodes"]["hosts"].items(), 1)
-        }
-        made.inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}))
+        made = SiteCluster(dataclasses.replace(lab, project=copy), vendors, scratch, {})
+        made.site, made.environments, made.inventory = site, chosen, hosts
         for node in NODES:
             prepare(lab, node, site)
         yield made
     finally:
         lab.down()
+
+
+def copied(scratch: Path) -> Path:
+    """The project, in which the test may change locks and an inventory."""
+    leave_out = shutil.ignore_patterns(".*", "tests", "docs", "results", "__pycache__")
+    return Path(shutil.copytree(PROJECT, scratch / "project", ignore=leave_out))
+
+
+def of_the_lab(inventory: dict[str, Any]) -> dict[str, Any]:
+    """It has names and addresses of its own; the published example has none for ib0."""
+    hosts = {
+        name.lower(): {key: value for key, value in host.items() if key != "ansible_host"}
+        or {"dlperf_interface_address": f"10.12.0.{number}/24"}
+        for number, (name, host) in enumerate(inventory["nodes"]["hosts"].items(), 1)
+    }
+    return {"nodes": {"hosts": hosts}}
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +283,27 @@ def test_one_play_makes_a_cluster_of_bare_nodes(
         proven = json.loads(cluster.lab.said(node, "cat /opt/dlperf/stamps/openmpi.json"))
         assert proven["inputs"]["interface"] == site.interface
         assert cluster.lab.said(node, "/opt/dlperf/uv/bin/uv --version").startswith("uv ")
+        for item in cluster.environments:
+            assert proven_on(cluster, node, item) == {"framework", *({"horovod"} & set(item))}
+
+
+def proven_on(cluster: SiteCluster, node: str, environment: dict[str, Any]) -> set[str]:
+    """What was proven of an environment, whose packages are those of its lock."""
+    name, path = environment["name"], environment["path"]
+    lock = (PROJECT / "requirements" / Path(environment["requirements"]).name).read_text()
+    pinned = {
+        pin["name"]: pin["version"]
+        for pin in PIN.finditer(lock)
+        if not pin["marker"] or cluster.site.python in pin["marker"]
+    }
+    listed = f"/opt/dlperf/uv/bin/uv pip list --format json --python {path}/bin/python"
+    has = {each["name"]: each["version"] for each in json.loads(cluster.lab.said(node, listed))}
+    assert pinned.items() <= has.items()
+    return {
+        kind
+        for kind in ("framework", "horovod")
+        if cluster.lab.ssh(node, f"test -e /opt/dlperf/stamps/{kind}-{name}.json").returncode == 0
+    }
 
 
 def test_the_second_play_changes_nothing(cluster: SiteCluster) -> None:
@@ -263,6 +324,15 @@ def test_another_gpu_count_is_told_of_and_nothing_else(cluster: SiteCluster) -> 
     assert (found["expected"], found["found"]) == ("8 (dlperf_devices_per_node)", "7")
     assert "lspci" in found["hint"]
     assert "node3" in findings["", "gpu count"]["found"]
+
+
+def test_frameworks_that_find_no_gpu_are_no_proof(cluster: SiteCluster) -> None:
+    cluster.lab.said("node3", "mv /usr/bin/nvidia-smi /srv/nvidia-smi")
+    again = ("--tags", "framework", "-e", '{"framework_prove_again": true}', "-l", "node3")
+    status, output = cluster.tried("provision.yml", *again)
+    cluster.lab.said("node3", "mv /srv/nvidia-smi /usr/bin/nvidia-smi")
+    assert status == 2, output
+    assert re.search(r"computed on \S*cpu\S*, not on the GPU", output), output
 
 
 def test_decommissioning_leaves_the_nodes_as_they_were(

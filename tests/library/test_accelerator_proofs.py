@@ -14,6 +14,7 @@ import jinja2
 import pytest
 import yaml
 from filters import load
+from framework_standins import KINDS, TENSORS
 from provisioning_choices import choice, node
 from standins import PROJECT
 
@@ -22,85 +23,6 @@ ALL_REDUCE = PROJECT / "roles/horovod/files/all_reduce.py"
 provision = load("playbooks/filter_plugins/provision.py")
 framework = load("roles/framework/filter_plugins/framework.py")
 horovod = load("roles/horovod/filter_plugins/horovod.py")
-
-# Tensors that are where they were put; numpy() works on the CPU only, as that of PyTorch does.
-TENSORS = """
-import numpy
-class Tensor:
-    def __init__(self, values, where):
-        self.values, self.where = numpy.asarray(values, "float32"), where
-    def _like(self, values, other=None):
-        if isinstance(other, Tensor) and other.where != self.where:
-            raise RuntimeError("tensors on two devices")
-        return type(self)(values, self.where)
-    def __mul__(self, other):
-        return self._like(self.values * getattr(other, "values", other), other)
-    def __add__(self, other):
-        return self._like(self.values + getattr(other, "values", other), other)
-"""
-TORCH = """
-class Torch(Tensor):
-    device = property(lambda self: self.where)
-    def cuda(self): return Torch(self.values, "{gpu}")
-    def cpu(self): return Torch(self.values, "cpu")
-    def numpy(self):
-        if self.where != "cpu": raise TypeError("can't convert cuda:0 device type tensor to numpy")
-        return self.values
-def tensor(values): return Torch(values, "cpu")
-"""
-MXNET = """
-class NDArray(Tensor):
-    context = property(lambda self: self.where)
-    def as_in_context(self, where): return NDArray(self.values, where)
-    def asnumpy(self): return self.values
-def gpu(number): return "{gpu}".replace("0", str(number))
-def tensor(values): return NDArray(values, "cpu(0)")
-"""
-TENSORFLOW = """
-class Eager(Tensor):
-    device = property(lambda self: "/job:localhost/replica:0/task:0/device:" + self.where)
-    def numpy(self): return self.values
-def tensor(values): return Eager(values, "{gpu}")
-"""
-PADDLE_1 = """
-class Place:
-    def is_gpu_place(self): return "{gpu}" == "gpu"
-class VarBase(Tensor):
-    def value(self): return self
-    def get_tensor(self): return self
-    def _place(self): return Place()
-    def numpy(self): return self.values
-def tensor(values): return VarBase(values, "")
-"""
-# Without a GPU JAX only warns. An array has no numpy(); its numbers are arrays, too.
-JAX = """
-class Device:
-    def __str__(self): return "{gpu}"
-class Array(Tensor):
-    device = property(lambda self: Device())
-    def __iter__(self): return (Array(value, self.where) for value in self.values)
-    def __float__(self): return float(self.values)
-def tensor(values): return Array(values, "")
-"""
-PADDLE_2 = """
-class Place:
-    def __init__(self, name): self.name = name
-    def __str__(self): return "Place(" + self.name + ")"
-class Eager(Tensor):
-    place = property(lambda self: Place(self.where))
-    def cuda(self): return Eager(self.values, "{gpu}")
-    def cpu(self): return Eager(self.values, "cpu")
-    def numpy(self): return self.values
-def tensor(values): return Eager(values, "{gpu}")
-"""
-KINDS = {
-    "torch": (TORCH, "cuda:0"),
-    "mxnet": (MXNET, "gpu(0)"),
-    "tensorflow": (TENSORFLOW, "GPU:0"),
-    "paddle": (PADDLE_1, "gpu"),
-    "jax": (JAX, "cuda:0"),
-    "paddle2": (PADDLE_2, "gpu:0"),
-}
 
 
 def run(program: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -37,6 +37,11 @@ install: all
 	cp ompi_info mpirun \$(DESTDIR)$prefix/bin
 END
 """
+# With the library that mpi4py loads, which is the distribution's, too.
+CONFIGURE_WITH_LIBRARY = CONFIGURE.removesuffix("END\n") + (
+    "\tmkdir -p \\$(DESTDIR)$prefix/lib\n"
+    "\tcp /usr/lib/x86_64-linux-gnu/libmpi.so.40 \\$(DESTDIR)$prefix/lib/libmpi.so\nEND\n"
+)
 OMPI_INFO = r"""
 #include <stdio.h>
 #include <string.h>

@@ -28,11 +28,13 @@ NAMESPACES = ("mnt", "net", "pid", "uts", "ipc")
 class Lab:
     directory: Path
     bin: Path = BIN  # where the controller's ansible-playbook is
+    project: Path = PROJECT  # whose commands run
 
     @property
     def environment(self) -> dict[str, str]:
         path = f"{self.bin}:{os.environ['PATH']}"
-        return os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path}
+        own = {} if self.project == PROJECT else {"ANSIBLE_CONFIG": f"{self.project}/ansible.cfg"}
+        return os.environ | {"DLPERF_LAB_DIR": str(self.directory), "PATH": path} | own
 
     @property
     def state(self) -> dict[str, Any]:
@@ -41,7 +43,7 @@ class Lab:
     def command(self, *argv: str) -> subprocess.CompletedProcess[str]:
         """Run a command of the project, with this lab as the default inventory's."""
         return subprocess.run(
-            argv, cwd=PROJECT, env=self.environment, text=True, check=False, timeout=3000,
+            argv, cwd=self.project, env=self.environment, text=True, check=False, timeout=3000,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from functools import cache
@@ -52,6 +55,33 @@ def interpreter(version: str) -> str | None:
         if told.stdout.strip() == version:
             return candidate
     return None
+
+
+def portable(version: str, archive: Path) -> bool:
+    """Pack the folder of a Python of this machine, so that it runs in any folder of a node with
+    the same C library; False where this machine has none."""
+    python = interpreter(version)
+    if python is None:
+        return False
+    shown = [python, "-c", "import sys; print(sys.base_prefix)"]
+    prefix = subprocess.check_output(shown, text=True).strip()
+    # The loader looks for libpython where it was built.
+    built, moved = f"{prefix}/lib".encode(), b"$ORIGIN/../lib"
+
+    def relocated(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        entry.uid = entry.gid = 0
+        return None if re.search(r"/(test|tests|share)(/|$)|\.a$", entry.name) else entry
+
+    with tempfile.TemporaryDirectory() as scratch:
+        tree = Path(scratch, "python")
+        shutil.copytree(prefix, tree, symlinks=True)
+        for path in (tree / "bin").glob("python*"):
+            if path.is_file() and not path.is_symlink():
+                content = path.read_bytes()
+                path.write_bytes(content.replace(built + b"\0", moved.ljust(len(built) + 1, b"\0")))
+        with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+            packed.add(tree, "python", filter=relocated)
+    return True
 
 
 def needed(version: str) -> str:

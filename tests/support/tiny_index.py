@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,17 @@ from dlperf_runner.bundle.folder.files import digest
 
 
 def wheel(
-    folder: Path, name: str, version: str, tag: str = "cp311-cp311-manylinux_2_28_x86_64"
+    folder: Path,
+    name: str,
+    version: str,
+    tag: str = "cp311-cp311-manylinux_2_28_x86_64",
+    content: Mapping[str, str] | None = None,
 ) -> str:
-    """Make one; a line of a lock that names it."""
-    info = f"{name}-{version}.dist-info"
+    """Make one, of an empty module unless it has some content; a line of a lock that names it."""
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
     files = {
-        f"{name}.py": "",
+        **(content or {f"{module}.py": ""}),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
     }
@@ -28,7 +34,7 @@ def wheel(
         f"{len(t)}\n"
         for path, t in files.items()
     )
-    path = folder / f"{name}-{version}-{tag}.whl"
+    path = folder / f"{module}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for entry, text in {**files, f"{info}/RECORD": record}.items():
             archive.writestr(zipfile.ZipInfo(entry, (2020, 1, 1, 0, 0, 0)), text)
