@@ -54,4 +54,5 @@ def test_nothing_changes_where_python_looks_for_code() -> None:
         "roles/benchmark_source/files/versions.py",  # it only reads it
         "roles/lab/files/lab_control.py",
         "roles/lab/files/lab_holder.py",
+        "roles/lab/files/lab_rootfs.py",
     }
