@@ -142,6 +142,8 @@ def run_playbook(
             limit=limit or None,
             envvars={
                 "ANSIBLE_CONFIG": str(project() / "ansible.cfg"),
+                # ansible-runner would switch it off otherwise, whatever the configuration says.
+                "ANSIBLE_HOST_KEY_CHECKING": "True",
                 "ANSIBLE_NOCOLOR": "1",
                 # Without this, ansible-runner would set it to its own plugins only.
                 "ANSIBLE_CALLBACK_PLUGINS": str(project() / "playbooks/callback_plugins"),

@@ -103,6 +103,20 @@ def test_what_a_killed_controller_left_is_removed_when_the_next_starts(
     assert {path.name for path in tmp_path.glob("dlperf-runner-*")} == set(kept.values())
 
 
+def test_host_keys_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ansible.cfg says, although ansible-runner would switch it off."""
+    setting = "{{ q('config', 'host_key_checking', plugin_type='connection', plugin_name='ssh') }}"
+    tasks = [{"debug": {"msg": setting}}]
+    (tmp_path / "play.yml").write_text(json.dumps([{**PLAY[0], "vars_files": [], "tasks": tasks}]))
+    shutil.copy(ROOT / "ansible.cfg", tmp_path)
+    monkeypatch.setattr(execute, "project", lambda: tmp_path)
+    state = execute.Playbook(log=tmp_path / "ansible.log")
+    execute.run_playbook("play.yml", {}, ["localhost,"], state)
+    log = state.log.read_text()
+    assert "true" in log.lower(), log
+    assert "false" not in log.lower(), log
+
+
 @contextmanager
 def artifacts(folder: Path) -> Iterator[dict[str, set[object]]]:
     """The modes of ansible-runner's folders while they are there, and what is in their files."""
