@@ -200,10 +200,10 @@ def cublas_of(dashed: str, version: str) -> list[Standin]:
     return [one(f"libcublas-{dashed}", version), one(f"libcublas-dev-{dashed}", version)]
 
 
-def cudnn(major: int, version: str) -> list[Standin]:
-    """As it was called until cuDNN 9."""
+def cudnn(major: int, version: str, loadable: bytes = b"") -> list[Standin]:
+    """As it was called until cuDNN 9. Its library can be loaded if it begins with one that can."""
     name = f"libcudnn{major}"
-    library = {f"{LIBRARY}/libcudnn.so.{major}": version}
+    library = {f"{LIBRARY}/libcudnn.so.{major}": loadable + version.encode()}
     return [
         one(name, version, files=library),
         one(f"{name}-dev", version, f"{name} (= {version})"),

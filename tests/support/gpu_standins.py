@@ -20,7 +20,6 @@ from gpu_packages import (
     cuda,
     cuda_10_0_libraries,
     cudnn,
-    cudnn_7,
     cudnn_9,
     docker,
     driver_440,
@@ -28,6 +27,7 @@ from gpu_packages import (
     driver_580_of_debian,
     driver_of_branch,
     nccl,
+    shared_library,
     toolkit,
 )
 from standin_repository import Standin, flat_repository, suite_repository
@@ -164,9 +164,9 @@ def cuda_10_repositories(mirror: Path, scratch: Path, suite: str) -> dict[str, s
         "nvidia-machine-learning": flat_repository(
             mirror / LEARNING / "repos" / folder,
             [
-                *cudnn_7("7.6.5.32-1+cuda10.0"),
-                *cudnn_7("7.6.5.32-1+cuda10.2"),
-                *cudnn_7("7.6.5.33-1+cuda10.2"),
+                *cudnn(7, "7.6.5.32-1+cuda10.0", shared_library()),
+                *cudnn(7, "7.6.5.32-1+cuda10.2", shared_library()),
+                *cudnn(7, "7.6.5.33-1+cuda10.2", shared_library()),
             ],
             scratch / "learning-key",
             "7fa2af80.pub",
