@@ -248,7 +248,11 @@ def cluster(
 
 def copied(scratch: Path) -> Path:
     """The project, in which the test may change locks and an inventory."""
-    leave_out = shutil.ignore_patterns(".*", "tests", "docs", "results", "__pycache__")
+
+    def leave_out(folder: str, names: list[str]) -> list[str]:
+        top = {"tests", "docs", "results"} if Path(folder) == PROJECT else set()
+        return [name for name in names if name in top | {"__pycache__"} or name.startswith(".")]
+
     return Path(shutil.copytree(PROJECT, scratch / "project", ignore=leave_out))
 
 
