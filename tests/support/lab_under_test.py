@@ -206,6 +206,16 @@ def processes() -> Iterator[int]:
             yield int(entry.name)
 
 
+def _is_in_a_lab(pid: int) -> bool:
+    """Whether a lab's first process is among the ancestors. That is another lab, which has the
+    number of an ended namespace, if the lab in question is down."""
+    while pid > 1:
+        if b"lab_holder.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return True
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return False
+
+
 def traces(directory: Path, namespaces: set[str] = frozenset()) -> list[str]:  # type: ignore[assignment]
     """What there still is of a lab: processes that name its directory or live in one of its
     namespaces, and mounts below its directory as any process sees them."""
@@ -215,7 +225,7 @@ def traces(directory: Path, namespaces: set[str] = frozenset()) -> list[str]:  #
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             if str(directory) in command:
                 found.add(f"process {pid}: {command}")
-            if namespaces & namespaces_of(pid):
+            if namespaces & namespaces_of(pid) and not _is_in_a_lab(pid):
                 found.add(f"process {pid} in a namespace of the lab: {command}")
             if str(directory) in Path(f"/proc/{pid}/mountinfo").read_text():
                 found.add(f"process {pid} sees a mount of the lab")
