@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,6 +42,15 @@ def record(parts: Sequence[str], node: Mapping[str, Any]) -> dict[str, Any]:
     if "container_runtime" in kept:
         kept["container_runtime"]["toolkit"] = node["toolkit"]
     return kept
+
+
+def files(parts: Sequence[str], node: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What the module node_files makes of the record: a node that keeps nothing has none."""
+    folder, path = "/var/lib/dlperf", "/var/lib/dlperf/adopted.json"
+    if not parts:
+        return [{"path": path, "state": "absent"}]
+    content = json.dumps(record(parts, node), indent=4, sort_keys=True) + "\n"
+    return [{"path": folder, "state": "directory"}, {"path": path, "content": content}]
 
 
 def _versions(part: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -192,9 +202,9 @@ def replacement_refusal(
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
+            "adoption_files": files,
             "adoption_meanings": meanings,
             "adoption_problems": problems,
-            "adoption_record": record,
             "adoption_report": report,
             "adoption_stack": adopted_stack,
             "adoption_replacement_refusal": replacement_refusal,

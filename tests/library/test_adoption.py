@@ -127,6 +127,9 @@ def test_the_record_on_the_node_has_the_versions_of_what_it_keeps(tmp_path: Path
         "infiniband": {"ofed": "5.8-1.0.1.1", "rdma_core": "44.0"},
         "openmpi": {"version": "4.1.5rc2"},
     }
+    folder, made = adoption.files(list(adoption.TITLES), has)
+    assert (folder["state"], json.loads(made["content"])) == ("directory", kept)
+    assert adoption.files([], {"skipped": True}) == [{"path": made["path"], "state": "absent"}]
     later = software(tmp_path / "later", **{"var/lib/dlperf/adopted.json": json.dumps(kept)})
     assert later["recorded"] == kept
     damaged = software(tmp_path / "damaged", **{"var/lib/dlperf/adopted.json": '{"driver'})
