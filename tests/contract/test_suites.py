@@ -216,9 +216,9 @@ def test_a_history_without_older_commits_runs_none(repository: Path, tmp_path: P
 
 def test_a_suite_that_cannot_end_in_time_is_not_reached(repository: Path) -> None:
     commit(repository, "shared.yml")
-    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 1", setup=1))
-    # `make test` takes the second that is expected; the setup before it does not count.
-    (repository / ".ci/suites.toml").write_text(DATA.format(expected=1 / 60))
+    (repository / "Makefile").write_text(MAKEFILE.format(command="sleep 8", setup=1))
+    # `make test` takes the seconds that are expected; the setup before it does not count.
+    (repository / ".ci/suites.toml").write_text(DATA.format(expected=8 / 60))
     lines = gate(repository, minutes_ago=60)
     assert ran(lines) == ["test", "test-first"]
     assert lines[-2] == "  make test-first: ok after 0 min"
