@@ -382,7 +382,7 @@ def test_frameworks_are_added_to_provisioned_nodes(tmp_path: Path, mirror: Path)
 def test_oneflow_trains_on_two_nodes(tmp_path: Path) -> None:
     """Its environment is 4 GB and takes no Python newer than 3.10. It lies in a folder that both
     nodes see, because what nodes write is in this machine's memory."""
-    lab, folder = Lab(tmp_path / "lab"), tmp_path / "shared"
+    lab, folder = Lab(tmp_path / "lab"), tmp_path / "environments"
     (folder / "dlperf").mkdir(parents=True)
     options = ["lab_nodes=2", "lab_suite=bullseye", "lab_frameworks=oneflow"]
     options.append(f"lab_shared_dir={folder}")
