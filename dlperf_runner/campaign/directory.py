@@ -18,6 +18,7 @@ revision is added.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import socket
@@ -28,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UserError
-from ..core.files import read_json, stored, write_json, write_whole
+from ..core.files import json_text, read_json, stored, write_json, write_whole
 from .lock import exists
-from .manifest import FILE, PLAN, read, seal, seal_run
+from .manifest import FILE, PLAN, append, digest, read, seal, seal_run
 
 if TYPE_CHECKING:
     from ..core.case import Run
@@ -90,7 +91,6 @@ def create_campaign(
     document = plan_document(choice, nodes, runs)
     written = _write_planned(directory, document["runs"])
     written.append(write_json(directory / "plan.json", document))
-    # Written last, so that a directory with a campaign.json is always a complete campaign.
     campaign = {
         "schema": document["schema"],
         "id": directory.resolve().name,
@@ -109,8 +109,12 @@ def create_campaign(
         written.append(write_whole(directory / KEPT, file.content))
     for path, content in files_to_keep({run.workload for run in runs}):
         written.append(write_whole(directory / CATALOG / path, content))
-    written.append(write_json(directory / "campaign.json", campaign))
-    seal(directory, PLAN, written)
+    # Written last, so that a directory with a campaign.json is always a complete campaign.
+    last, told = directory / "campaign.json", json_text(campaign)
+    digests = {path.relative_to(directory).as_posix(): digest(path) for path in written}
+    digests[last.name] = hashlib.sha256(told.encode()).hexdigest()
+    append(directory, PLAN, digests)
+    write_whole(last, told)
     return document
 
 

@@ -77,7 +77,7 @@ def seal(directory: Path, subject: str, paths: Iterable[Path]) -> None:
     place = home(directory)
     name = os.path.relpath(directory.resolve(), place)
     files = {os.path.relpath(path.resolve(), place): path for path in paths}
-    if subject != PLAN and (place / "campaign.json").exists() and not (place / FILE).exists():
+    if (place / "campaign.json").exists() and not (place / FILE).exists():
         others = {name: path for name, path in _present(place) if name not in files}
         append(place, FOUND, {name: digest(path) for name, path in others.items()})
     whose = subject if name == "." else f"{subject} {name}"
