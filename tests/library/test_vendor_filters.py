@@ -24,7 +24,7 @@ def releases(role: str, name: str = "releases") -> dict[str, Any]:
         (
             "9.9",
             "ubuntu18.04",
-            "NCCL 9.9 is unknown (nccl.version); known versions: 2.29.7, 2.15.5 or 2.7.3",
+            "NCCL 9.9 is unknown (nccl.version); known versions: 2.29.7, 2.28.9, 2.15.5 or 2.7.3",
         ),
         (
             "2.7.3",

@@ -2,7 +2,6 @@
 # With a mirror, from it and nowhere else; KEY is the text of the armored key that signs it.
 # Waits for the locks of apt and dpkg as module_utils/dpkg_locks.py does.
 set -eu
-exec 2>&1
 package=$1 limit=$2 mirror=${3-} suite=${4-} key=${5-} waited=0
 
 holder() {
