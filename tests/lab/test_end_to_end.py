@@ -327,6 +327,8 @@ def test_the_doctor_measures_collectives_on_all_nodes_together_and_on_each_alone
     assert "topology (1n2g; published" in re.sub(r"\s+", " ", text), text
 
 
+@pytest.mark.heavy
+@pytest.mark.campaigns
 def test_all_gather_and_reduce_scatter_go_over_two_nodes(provisioned: Lab, tmp_path: Path) -> None:
     models = ("--model", "nccl-all-gather,nccl-reduce-scatter", "--nodes", "2")
     status, text = dlperf(provisioned, "run", *models, "--campaign", str(tmp_path / "two"))
