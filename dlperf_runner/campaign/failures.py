@@ -11,6 +11,7 @@ from ..core.files import read_json, write_json
 from .manifest import run_directory
 
 HEAD, TAIL = 1 << 20, 3 << 20  # bytes of each file; the first and the last errors tell the cause
+SHOWN = 200  # characters of a line
 
 
 def explain(campaign: Path, run: str) -> None:
@@ -23,11 +24,14 @@ def explain(campaign: Path, run: str) -> None:
         return
     from ..catalog.errors import cause_of
 
-    texts = [str(outcome.get("message") or ""), *_texts(path.parent, record)]
-    cause = cause_of(str(outcome.get("reason") or ""), texts)
+    message = str(outcome.get("message") or "")
+    texts = list(_texts(path.parent, record))
+    cause, line = cause_of(str(outcome.get("reason") or ""), message, texts)
     # A scheduler has chosen the nodes after the plan was made.
     hosts = list(outcome.get("hosts") or record.get("hosts") or ())
     advice = cause.advice_for({**record, "hosts": hosts})
+    if (line := line[:SHOWN]) and line not in message:
+        advice += f". In the log: {line}"
     outcome |= {"category": cause.category, "advice": advice}
     write_json(path, record)
 

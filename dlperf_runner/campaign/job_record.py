@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -184,6 +185,6 @@ def _message(node: str, status: int, elapsed: float, timeout_s: int, log: Path) 
     lines: list[str] = []
     with suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - TAIL_BYTES))
-        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        lines = re.findall(r".*\w.*", file.read().decode(errors="replace"))  # no row of dashes
     last = lines[-1].strip()[:200] if lines else "nothing"
     return f"{node}: exit status {status}; the log ends with: {last}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -39,10 +39,15 @@ class Cause(Entry):
                 raise entry_error("unknown key of a run", f"one of {listed(known)}", name, "advice")
         return self
 
-    def fits(self, reason: str, texts: Iterable[str]) -> bool:
-        return reason in self.reasons or any(
-            re.search(each.pattern, text, re.MULTILINE) for each in self.patterns for text in texts
-        )
+    def found_in(self, text: str) -> str | None:
+        """The line that the first fitting pattern recognises; "" for one that fits everything."""
+        for each in self.patterns:
+            if found := re.search(each.pattern, text, re.MULTILINE):
+                if not found[0]:
+                    return ""
+                begin = text.rfind("\n", 0, found.start()) + 1
+                return text[begin:].partition("\n")[0].strip()
+        return None
 
     def advice_for(self, run: Mapping[str, Any]) -> str:
         words = {}
@@ -62,7 +67,11 @@ def causes() -> tuple[Cause, ...]:
     return load_entry(CATALOG / "errors.yml", Errors).causes
 
 
-def cause_of(reason: str, texts: Iterable[str]) -> Cause:
-    """The first cause that fits. The last one of the catalogue fits everything."""
-    texts = list(texts)
-    return next(cause for cause in causes() if cause.fits(reason, texts))
+def cause_of(reason: str, message: str, texts: Sequence[str]) -> tuple[Cause, str]:
+    """The first cause that fits, and the line of the texts that shows it; "" if none does. The last
+    cause of the catalogue fits everything."""
+    for cause in causes():
+        line = next((line for text in texts if (line := cause.found_in(text)) is not None), None)
+        if line is not None or reason in cause.reasons or cause.found_in(message) is not None:
+            return cause, line or ""
+    raise AssertionError("the last cause fits everything")

@@ -53,7 +53,7 @@ def test_lost_telemetry_of_all_launches_is_put_together() -> None:
 
 
 def test_one_failed_launch_fails_the_run_and_says_how_its_log_ends() -> None:
-    failed = ENDED | {"exit_status": 1, "tail": "Traceback\nImportError: no mxnet\n\n"}
+    failed = ENDED | {"exit_status": 1, "tail": f"Traceback\nImportError: no mxnet\n{'-' * 74}\n"}
     found = outcome({"node1": ENDED, "node2": failed}, ["node1", "node2"], 60)
     assert (found["status"], found["exit_status"]) == ("failed", 1)
     assert found["message"] == ("node2: exit status 1; the log ends with: ImportError: no mxnet")

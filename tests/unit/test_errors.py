@@ -26,7 +26,7 @@ EXAMPLES = [(cause, each) for cause in causes() for each in cause.patterns]
 @pytest.mark.parametrize(("cause", "each"), EXAMPLES, ids=[e.example[:40] for _, e in EXAMPLES])
 def test_each_example_is_recognised(cause: Cause, each: object) -> None:
     text = f"[1,0]<stderr>: a line before\n{each.example}\nand one after"  # type: ignore[attr-defined]
-    assert cause_of("", [text]).category == cause.category
+    assert cause_of("", "", [text]) == (cause, each.example.strip() if each.pattern else "")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_each_example_is_recognised(cause: Cause, each: object) -> None:
     ],
 )  # fmt: skip
 def test_each_end_by_the_supervisor_has_a_category(reason: str, category: str) -> None:
-    assert cause_of(reason, ["iteration 17\n"]).category == category
+    assert cause_of(reason, "", ["iteration 17\n"])[0].category == category
 
 
 def test_each_reason_of_a_launch_has_a_category() -> None:
@@ -51,8 +51,8 @@ def test_each_reason_of_a_launch_has_a_category() -> None:
 
 def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
     log = "CUDA out of memory. Tried to allocate 22.00 MiB."
-    assert cause_of("hung", [log]).category == "out of GPU memory"
-    assert cause_of("stopped", [log]).category == "stopped"
+    assert cause_of("hung", "", [log])[0].category == "out of GPU memory"
+    assert cause_of("stopped", "", [log])[0].category == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
 def test_ssh_of_mpirun_says_more_than_a_node_that_could_not_be_checked(
     log: str, category: str
 ) -> None:
-    assert cause_of("unreachable", [f"{log}\nORTE was unable to"]).category == category
+    assert cause_of("unreachable", "", [f"{log}\nORTE was unable to"])[0].category == category
 
 
 def test_advice_may_name_only_keys_of_a_run() -> None:
@@ -101,6 +101,7 @@ def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: 
     assert recorded["category"] == "out of GPU memory"
     advice = "2 samples per device (fp32) need more memory than the device has: choose a smaller"
     assert recorded["advice"].startswith(advice)
+    assert recorded["advice"].endswith(f". In the log: {error.strip()}")
     for command in ("status", "summarize"):
         out = " ".join(call(command, str(campaign), status=None).out.split())
         assert "out of GPU memory" in out

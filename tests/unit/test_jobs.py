@@ -48,7 +48,7 @@ def test_all_runs_of_a_campaign_are_done_in_one_job(site: Path) -> None:
 
 
 def test_a_failed_run_keeps_its_reason_and_ends_no_other(site: Path) -> None:
-    program(site.parent / "bin", "echo no luck; if [[ $2 == *,* ]]; then exit 3; fi")
+    program(site.parent / "bin", "echo no luck; echo ----; if [[ $2 == *,* ]]; then exit 3; fi")
     directory = campaign(site, nodes="1,2")
     problems, _ = execute(directory)
     assert problems == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -40,7 +41,7 @@ def why_failed(host: str, job: Mapping[str, Any], timeout_s: int) -> str | None:
         said = {"timeout_s": timeout_s, **job, "busy": "; ".join(job.get("busy") or ())}
         return f"{host}: " + STOPPED[job["reason"]].format(**said)
     if job["exit_status"] != 0:
-        lines = [line for line in job.get("tail", "").splitlines() if line.strip()]
+        lines = re.findall(r".*\w.*", job.get("tail", ""))  # mpirun's last one is a row of dashes
         last = lines[-1].strip()[:200] if lines else "nothing"
         return f"{host}: exit status {job['exit_status']}; the log ends with: {last}"
     return None
