@@ -9,8 +9,6 @@ which test_python_source.py builds: nodes have one of this machine, or their own
 inventory, the order of all roles in one play, what they install, every environment that the
 example names, addresses of a second network, the mesh, the builds and mpirun across the nodes over
 that network, `doctor` and undo.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -271,10 +269,23 @@ def before(cluster: SiteCluster) -> dict[str, list[str]]:
     return {node: cluster.state(node) for node in NODES}
 
 
-def test_one_play_makes_a_cluster_of_bare_nodes(
-    cluster: SiteCluster, before: dict[str, list[str]]
-) -> None:
+@pytest.fixture
+def bare(cluster: SiteCluster, before: dict[str, list[str]]) -> None:
+    """The nodes have nothing of this project, whichever test was there before."""
+    if any(differences(cluster.lab, node, before[node]) for node in NODES):
+        cluster.run("playbooks/decommission.yml")
+
+
+@pytest.fixture
+def installed(cluster: SiteCluster, before: dict[str, list[str]]) -> None:
+    """The nodes are provisioned, whichever test was there before."""
     assert before
+    if cluster.lab.ssh(NODES[0], "ls /opt/dlperf/stamps/openmpi.json").returncode != 0:
+        cluster.run("provision.yml")
+
+
+@pytest.mark.usefixtures("bare")
+def test_one_play_makes_a_cluster_of_bare_nodes(cluster: SiteCluster) -> None:
     output = cluster.run("provision.yml")
     assert output.rpartition("PLAY RECAP")[2].count("failed=0") == len(NODES)
     site = cluster.site
@@ -310,11 +321,13 @@ def proven_on(cluster: SiteCluster, node: str, environment: dict[str, Any]) -> s
     }
 
 
+@pytest.mark.usefixtures("installed")
 def test_the_second_play_changes_nothing(cluster: SiteCluster) -> None:
     output = cluster.run("provision.yml", "--diff")
     assert output.rpartition("PLAY RECAP")[2].count("changed=0 ") == len(NODES)
 
 
+@pytest.mark.usefixtures("installed")
 def test_another_gpu_count_is_told_of_and_nothing_else(cluster: SiteCluster) -> None:
     """Of a driver that is not there, doctor tells in both cases."""
     _, always, _ = cluster.doctor()
@@ -330,6 +343,7 @@ def test_another_gpu_count_is_told_of_and_nothing_else(cluster: SiteCluster) -> 
     assert "node3" in findings["", "gpu count"]["found"]
 
 
+@pytest.mark.usefixtures("installed")
 def test_frameworks_that_find_no_gpu_are_no_proof(cluster: SiteCluster) -> None:
     cluster.lab.said("node3", "mv /usr/bin/nvidia-smi /srv/nvidia-smi")
     again = ("--tags", "framework", "-e", '{"framework_prove_again": true}', "-l", "node3")
@@ -339,6 +353,7 @@ def test_frameworks_that_find_no_gpu_are_no_proof(cluster: SiteCluster) -> None:
     assert re.search(r"computed on \S*cpu\S*, not on the GPU", output), output
 
 
+@pytest.mark.usefixtures("installed")
 def test_decommissioning_leaves_the_nodes_as_they_were(
     cluster: SiteCluster, before: dict[str, list[str]]
 ) -> None:

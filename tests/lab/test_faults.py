@@ -1,6 +1,6 @@
 """Faults while the runs of a campaign train on two nodes: each run ends with a category and advice,
 or is done all the same, and the campaign goes on. See tests/support/faults.py for the faults of
-single runs, and test_end_to_end.py for three of them; nodes that are lost come last."""
+single runs, and test_end_to_end.py for three of them."""
 
 from __future__ import annotations
 
@@ -172,9 +172,6 @@ def test_node_that_is_rebooted(campaign: Campaign, name: str) -> None:
         f"{first['category']}, then done",
         seconds,
     )
-
-
-# ---- last, because the nodes are new afterwards
 
 
 def test_power_cut_of_all_nodes(campaign: Campaign) -> None:

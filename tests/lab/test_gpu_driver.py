@@ -6,8 +6,6 @@ tree in /srv/node. Stand-ins that do as the real ones when they fail: dkms, whic
 without headers, modinfo, modprobe, nvidia-smi, systemctl, shutdown, and a libcuda compiled for the
 test, which answers 802 while the fabric manager is not running. Real are apt, dpkg, pins, holds,
 the module that computes by that library, Ansible's reboot, idempotence and undo.
-
-The tests build on each other, in the order in which they stand.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from gpu_cluster import Cluster, claim
 from gpu_packages import one
 from gpu_standins import make_vendors
 from lab_under_test import Lab
-from node_state import node_state
 from standin_repository import flat_repository
 
 pytestmark = [
@@ -41,6 +38,9 @@ FABRIC = {"nvidia-fabricmanager": f"{NEW}-1", "libnvidia-nscq": f"{NEW}-1"}
 FABRIC_535 = {"nvidia-fabricmanager-535": f"{OLD}-1", "libnvidia-nscq-535": f"{OLD}-1"}
 REBOOTS = "/var/log/standin-shutdown.log"
 BUILT = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+REBOOTED = "/var/lib/dlperf/nvidia-driver.rebooted"
+SOURCES = "/etc/apt/sources.list.d/site.list"
+SITE = "deb [trusted=yes] http://10.11.0.1:8010/site /"  # has the kernel's headers
 PROGRAMS = {
     "dkms": f"""
 version=$(dpkg-query -W -f '${{Package}} ${{Version}} ${{Status}}\n' 'nvidia-dkms-*' \
@@ -108,6 +108,22 @@ class DriverCluster(Cluster):
         given = {"role": "gpu_node", "gpu_node_stack": stack, **changed}
         return self.play("tests/lab/plays/role.yml", *options, **given)
 
+    def runs(self, version: str = NEW) -> None:
+        """The node runs a driver of this version, whichever test was there before."""
+        self.lab.said("node1", f"rm -f {REBOOTED}; : > /srv/boot/at; echo '{SITE}' > {SOURCES}")
+        if self.lab.ssh("node1", "nvidia-smi").stdout.strip() != version:
+            self.lab.said("node1", f": > {LOADED}")
+        status, output = self.role(version=version)
+        assert status == 0, output
+
+    def remove(self) -> None:
+        for role in ("gpu_node", "node_base"):
+            status, output = self.role(role=role, part="absent")
+            assert status == 0, output
+
+    def left(self, before: list[str]) -> list[str]:
+        return [line for line in self.state("node1") if line not in before]
+
     def fabric(self) -> dict[str, str]:
         return self.versions("node1", FABRIC | FABRIC_535)
 
@@ -144,9 +160,19 @@ def before(cluster: DriverCluster) -> list[str]:
     return cluster.state("node1")
 
 
-def test_secure_boot_is_told_of_before_anything_changes(
-    cluster: DriverCluster, before: list[str]
-) -> None:
+@pytest.fixture
+def bare(cluster: DriverCluster, before: list[str]) -> None:
+    """The node has no driver and no source of headers, whichever test was there before."""
+    made = f"{SOURCES} {REBOOTED} {REBOOTS} {BUILT}"
+    cluster.lab.said("node1", f"rm -f {made}; : > {LOADED}; : > /srv/boot/at")
+    if cluster.left(before):
+        cluster.remove()
+        assert cluster.left(before) == []
+
+
+@pytest.mark.usefixtures("bare")
+def test_secure_boot_is_told_of_before_anything_changes(cluster: DriverCluster) -> None:
+    was = cluster.state("node1")
     folder = f"{TREE}/sys/firmware/efi/efivars"
     variable = f"{folder}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     cluster.lab.said("node1", rf"mkdir -p {folder}; printf '\006\0\0\0\001' > {variable}")
@@ -154,17 +180,20 @@ def test_secure_boot_is_told_of_before_anything_changes(
     assert status == 2, output
     assert "Secure Boot is on (mokutil --sb-state)" in output
     assert "mokutil --import" in output
-    assert cluster.state("node1") == before
+    assert cluster.state("node1") == was
     cluster.lab.said("node1", f"rm {variable}")
 
 
-def test_check_mode_changes_nothing(cluster: DriverCluster, before: list[str]) -> None:
+@pytest.mark.usefixtures("bare")
+def test_check_mode_changes_nothing(cluster: DriverCluster) -> None:
+    was = cluster.state("node1")
     status, output = cluster.role("--check", "--diff")
     assert status == 0, output
     assert f"+nvidia-fabricmanager {NEW}-1 held" in output
-    assert cluster.state("node1") == before
+    assert cluster.state("node1") == was
 
 
+@pytest.mark.usefixtures("bare")
 def test_headers_that_no_source_has_are_named(cluster: DriverCluster) -> None:
     status, output = cluster.role()
     assert status == 2, output
@@ -172,8 +201,9 @@ def test_headers_that_no_source_has_are_named(cluster: DriverCluster) -> None:
     assert cluster.versions("node1", ["nvidia-driver-580-open"]) == {}
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_kernel_that_dkms_has_skipped_is_a_failure(cluster: DriverCluster) -> None:
-    """apt and dkms succeed; the kernel has no module."""
+    """apt and dkms succeed; the kernel has no module. With the headers, the next run builds it."""
     status, output = cluster.role(nvidia_driver_build_packages=[])
     assert status == 2, output
     assert cluster.versions("node1", ["nvidia-driver-580-open"])
@@ -181,22 +211,25 @@ def test_a_kernel_that_dkms_has_skipped_is_a_failure(cluster: DriverCluster) -> 
     assert f"install linux-headers-{KERNEL}" in output
     assert f"dkms status says: nvidia/{NEW}: added" in output
     assert "Your kernel headers for kernel" in output
+    cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES}")
+    status, output = cluster.role()
+    assert status == 0, output
+    assert cluster.lab.said("node1", f"cat {BUILT}") == NEW
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_module_that_the_kernel_refuses_is_explained(cluster: DriverCluster) -> None:
-    """With the headers, the same run builds what was skipped."""
-    source = "deb [trusted=yes] http://10.11.0.1:8010/site /"
-    cluster.lab.said("node1", f"echo '{source}' > /etc/apt/sources.list.d/site.list")
-    cluster.lab.said("node1", "touch /srv/rejected")
+    cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES}; touch /srv/rejected")
     status, output = cluster.role()
     cluster.lab.said("node1", "rm /srv/rejected")
     assert status == 2, output
-    assert cluster.lab.said("node1", f"cat {BUILT}") == NEW
     assert f"driver {NEW} is installed, but the running driver is none" in output
     assert "To do: Secure Boot refuses the module" in output
 
 
+@pytest.mark.usefixtures("bare")
 def test_the_driver_runs_without_a_reboot_and_the_gpus_compute(cluster: DriverCluster) -> None:
+    cluster.lab.said("node1", f"echo '{SITE}' > {SOURCES}")
     status, output = cluster.role()
     assert status == 0, output
     assert cluster.reboots() == 0
@@ -212,6 +245,7 @@ def test_the_driver_runs_without_a_reboot_and_the_gpus_compute(cluster: DriverCl
 
 
 def test_a_fabric_that_is_not_ready_is_named(cluster: DriverCluster) -> None:
+    cluster.runs(NEW)
     cluster.lab.said("node1", "echo cuInit 802 > /srv/cuda-fails")
     status, output = cluster.role()
     cluster.lab.said("node1", "rm /srv/cuda-fails")
@@ -222,6 +256,7 @@ def test_a_fabric_that_is_not_ready_is_named(cluster: DriverCluster) -> None:
 
 def test_driver_and_fabric_manager_move_in_one_transaction(cluster: DriverCluster) -> None:
     """The old one is still in the kernel: that is a failure, which says what is needed."""
+    cluster.runs(NEW)
     status, output = cluster.role(version=OLD)
     assert status == 2, output
     assert f"reboot needed: driver {OLD} is installed, but the running driver is {NEW}" in output
@@ -234,31 +269,37 @@ def test_driver_and_fabric_manager_move_in_one_transaction(cluster: DriverCluste
 
 def test_a_node_is_rebooted_once_for_a_cause(cluster: DriverCluster) -> None:
     """The boot brings the other driver again."""
+    cluster.runs(NEW)
+    reboots = cluster.reboots()
     for _ in range(2):
         status, output = cluster.role(version=OLD, dlperf_reboot=True)
         assert status == 2, output
         assert "was rebooted for this already, and another reboot would not help" in output
-        assert cluster.reboots() == 1
+        assert cluster.reboots() == reboots + 1
 
 
 def test_for_another_cause_it_is_rebooted_again(cluster: DriverCluster) -> None:
+    cluster.runs(NEW)
+    reboots = cluster.reboots()
     cluster.lab.said("node1", f"echo ': > {LOADED}' > /srv/boot/at")
-    cluster.lab.said("node1", "echo driver 1 on kernel 2 > /var/lib/dlperf/nvidia-driver.rebooted")
+    cluster.lab.said("node1", f"echo driver 1 on kernel 2 > {REBOOTED}")
     status, output = cluster.role(version=OLD, dlperf_reboot=True)
     assert status == 0, output
-    assert cluster.reboots() == 2
-    assert cluster.lab.ssh("node1", "ls /var/lib/dlperf/nvidia-driver.rebooted").returncode != 0
+    assert cluster.reboots() == reboots + 1
+    assert cluster.lab.ssh("node1", f"ls {REBOOTED}").returncode != 0
 
 
 def test_a_reboot_that_takes_too_long_is_not_tried_again(cluster: DriverCluster) -> None:
+    cluster.runs(OLD)
+    reboots = cluster.reboots()
     cluster.lab.said("node1", "echo 'sleep 20' > /srv/boot/at")
     status, output = cluster.role(dlperf_reboot=True, dlperf_reboot_timeout=4)
     assert status == 2, output
     assert "Timed out waiting for last boot time check" in output or "timeout" in output.lower()
-    assert cluster.reboots() == 3
+    assert cluster.reboots() == reboots + 1
     status, output = cluster.role(dlperf_reboot=True)
     assert "was rebooted for this already" in output
-    assert cluster.reboots() == 3
+    assert cluster.reboots() == reboots + 1
     # Somebody has helped.
     cluster.lab.said("node1", f": > {LOADED}")
     status, output = cluster.role()
@@ -267,10 +308,8 @@ def test_a_reboot_that_takes_too_long_is_not_tried_again(cluster: DriverCluster)
 
 
 def test_it_goes_again(cluster: DriverCluster, before: list[str]) -> None:
-    for role in ("gpu_node", "node_base"):
-        status, output = cluster.role(role=role, part="absent")
-        assert status == 0, output
+    cluster.runs(NEW)
+    cluster.remove()
     assert cluster.lab.ssh("node1", "ls /srv/started-nvidia-fabricmanager").returncode != 0
-    own = {"/etc/apt/sources.list.d/site.list"}
-    left = [line for line in node_state(cluster.lab, "node1") if line not in before]
-    assert [line for line in left if not any(name in line for name in own)] == []
+    cluster.lab.said("node1", f"rm {SOURCES}")
+    assert cluster.left(before) == []

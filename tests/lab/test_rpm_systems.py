@@ -5,7 +5,7 @@ What is a stand-in: the packages and their repositories (vendors' names, version
 dependencies; rpm_standins.py), their keys, and the system: every node is a Debian 12 with Debian's
 dnf 4 and rpm, which says in /etc/os-release that it is Rocky Linux or AlmaLinux. No GPU, no systemd
 and no SELinux are there. Real are the roles, dnf, rpm, keys, signatures, streams of modules, locks,
-files, idempotence and undo. One node for each pair; the tests stand in the order of the plays.
+files, idempotence and undo. One node for each pair.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ def test_the_second_run_changes_nothing(converged: Played, again: Played, pair: 
 
 @of_each_pair
 def test_no_upgrade_takes_a_newer_version_because_of_the_locks(
-    cluster: Cluster, again: Played, pair: Pair
+    cluster: Cluster, installed: Played, pair: Pair
 ) -> None:
-    assert again
+    assert installed
     assert "Nothing to do." in upgrades(cluster, pair.node)
     unlocked = upgrades(cluster, pair.node, "--disableplugin=versionlock")
     newer = set(transaction(unlocked)["Upgrading"])
@@ -201,10 +201,10 @@ def test_no_upgrade_takes_a_newer_version_because_of_the_locks(
 
 @of_each_pair
 def test_a_node_whose_lock_is_gone_fails_the_verification(
-    cluster: Cluster, again: Played, pair: Pair
+    cluster: Cluster, installed: Played, pair: Pair
 ) -> None:
     """The proof asks dnf, not the records of the module that wrote the locks."""
-    assert again
+    assert installed
     proof = partial(said_by, "family_proof", cluster, pair.node, name="container_engine")
     packages = {"docker-ce": of_stack(pair)["docker-ce"]}
     cluster.lab.said(pair.node, f"cp -p {LOCKS} /root/locks; sed -i /^docker-ce/d {LOCKS}")
@@ -221,11 +221,10 @@ def test_decommissioning_leaves_packages_and_files_as_they_were(
     assert decommissioned.states[pair.node] == fresh[pair.node]
 
 
-def test_packages_that_another_key_signed_are_refused(
-    cluster: Cluster, decommissioned: Played
-) -> None:
+def test_packages_that_another_key_signed_are_refused(cluster: Cluster, fresh: States) -> None:
     node = PAIRS[0].node
-    before = decommissioned.states[node]
+    assert fresh
+    before = state(cluster.lab, node)
     keys = json.loads(cluster.inventory.read_text())["nodes"]["hosts"][node]["dlperf_vendor_keys"]
     release = PAIRS[0].system.removeprefix("rhel")
     key = f"{MIRROR}/{CUDA}/rhel{release}/x86_64/D42D0685.pub"

@@ -204,6 +204,7 @@ class Sufferer:
     manifest: Any
     ahead: list[Fault]
     number: int = 1
+    noted: dict[str, tuple[dict[str, Any], Path]] = field(default_factory=dict)
 
     def suffer(self, fault: Fault) -> tuple[dict[str, Any], float]:
         """Let the next run suffer a fault. Returns its outcome and the seconds to notice it."""
@@ -230,20 +231,23 @@ class Sufferer:
         return campaign.outcome(run), ended - began
 
     def check(self, fault: Fault) -> None:
-        """Let the next run suffer a fault, note what came of it, and compare that."""
-        campaign = self.campaign
-        self.ahead.remove(fault)
-        outcome, seconds = self.suffer(fault)
+        """Let the next run suffer a fault and note what came of it, once; then compare that."""
+        if fault in self.ahead:
+            self.ahead.remove(fault)
+            outcome, seconds = self.suffer(fault)
+            run = self.campaign.directory / f"runs/faulty-builtin_fp32_b1_2n1g/r{self.number}"
+            found = outcome.get("category", outcome["status"])
+            told = seconds if found != DONE else None
+            self.campaign.note(fault.name, fault.how, found, told, OF_RUNS)
+            self.noted[fault.name] = outcome, run
+        outcome, run = self.noted[fault.name]
         found = outcome.get("category", outcome["status"])
-        told = seconds if found != DONE else None
-        campaign.note(fault.name, fault.how, found, told, OF_RUNS)
         assert found == fault.outcome, outcome
         if found == DONE:
             return
         assert outcome["advice"]
         assert ": process " not in outcome["message"]  # that could not be ended
         if found == "hung":
-            run = campaign.directory / f"runs/faulty-builtin_fp32_b1_2n1g/r{self.number}"
             state = (run / "hang-node1.txt").read_text()
             assert "==== node2" in state and "fault_program" in state
             assert ("T (stopped)" in state) == ("STOP" in fault.how)
