@@ -84,6 +84,7 @@ def apart_from_ours(state: list[str]) -> list[str]:
 @pytest.fixture
 def bare(cluster: UsedCluster, before: list[str]) -> None:
     """node2 has nothing of this project, whichever test was there before."""
+    cluster.lab.said("node2", "apt-get clean")
     if apart_from_ours(cluster.state("node2")) != before:
         status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
         assert status == 0, output
