@@ -102,17 +102,36 @@ def provision(cluster: Cluster, *options: str, **changed: object) -> tuple[int, 
     return cluster.play("provision.yml", *chosen, *options, **changed)
 
 
+@pytest.fixture
+def kept(cluster: Cluster, before: list[str]) -> None:
+    """node1 is provisioned and keeps its own, whichever test was there before."""
+    assert before
+    if cluster.lab.ssh("node1", "ls /var/lib/dlperf/adopted.json").returncode != 0:
+        status, output = provision(cluster)
+        assert status == 0, output
+
+
+@pytest.fixture
+def replaceable(cluster: Cluster) -> None:
+    """node2 has somebody's engine, whichever test was there before."""
+    if cluster.versions("node2", ["docker-ce"]):
+        status, output = cluster.play("playbooks/decommission.yml", "--limit", "node2")
+        assert status == 0, output
+        cluster.lab.said("node2", DOCKER)
+
+
 def own(state: list[str]) -> list[str]:
     """What the node's state says of what it keeps, besides this project's records."""
     words = ("openmpi", "nvidia", "cuda", "docker")
     return [line for line in state if any(word in line for word in words) and "dlperf" not in line]
 
 
-def test_what_is_not_there_cannot_be_adopted(cluster: Cluster, before: list[str]) -> None:
+def test_what_is_not_there_cannot_be_adopted(cluster: Cluster) -> None:
+    was = cluster.state("node1")
     status, output = provision(cluster, dlperf_mpirun="/opt/none/bin/mpirun")
     assert status == 2, output
     assert "dlperf_adopt has openmpi, but /opt/none/bin/mpirun is no mpirun of OpenMPI" in output
-    assert cluster.state("node1") == before
+    assert cluster.state("node1") == was
 
 
 def test_driver_engine_and_openmpi_are_told_and_proven_and_stay(
@@ -144,6 +163,7 @@ def recorded(cluster: Cluster) -> object:
     return json.loads(cluster.lab.said("node1", "cat /var/lib/dlperf/adopted.json"))
 
 
+@pytest.mark.usefixtures("kept")
 def test_preflight_says_what_the_node_keeps_and_what_that_means(cluster: Cluster) -> None:
     facts = cluster.scratch / "facts.json"
     given = {"preflight_file": str(facts)}
@@ -162,6 +182,7 @@ def engine(cluster: Cluster, *options: str, **changed: object) -> tuple[int, str
     return cluster.play("provision.yml", *chosen, *options, **given)
 
 
+@pytest.mark.usefixtures("replaceable")
 def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Cluster) -> None:
     state = cluster.state("node2")
     status, output = engine(cluster)
@@ -175,6 +196,7 @@ def test_an_engine_of_somebody_else_is_replaced_with_consent_only(cluster: Clust
     assert cluster.state("node2") == state
 
 
+@pytest.mark.usefixtures("replaceable")
 def test_nothing_is_replaced_while_a_process_uses_a_gpu(cluster: Cluster) -> None:
     state = cluster.state("node2")
     opens = "touch /dev/nvidia0; exec 3< /dev/nvidia0; exec sleep 900"
@@ -189,6 +211,7 @@ def test_nothing_is_replaced_while_a_process_uses_a_gpu(cluster: Cluster) -> Non
     cluster.lab.said("node2", f"kill {pid}")
 
 
+@pytest.mark.usefixtures("replaceable")
 def test_with_consent_the_stacks_engine_takes_its_place(cluster: Cluster) -> None:
     status, output = engine(cluster, dlperf_replace=["container_runtime"])
     assert status == 0, output
@@ -212,6 +235,7 @@ def test_a_driver_that_does_not_compute_is_refused_though_it_is_the_nodes_own(
     assert "803" in output
 
 
+@pytest.mark.usefixtures("kept")
 def test_decommissioning_leaves_them(cluster: Cluster, before: list[str]) -> None:
     status, output = cluster.play("playbooks/decommission.yml", "--limit", "node1")
     assert status == 0, output
