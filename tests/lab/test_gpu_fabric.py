@@ -140,8 +140,8 @@ def bare(cluster: Cluster, before: dict[str, list[str]]) -> None:
         shutil.rmtree(cluster.scratch / "cache", ignore_errors=True)
         status, output = cluster.play("playbooks/decommission.yml")
         assert status == 0, output
-        for node in NODES:
-            cluster.lab.said(node, "ip addr flush dev ib0")  # as netplan, which is a stand-in
+    for node in NODES:
+        cluster.lab.said(node, "ip addr flush dev ib0")  # as netplan, which is a stand-in
 
 
 @pytest.fixture
