@@ -55,6 +55,18 @@ def test_error_in_the_log_says_more_than_the_hang_that_it_caused() -> None:
     assert cause_of("stopped", "", [log])[0].category == "stopped"
 
 
+def test_a_driver_that_oneflow_does_not_find_on_a_cpu_is_no_cause() -> None:
+    short = "CUDA driver version is insufficient for CUDA runtime version"
+    fatal = "F20261125 03:33:16.208496  3841 socket.cpp:108] Check failed: errno == EAGAIN"
+    log = f"""W20261125 03:31:01.372789  3798 cuda_device_descriptor_class.cpp:48] {short}
+E20261125 03:31:10.752672  3810 factory.cpp:65] Failed to get cuda runtime version: {short}
+{fatal}
+subprocess.CalledProcessError: Command died
+"""
+    cause, line = cause_of("", "node1: exit status 1; the log ends with: Killing 3810", [log])
+    assert (cause.category, line) == ("program failed", fatal)
+
+
 @pytest.mark.parametrize(
     ("log", "category"),
     [
