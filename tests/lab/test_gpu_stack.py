@@ -16,57 +16,21 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from gpu_cluster import OF_STACK, VERSIONS, UsedCluster, claim
-from gpu_packages import cublas, nccl
-from gpu_standins import LEARNING, make_vendors
+from gpu_cluster import VERSIONS, UsedCluster, claim
+from gpu_standins import LEARNING
 from lab_under_test import Lab
-from standin_repository import flat_repository
+from used_nodes import ALONE, make_used_nodes
 
 pytestmark = [pytest.mark.lab, pytest.mark.heavy, pytest.mark.gpu_roles]  # minutes
 
 H100 = "h100-cuda12.9"
-DOCKER = {"engine": "docker", "version": "20.10.7", "toolkit": "1.13.5"}
-# Roles, and what they are given where nobody else gives it; the versions are those of OF_STACK.
-ALONE: dict[str, dict[str, object]] = {
-    "nvidia_driver": {"nvidia_driver_version": "440.33.01"},
-    "cuda": {},
-    "cudnn": {},
-    "nccl": {},
-    "container_runtime": {
-        "container_runtime_engine": DOCKER["engine"],
-        "container_runtime_engine_version": DOCKER["version"],
-        "container_runtime_toolkit_version": DOCKER["toolkit"],
-    },
-    "node_tuning": {"node_tuning_settings": {}},
-    "gpu_node": {
-        "gpu_node_stack": {
-            "driver": {"version": "440.33.01"},
-            **{name: {"version": version} for name, version in OF_STACK.items()},
-            "container_runtime": DOCKER,
-        }
-    },
-}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UsedCluster]:
     mirror, scratch = tmp_path_factory.mktemp("mirror"), tmp_path_factory.mktemp("vendors")
     lab = Lab(tmp_path_factory.mktemp("gpu") / "lab")
-    vendors = make_vendors(mirror, scratch, ("bionic", "jammy"))
-    # The site's own repository has another NCCL, which node2 had before anybody provisioned it.
-    site = [*nccl("2.8.4-1+cuda10.2"), *cublas("10.2.3.254-1")]
-    flat_repository(mirror / "site", site, scratch / "site-key", "key.asc")
-    lab.up(lab_nodes=2, lab_mirror_dir=mirror)
-    lab.said("node1", "mkdir -p /etc/modprobe.d")
-    claim(lab, "node2", "bionic")
-    lab.said(
-        "node2",
-        """
-        mkdir -p /etc/modprobe.d /etc/docker
-        echo '{"log-driver": "local"}' > /etc/docker/daemon.json
-        echo 'deb [trusted=yes] http://10.11.0.1:8010/site /' > /etc/apt/sources.list.d/site.list
-        apt-get update && apt-get install -y libnccl2 """,
-    )
+    vendors = make_used_nodes(lab, mirror, scratch)
     yield UsedCluster(lab, vendors, scratch, vendors.variables | vendors.archive_of("bionic"))
     lab.down()
 
