@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 
-from ..core.printable import printable
 from ..results.mlperf_round import MlperfResult
 from .data import csv
 from .tables import Cell, Column, cell, without_empty
@@ -57,9 +56,9 @@ def _row(result: MlperfResult) -> tuple[Cell, ...]:
 
 
 def _cells(result: MlperfResult) -> Iterator[Cell]:
-    yield cell(printable(result.submitter))
-    yield cell(printable(result.system))
-    yield cell(printable(result.accelerator or "-"))
+    yield cell(result.submitter)
+    yield cell(result.system)
+    yield cell(result.accelerator or "-")
     yield cell(_devices(result))
     yield cell(result.global_batch_size)
     yield cell(result.time_to_train_min, ".3f")

@@ -6,9 +6,10 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TextIO
 
+from ..core.printable import printable
 from .tables import Cell, Column
 
 if TYPE_CHECKING:
@@ -51,13 +52,13 @@ PIPE = Screen()
 def table(
     columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], screen: Screen = PIPE
 ) -> str:
-    """A table, without columns that wrap and are empty. No cell is ever cut.
+    """A table of printable texts, without columns that wrap and are empty. No cell is ever cut.
 
     In a pipe, each row is one line. If a terminal is too narrow, texts of columns that wrap take
     several lines; then cells of columns that stack stand below the cell on their left; then each
     row becomes a block of lines.
     """
-    cells = [[cell if isinstance(cell, Cell) else Cell(cell, cell) for cell in row] for row in rows]
+    cells = [[_printable(cell) for cell in row] for row in rows]
     single = [
         [n] for n, c in enumerate(columns) if not c.wraps or any(row[n].text for row in cells)
     ]
@@ -79,6 +80,12 @@ def table(
             # The frame of Markdown has an empty line above and below.
             return "".join(f"{line}\n" for line in captured.get().splitlines() if line.strip())
     return "".join(_block(columns, row, stacked, screen) for row in cells)
+
+
+def _printable(cell: str | Cell) -> Cell:
+    if isinstance(cell, str):
+        cell = Cell(cell, cell)
+    return replace(cell, text=printable(cell.text))
 
 
 def _piped(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:

@@ -106,7 +106,7 @@ def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: 
     outcome = {"status": "failed", "message": "node1: exit status 1; the log ends with: Aborted"}
     campaigns.write_json(place / "run.json", {**run, "outcome": outcome})
     # The error stands in the middle of a long log of another node.
-    error = "MXNetError: cudaMalloc retry failed: out of memory\n"
+    error = "MXNetError: cudaMalloc retry failed: out of memory \x1b[2J\n"
     (place / f"{run['log_name']}.node2").write_text("x\n" * 1000 + error + "y\n" * (1 << 20))
     call("seal", str(campaign), run["id"])
     recorded = json.loads((place / "run.json").read_text())["outcome"]
@@ -117,6 +117,7 @@ def test_failed_run_names_its_batch_size_in_record_status_and_summary(campaign: 
     for command in ("status", "summarize"):
         out = " ".join(call(command, str(campaign), status=None).out.split())
         assert "out of GPU memory" in out
+        assert r"\x1b[2J" in out and "\x1b" not in out  # a terminal would obey it
         assert "choose a smaller --batch-size" in out
 
 
