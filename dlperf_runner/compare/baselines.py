@@ -19,8 +19,8 @@ from ..catalog.reader import unit_of
 from ..catalog.types import Count, CountOrNone, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
-from ..core.frame import Row, make_frame
-from ..core.identity import CASE, case_key
+from ..core.frame import Row, case_of, make_frame, rows_of
+from ..core.identity import CaseKey, columns_of
 from ..core.units import per_second
 from .with_published import METRIC
 
@@ -82,7 +82,6 @@ def save_baseline(
     *,
     directory: Path = BASELINES,
     replace: bool = False,
-    now: datetime | None = None,
 ) -> Path:
     """Save the throughput of the valid runs of a tidy frame; returns the file. An existing file is
     replaced only with `replace`."""
@@ -93,27 +92,22 @@ def save_baseline(
             where=str(path),
             hint="choose another name, or add --replace",
         )
-    cases: dict[tuple[Any, ...], dict[str, Any]] = {}
-    valid = frame[frame["valid"] & (frame["metric"] == METRIC) & frame["value"].notna()]
-    for row in valid.to_dict(orient="records"):
-        key = case_key(row)
-        case = cases.setdefault(
-            key,
-            {**dict(zip(CASE, key, strict=True)), "estimator": row["estimator"], METRIC: []},
-        )
-        case[METRIC].append(float(row["value"]))
+    cases: dict[CaseKey, dict[str, Any]] = {}
+    for row in rows_of(frame):
+        if row.valid and row.metric == METRIC and row.value is not None:
+            new = {**columns_of(case_of(row)), "estimator": row.estimator, METRIC: []}
+            cases.setdefault(case_of(row), new)[METRIC].append(row.value)
     if not cases:
         raise UserError("the campaign has no valid run", where=campaign)
     document = {
         "version": VERSION,
         "name": name,
-        "created": (now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "campaign": campaign,
         "logs": {**(logs or {})},
         "cases": list(cases.values()),
     }
-    write_json(path, document)
-    return path
+    return write_json(path, document)
 
 
 def baseline_path(name: str, directory: Path = BASELINES) -> Path:
@@ -176,9 +170,8 @@ def _known_then(case: BaselineCase) -> BaselineCase:
 
 
 def _row(case: BaselineCase, repeat: int, value: float) -> Row:
-    known = case.model_dump(exclude={METRIC})
     return Row(
-        **known,
+        **case.model_dump(exclude={METRIC}),
         global_batch_size=case.batch_size_per_device * case.world_size,
         repeat=repeat,
         metric=METRIC,

@@ -5,19 +5,19 @@ A condition is a name and a value. None means unknown; an unknown value never eq
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from ..catalog.publication import ComparisonRule, RecordedConditions
 from ..catalog.published_numbers import PublishedNumber
 from ..catalog.types import listed
 from ..catalog.workload import Workload
 from ..core.errors import UserError
+from ..core.files import as_object, readable_json
 from ..core.identity import CaseKey, data_kind, label, read_parameters, short_product
 from ..core.units import per_second
 from ..results.run_record import FoundRun
@@ -29,34 +29,12 @@ Values = Mapping[str, object]
 
 # In display order. The catalogue says which of them must be equal in a comparison.
 FACTORS = (
-    "accelerator",
-    "unit",
-    "precision",
-    "recipe",
-    "batch_size_per_device",
-    "global_batch_size",
-    "sequence_length",
-    "message_bytes",
-    "data",
-    "image_size",
-    "classes",
-    "input_pipeline",
-    "noise",
-    "xla",
-    "compile",
-    "recompute",
-    "parallelism",
-    "micro_batch_size",
-    "accumulation_steps",
-    "nvls",
-    "steps",
-    "estimator",
-    "implementation",
-    "framework_version",
-    "container",
-    "driver",
-    "cuda",
-    "interconnect",
+    *("accelerator", "unit", "precision", "recipe"),
+    *("batch_size_per_device", "global_batch_size", "sequence_length", "message_bytes"),
+    *("data", "image_size", "classes", "input_pipeline", "noise"),
+    *("xla", "compile", "recompute", "parallelism"),
+    *("micro_batch_size", "accumulation_steps", "nvls", "steps", "estimator"),
+    *("implementation", "framework_version", "container", "driver", "cuda", "interconnect"),
 )
 # What the measurement of a bandwidth does not have.
 OF_TRAINING = frozenset(
@@ -66,6 +44,11 @@ OF_TRAINING = frozenset(
 _OF_CASE = ("unit", "precision", "batch_size_per_device", "global_batch_size")
 STATED = tuple(name for name in FACTORS if name not in _OF_CASE)
 _SWITCHES = ("xla", "compile", "nvls")
+# Parameters that are conditions of the same name.
+_AS_NAMED = (
+    *("image_size", "classes", "recompute", "sequence_length"),
+    *("message_bytes", "accumulation_steps"),
+)
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _PRODUCT = re.compile(r"(?P<family>[A-Z]{1,3}\d+[A-Za-z]?)(?P<rest>[^+]*)", re.ASCII)
 _FORM = re.compile(r"SXM\d?|PCIe|NVL", re.IGNORECASE | re.ASCII)
@@ -102,7 +85,7 @@ def read_conditions(
     for run in runs:
         paths.setdefault(run.case, run.path)
         values = found.setdefault(run.case, {})
-        known = conditions_of(run, _record(run.path), rule)
+        known = conditions_of(run, readable_json(run.path.with_name("run.json")), rule)
         if run.workload in workloads:
             known["implementation"] = _implementation(workloads[run.workload], run.source)
         for name, value in known.items():
@@ -140,25 +123,20 @@ def conditions_of(run: FoundRun, record: Values, rule: ComparisonRule) -> dict[s
     known = sources.get(run.source or "logs", RecordedConditions())
     # Of a run outside a campaign, these are what its log states.
     measured = read_parameters(run.parameters)
-    parameters = {**measured, **_mapping(record.get("parameters"))}
+    parameters = {**measured, **as_object(record.get("parameters"))}
     xla = known.xla if "xla" not in parameters else parameters["xla"] == "true"
     if xla is None and record.get("commands"):
         xla = any(option in _argv(record) for option in _XLA)
     return {
         "accelerator": run.accelerator,
         "data": data_kind(parameters.get("data")),
-        "image_size": parameters.get("image_size"),
-        "classes": parameters.get("classes"),
+        **{name: parameters.get(name) for name in _AS_NAMED},
         "input_pipeline": parameters.get("input_pipeline", known.input_pipeline),
         "noise": measured.get("noise", known.noise),
         "xla": xla,
         "compile": _TRUTH.get(parameters.get("compile", ""), known.compile),
         "recipe": parameters.get("recipe", known.recipe),
-        "recompute": parameters.get("recompute"),
-        "sequence_length": parameters.get("sequence_length"),
-        "message_bytes": parameters.get("message_bytes"),
         "parallelism": _parallelism(parameters),
-        "accumulation_steps": parameters.get("accumulation_steps"),
         "steps": _steps(run.rule.total_steps, run.rule.warmup_steps) if run.rule else None,
         "framework_version": run.framework_version,
         "container": BARE if run.container == "" else run.container,
@@ -211,27 +189,13 @@ def _implementation(workload: Workload, source: str | None) -> str | None:
     return source
 
 
-def _record(log: Path) -> dict[str, Any]:
-    """The run record next to a log; empty if there is none."""
-    try:
-        document = json.loads(log.with_name("run.json").read_bytes().decode())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+def _argv(record: Values) -> list[object]:
+    commands = _list(record.get("commands"))
+    return [word for command in commands for word in _list(as_object(command).get("argv"))]
 
 
-def _argv(record: Values) -> list[str]:
-    commands = record.get("commands")
-    commands = commands if isinstance(commands, list) else []
-    return [text for command in commands for text in _texts(_mapping(command).get("argv"))]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _texts(value: object) -> list[str]:
-    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _joined(values: list[object]) -> object:

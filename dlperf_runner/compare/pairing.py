@@ -6,8 +6,9 @@ are told of each other. A gate needs the same RELATED columns and the same accel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from ..core.errors import UserError
@@ -16,6 +17,7 @@ from ..core.identity import (
     ENVIRONMENT,
     IDENTITY,
     CaseKey,
+    columns_of,
     label,
     read_parameters,
     value_text,
@@ -24,6 +26,11 @@ from ..core.lists import grouped
 
 RELATED = ("source", "parameters", "total_steps", "warmup_steps", "directory")
 _SAME_IN_A_GATE = (*RELATED, "accelerator")
+
+PartOfKey = Callable[[CaseKey], CaseKey]
+_identity: PartOfKey = itemgetter(*map(CASE.index, IDENTITY))
+_with_accelerator: PartOfKey = itemgetter(*map(CASE.index, (*IDENTITY, "accelerator")))
+_unrelated: PartOfKey = itemgetter(*(CASE.index(name) for name in IDENTITY if name not in RELATED))
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,14 @@ class Pair:
     differing: tuple[Differing, ...] = ()
 
     @property
+    def key(self) -> CaseKey:
+        """The case, that of the first campaign where both have it."""
+        return self.a or self.b or ()
+
+    @property
     def case(self) -> dict[str, Any]:
-        """The columns of the case, those of the first campaign where both have it."""
-        return named(self.a or self.b or ())
+        """The columns of `key`."""
+        return columns_of(self.key)
 
     @property
     def apart(self) -> str | None:
@@ -64,10 +76,6 @@ class Pair:
         return f"several cases could be its partner; the nearest differs in {texts}"
 
 
-def named(key: CaseKey) -> dict[str, Any]:
-    return dict(zip(CASE, key, strict=True))
-
-
 def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] = ()) -> list[Pair]:
     """Each case with its partner, in the order of the two sides: the same case, else the only one
     left with the same identity and accelerator, else with the same identity, else with the same
@@ -78,9 +86,8 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
         for key, several in grouped([key for key in a if key not in partners], key_of).items():
             if len(several) == len(left.get(key, ())) == 1:
                 partners[several[0]] = left[key][0]
-    taken = set(partners.values())
     alone_a = [key for key in a if key not in partners]
-    alone_b = [key for key in b if key not in taken]
+    alone_b = [key for key in b if key not in partners.values()]
     return [
         *(
             Pair(key, partners[key], differences(key, partners[key]))
@@ -95,24 +102,30 @@ def pairs(a: Sequence[CaseKey], b: Sequence[CaseKey], allowed: Collection[str] =
 def differences(a: CaseKey, b: CaseKey) -> tuple[Differing, ...]:
     """What two cases differ in; parameters by their own names. An unknown value differs from every
     known one."""
-    return tuple(_differences(named(a), named(b)))
+    found = []
+    for column, x, y in zip(CASE, a, b, strict=True):
+        if x == y:
+            continue
+        own, other = (read_parameters(v) if column == "parameters" else {} for v in (x, y))
+        if not own and not other:  # no parameters, or one side unknown and the other without any
+            found.append(Differing(column, column, x, y))
+        for name in sorted({*own, *other}):
+            if own.get(name) != other.get(name):
+                found.append(Differing(column, name, own.get(name), other.get(name)))
+    return tuple(found)
 
 
 def distinctions(paired: Sequence[Pair]) -> list[str | None]:
     """What tells each pair from the others of the same identity, which run in other environments;
     None if there are no others."""
-    by_identity = grouped([pair.a or pair.b or () for pair in paired], _identity)
-    return [
-        ", ".join(_told(pair, others)) or None
-        for pair in paired
-        if (others := by_identity[_identity(pair.a or pair.b or ())])
-    ]
+    by_identity = grouped([pair.key for pair in paired], _identity)
+    return [", ".join(_told(pair, by_identity[_identity(pair.key)])) or None for pair in paired]
 
 
 def _told(pair: Pair, others: Sequence[CaseKey]) -> Iterator[str]:
     for name in ENVIRONMENT:
-        if len({named(other)[name] for other in others}) > 1:
-            sides = (named(key)[name] for key in (pair.a, pair.b) if key)
+        if len({columns_of(other)[name] for other in others}) > 1:
+            sides = (columns_of(key)[name] for key in (pair.a, pair.b) if key)
             yield f"{label(name)} {' and '.join(dict.fromkeys(map(value_text, sides)))}"
 
 
@@ -140,7 +153,7 @@ def check_names(allowed: Collection[str], cases: Iterable[CaseKey]) -> None:
     """Raise UserError for a name that is neither a column which may be allowed nor a parameter."""
     known = dict.fromkeys((*_SAME_IN_A_GATE, *ENVIRONMENT))
     for key in cases:
-        known |= dict.fromkeys(read_parameters(named(key)["parameters"]))
+        known |= dict.fromkeys(read_parameters(columns_of(key)["parameters"]))
     for name in allowed:
         if name not in known:
             raise UserError(
@@ -155,7 +168,7 @@ def unrecorded_conditions(pair: Pair) -> list[str]:
     """What neither side of a pair knows, so that nobody can tell whether it is the same."""
     if pair.a is None or pair.b is None:
         return []
-    a, b = named(pair.a), named(pair.b)
+    a, b = columns_of(pair.a), columns_of(pair.b)
     of_gpus = ("node_gpus", "driver") if a["accelerator"] == "cpu" else ()
     return [
         name
@@ -164,47 +177,19 @@ def unrecorded_conditions(pair: Pair) -> list[str]:
     ]
 
 
-def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[Differing]:
-    for column in CASE:
-        if a[column] == b[column]:
-            continue
-        if column != "parameters":
-            yield Differing(column, column, a[column], b[column])
-            continue
-        mine, other = read_parameters(a[column]), read_parameters(b[column])
-        if not mine and not other:  # one is unknown, the other has no parameters
-            yield Differing(column, column, a[column], b[column])
-        for name in sorted({*mine, *other}):
-            if mine.get(name) != other.get(name):
-                yield Differing(column, name, mine.get(name), other.get(name))
-
-
 def _alone(pair: Pair, others: Sequence[CaseKey]) -> Pair:
     """The case with what keeps it from the nearest of the others, if it is the same but for
     RELATED columns."""
-    key = pair.a or pair.b or ()
-    near = [other for other in others if _unrelated(other) == _unrelated(key)]
+    near = [other for other in others if _unrelated(other) == _unrelated(pair.key)]
     if not near:
         return pair
-    sides = [(key, other) if pair.a else (other, key) for other in near]
+    sides = [(pair.key, other) if pair.a else (other, pair.key) for other in near]
     return Pair(pair.a, pair.b, min((differences(*side) for side in sides), key=len))
 
 
-def _unrelated(key: CaseKey) -> CaseKey:
-    return tuple(v for n, v in zip(CASE, key, strict=True) if n in IDENTITY and n not in RELATED)
-
-
-def _identity(key: CaseKey) -> CaseKey:
-    return tuple(v for n, v in zip(CASE, key, strict=True) if n in IDENTITY)
-
-
-def _with_accelerator(key: CaseKey) -> CaseKey:
-    return (*_identity(key), named(key)["accelerator"])
-
-
-def _but_for(allowed: Collection[str]) -> Callable[[CaseKey], CaseKey]:
+def _but_for(allowed: Collection[str]) -> PartOfKey:
     def kept(key: CaseKey) -> CaseKey:
-        case = named(key)
+        case = columns_of(key)
         parameters = None
         if "parameters" not in allowed:
             own = read_parameters(case["parameters"])

@@ -20,7 +20,7 @@ from ..catalog.entry import validated
 from ..catalog.types import Count, Entry
 from ..core.errors import UserError
 from ..core.files import read_json, write_json
-from ..core.identity import CASE, CaseKey
+from ..core.identity import CASE, CaseKey, columns_of
 from ..stats.between_campaigns import (
     LEAST_CAMPAIGNS,
     Spread,
@@ -63,7 +63,6 @@ class SpreadFile(Entry):
 class MeasuredSpreads:
     """The spread of each case that enough campaigns have, and why the others have none."""
 
-    campaigns: tuple[str, ...]
     spreads: dict[CaseKey, Spread]
     measured_with: dict[CaseKey, tuple[str, ...]]
     without: dict[CaseKey, str]
@@ -78,7 +77,7 @@ def measure(campaigns: Mapping[str, pd.DataFrame]) -> MeasuredSpreads:
     for name, frame in campaigns.items():
         for key, values in case_values(frame).items():
             samples.setdefault(key, {})[name] = values
-    measured = MeasuredSpreads(tuple(campaigns), {}, {}, {})
+    measured = MeasuredSpreads({}, {}, {})
     for key, by_campaign in samples.items():
         spread = estimate(list(by_campaign.values()))
         if spread is not None:
@@ -101,7 +100,7 @@ def save_spreads(
     kept = [] if not path.exists() else _read(path).cases
     entries = [
         {
-            "case": dict(zip(CASE, key, strict=True)),
+            "case": columns_of(key),
             "measured_with": measured.measured_with[key],
             **{name: value for name, value in asdict(spread).items() if name != "campaigns"},
         }

@@ -14,12 +14,20 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..catalog.published_numbers import (
+    PublishedNumber,
+    load_published,
+    load_rule,
+    reproduced_reports,
+)
 from ..catalog.reader import unit_of
-from ..core.identity import CASE, CaseKey, case_key, label
+from ..core.frame import case_of, rows_of
+from ..core.identity import CASE, TOPOLOGY, CaseKey, case_key, columns_of, label
 from ..core.units import BANDWIDTH, per_second
 from ..stats.groups import case_values
 from ..stats.intervals import UNKNOWN, ConfidenceInterval, median_interval
 from ..stats.ratios import LEAST_RUNS, published_interval
+from ..stats.summary import summarize
 from .conditions import (
     FACTORS,
     OF_TRAINING,
@@ -44,49 +52,25 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..catalog.publication import ComparisonRule
-    from ..catalog.published_numbers import PublishedNumber
 
 REPRODUCED, FASTER, SLOWER = "reproduced", "faster", "slower"
 NOT_COMPARABLE, NOT_PUBLISHED = "not comparable", "not published"
 METRIC = "samples_per_second"
 COLUMNS = (
     *CASE,
-    "estimator",
-    "by",
-    "repeats",
-    "mine",
-    "mine_low",
-    "mine_high",
-    "published",
-    "published_repeats",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "ratio_coverage",
-    "verdict",
-    "factors",
-    "noted",
-    "unknown",
-    "assumed",
-    "declared",
-    "report",
-    "publication",
-    "published_title",
-    "published_source",
-    "published_date",
-    "limit",
-    "limit_verdict",
-    "why",
+    *("estimator", "by", "repeats", "mine", "mine_low", "mine_high"),
+    *("published", "published_repeats", "ratio", "ratio_low", "ratio_high", "ratio_coverage"),
+    *("verdict", "factors", "noted", "unknown", "assumed", "declared"),
+    *("report", "publication", "published_title", "published_source", "published_date"),
+    *("limit", "limit_verdict", "why"),
 )
-POINTS = ("value", "speedup", "report", "published_title", "published_date", "factors")
 
 
 def compare_published(
     frame: pd.DataFrame,
     conditions: Mapping[CaseKey, Values] | None = None,
-    numbers: Sequence[PublishedNumber] | None = None,
-    rule: ComparisonRule | None = None,
     *,
+    rule: ComparisonRule | None = None,
     every: bool = False,
     assume: bool = False,
     table: pd.DataFrame | None = None,
@@ -115,15 +99,13 @@ def compare_published(
     """
     import pandas as pd
 
-    from ..stats.summary import summarize
-
-    numbers, rule = _catalogued(numbers, rule)
+    numbers, rule = load_published(), rule or load_rule()
     values, others = case_values(frame), _by_estimator(frame)
     rows: list[dict[str, Any]] = []
     table = summarize(frame) if table is None else table
     for case in table.to_dict(orient="records"):
         key = case_key(case)
-        own: dict[str, Any] = dict(zip(CASE, key, strict=True))
+        own = columns_of(key)
         mine = {
             **{name: value for name, value in own.items() if name in FACTORS},
             "global_batch_size": own["batch_size_per_device"] * own["world_size"],
@@ -186,16 +168,12 @@ def with_limit(table: pd.DataFrame, limit: float) -> pd.DataFrame:
     return table.assign(limit=limit, limit_verdict=texts["limit_verdict"], why=texts["why"])
 
 
-def published_points(
-    table: pd.DataFrame,
-    numbers: Sequence[PublishedNumber] | None = None,
-) -> pd.DataFrame:
+def published_points(table: pd.DataFrame) -> pd.DataFrame:
     """The published numbers for the workloads, models, precisions and batch sizes of a table of
     cases, at any topology, for plots. Columns: those four, the topology, `value`, `speedup` (NaN if
     not published) and the publication. `factors` describes the conditions."""
     import pandas as pd
 
-    numbers, _ = _catalogued(numbers, None)
     group = ("workload", "model", "precision", "batch_size_per_device")
     keys = {tuple(case[name] for name in group) for case in table.to_dict(orient="records")}
     rows = [
@@ -213,13 +191,12 @@ def published_points(
             "published_date": number.date,
             "factors": conditions_line(number),
         }
-        for number in numbers
+        for number in load_published()
         for key in _groups(number)
         if key in keys and not number.contradiction
     ]
-    topology = ("nodes", "gpus_per_node", "world_size")
-    columns = [*group, "framework", *topology, *POINTS, "published_source"]
-    return pd.DataFrame(rows, columns=columns)
+    names = ("value", "speedup", "report", "published_title", "published_source", "published_date")
+    return pd.DataFrame(rows, columns=[*group, "framework", *TOPOLOGY, *names, "factors"])
 
 
 def conditions_line(number: PublishedNumber) -> str:
@@ -257,23 +234,14 @@ def ratio_of(values: Sequence[float], number: PublishedNumber) -> tuple[float, C
     return median(values) / published, interval
 
 
-def _catalogued(
-    numbers: Sequence[PublishedNumber] | None, rule: ComparisonRule | None
-) -> tuple[Sequence[PublishedNumber], ComparisonRule]:
-    from ..catalog.published_numbers import load_published, load_rule
-
-    return load_published() if numbers is None else numbers, rule or load_rule()
-
-
 def _by_estimator(frame: pd.DataFrame) -> dict[CaseKey, dict[str, list[float]]]:
     """The throughput of the valid runs of a tidy frame, by case and estimator."""
-    own = frame["metric"] == METRIC
-    other = frame["metric"] == METRIC + "_" + frame["estimator"].astype(str)
-    valid = frame[frame["valid"] & (own | other) & frame["value"].notna()]
     values: dict[CaseKey, dict[str, list[float]]] = {}
-    for row in valid[[*CASE, "estimator", "value"]].to_dict(orient="records"):
-        of_case = values.setdefault(case_key(row), {})
-        of_case.setdefault(row["estimator"], []).append(float(row["value"]))
+    for row in rows_of(frame):
+        is_rate = row.metric in (METRIC, f"{METRIC}_{row.estimator}")
+        if row.valid and is_rate and row.value is not None:
+            of_case = values.setdefault(case_of(row), {})
+            of_case.setdefault(str(row.estimator), []).append(row.value)
     return values
 
 
@@ -330,8 +298,6 @@ def _comparison(
 
 def _declared(case: Mapping[str, Any], number: PublishedNumber) -> str | None:
     """The flags that differ from the report's command, as the catalogue declares for its source."""
-    from ..catalog.published_numbers import reproduced_reports
-
     reports = {report.name: report.reproduction for report in reproduced_reports()}
     reproduction = reports.get(number.report) if case["source"] == "upstream" else None
     names = [

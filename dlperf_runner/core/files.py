@@ -89,3 +89,15 @@ def read_json(path: Path) -> dict[str, Any]:
             "the file does not contain a JSON object", where=str(path), found=type(value).__name__
         )
     return value
+
+
+def readable_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one if there is none that can be read."""
+    with suppress(UserError, ValueError):
+        return read_json(path)
+    return {}
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}

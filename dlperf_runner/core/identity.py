@@ -50,6 +50,11 @@ def case_key(case: Mapping[Any, Any]) -> CaseKey:
     return tuple(plain(case[name]) for name in CASE)
 
 
+def columns_of(key: CaseKey) -> dict[str, Any]:
+    """The columns of a case by their names: the reverse of `case_key`."""
+    return dict(zip(CASE, key, strict=True))
+
+
 def topology_text(case: Mapping[Any, Any]) -> str:
     """The topology of a row of the frame: `2n8g`."""
     return f"{case['nodes']}n{case['gpus_per_node']}g"

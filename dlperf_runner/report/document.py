@@ -342,10 +342,10 @@ def _differences(campaigns: Sequence[Campaign], t: Labels) -> Table | None:
 
 def _commands(campaigns: Sequence[Campaign]) -> Iterator[Commands]:
     for campaign in campaigns:
-        document = campaign.recorded.campaign
-        if document is not None:
-            cases = tuple(case_commands(campaign.recorded.runs))
-            yield Commands(campaign.name, run_command(document), cases, True)
+        recorded = campaign.recorded
+        if recorded.campaign:
+            cases = tuple(case_commands(recorded.runs))
+            yield Commands(campaign.name, run_command(recorded.campaign), cases, True)
         else:
             path = str(campaign.results.directory)
             words = shlex.join(["python", "-m", "dlperf_runner", "summarize", path])

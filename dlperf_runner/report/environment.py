@@ -6,11 +6,12 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..core.files import as_object, readable_json
 from .plan_text import shell_line
 
 # Facts that name a node are different on every one, and say nothing.
@@ -21,15 +22,15 @@ _NAMES = {"hostname", "address"}
 class CampaignRecord:
     """A campaign's records, as far as it has any: a tree of logs has none."""
 
-    campaign: Mapping[str, Any] | None = None
-    runs: Sequence[Mapping[str, Any]] = ()
-    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by host, then name
-    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by environment
+    campaign: Mapping[str, Any]
+    runs: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Mapping[str, str]]  # by host, then name
+    versions: Mapping[str, Mapping[str, str]]  # by environment
 
     @property
     def created(self) -> str:
         """When the campaign was made, to the minute; what is no time as it stands."""
-        text = str((self.campaign or {}).get("created") or "")
+        text = str(self.campaign.get("created") or "")
         try:
             return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         except ValueError:
@@ -38,74 +39,48 @@ class CampaignRecord:
     @property
     def notes(self) -> list[str]:
         """The notes and tags of its campaign file."""
-        own = self.campaign or {}
-        notes, tags = own.get("notes"), own.get("tags")
+        notes, tags = self.campaign.get("notes"), self.campaign.get("tags")
         named = f"tags: {', '.join(map(str, tags))}" if isinstance(tags, list) and tags else ""
         return [*filter(None, (str(notes) if notes else "", named))]
 
     @property
     def inventory(self) -> list[Mapping[str, Any]]:
-        nodes = (self.campaign or {}).get("inventory")
+        nodes = self.campaign.get("inventory")
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
 def read_campaign_record(directory: Path) -> CampaignRecord:
     """What is recorded below a directory. What cannot be read is left out: the results say what is
     wrong with it."""
-    campaign = _object(directory / "campaign.json") or None
-    records = (_object(path) for path in sorted((directory / "runs").glob("*/*/run.json")))
+    records = map(readable_json, sorted((directory / "runs").glob("*/*/run.json")))
     runs = [record for record in records if record]
-    return CampaignRecord(campaign, runs, _facts(runs), _versions(runs))
+    facts = _in_turn(
+        (host, name, value)
+        for run in runs
+        for host, own in as_object(as_object(run.get("outcome")).get("hosts")).items()
+        for name, value in as_object(own).items()
+        if value not in (None, "", [], {})
+    )
+    versions = _in_turn(
+        (str(run.get("environment") or run.get("framework")), name, version)
+        for run in runs
+        for name, version in as_object(as_object(run.get("outcome")).get("versions")).items()
+    )
+    by_name = {environment: dict(sorted(own.items())) for environment, own in versions.items()}
+    return CampaignRecord(readable_json(directory / "campaign.json"), runs, facts, by_name)
 
 
-def _object(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        value = json.loads(path.read_bytes())
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def _outcome(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    outcome = run.get("outcome")
-    return outcome if isinstance(outcome, dict) else {}
-
-
-def _facts(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The facts of each host, as a text; of one that changed meanwhile, each in its turn."""
-    by_host: dict[str, dict[str, dict[str, None]]] = {}
-    for run in runs:
-        hosts = _outcome(run).get("hosts")
-        for host, facts in hosts.items() if isinstance(hosts, dict) else ():
-            for name, value in facts.items() if isinstance(facts, dict) else ():
-                if value not in (None, "", [], {}):
-                    by_host.setdefault(str(host), {}).setdefault(str(name), {})[_shown(value)] = (
-                        None
-                    )
+def _in_turn(found: Iterable[tuple[str, str, object]]) -> dict[str, dict[str, str]]:
+    """Texts by host or environment, then by name; of one that changed meanwhile, each in its
+    turn."""
+    turns: dict[str, dict[str, dict[str, None]]] = {}
+    for place, name, value in found:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        turns.setdefault(place, {}).setdefault(name, {})[text] = None
     return {
-        host: {name: " → ".join(values) for name, values in facts.items()}
-        for host, facts in sorted(by_host.items())
+        place: {name: " → ".join(texts) for name, texts in own.items()}
+        for place, own in sorted(turns.items())
     }
-
-
-def _versions(runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    by_environment: dict[str, dict[str, dict[str, None]]] = {}
-    for run in runs:
-        versions = _outcome(run).get("versions")
-        environment = by_environment.setdefault(
-            str(run.get("environment") or run.get("framework")), {}
-        )
-        for name, value in versions.items() if isinstance(versions, dict) else ():
-            environment.setdefault(str(name), {})[_shown(value)] = None
-    return {
-        environment: {name: " → ".join(values) for name, values in sorted(versions.items())}
-        for environment, versions in sorted(by_environment.items())
-        if versions
-    }
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def differences(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, list[str]]]:
@@ -123,11 +98,10 @@ def differences(facts: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, s
 
 def run_command(campaign: Mapping[str, Any]) -> str:
     """The command that makes the same campaign anew, given the same inventory."""
-    choice = campaign.get("choice")
     words = ["python", "-m", "dlperf_runner", "run"]
-    for name, value in choice.items() if isinstance(choice, dict) else ():
+    for name, value in as_object(campaign.get("choice")).items():
         if name == "parameters":
-            for key, one in value.items() if isinstance(value, dict) else ():
+            for key, one in as_object(value).items():
                 words += ["--parameter", f"{key}={one}"]
         elif value not in (None, "", []):
             texts = value if isinstance(value, list) else [value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..core.identity import CASE, GROUP, topology_text
+from ..core.identity import GROUP, columns_of, topology_text
 from ..core.lists import counted
 from ..stats.between_campaigns import between_interval
 from ..stats.groups import by_group, title
@@ -32,7 +32,7 @@ def render_spreads(measured: MeasuredSpreads, screen: Screen = PIPE) -> str:
         text = "Standard deviations, with the 95 % interval of the one between campaigns."
         lines += wrapped(text, screen.prose)
     for key, why in measured.without.items():
-        case = dict(zip(CASE, key, strict=True))
+        case = columns_of(key)
         text = f"{title({name: case[name] for name in GROUP})}, {topology_text(case)}: {why}"
         lines += wrapped(text, screen.prose, first="- ", rest="  ")
     return "\n".join(lines) + "\n"
@@ -54,7 +54,7 @@ def spread_records(measured: MeasuredSpreads) -> Iterator[dict[str, Any]]:
     for key, spread in measured.spreads.items():
         interval = between_interval(spread)
         yield {
-            "case": dict(zip(CASE, key, strict=True)),
+            "case": columns_of(key),
             "measured_with": list(measured.measured_with[key]),
             "campaigns": spread.campaigns,
             "runs": spread.runs,
