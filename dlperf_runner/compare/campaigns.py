@@ -61,9 +61,7 @@ def compare_campaigns(
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    compared: list[
-        tuple[dict[str, Any], SampleComparison, Spread | None, list[float], list[float]]
-    ] = []
+    compared = []
     all_a, all_b = case_values(a), case_values(b)
     check_names(allowed, (*all_a, *all_b))
     paired = pairs(list(all_a), list(all_b), allowed)

@@ -96,12 +96,7 @@ def differing_conditions(numbers: Sequence[PublishedNumber]) -> tuple[str, ...]:
 def named_values(number: PublishedNumber, factors: Sequence[str]) -> str:
     """The values of these factors for the number: `precision fp16, XLA unknown`. The reason why it
     cannot be right comes first."""
-    reason = [f"contradictory: {number.contradiction}"] if number.contradiction else []
-    values = (f"{label(name)} {v}" for name, v in values_of(number, factors).items())
-    return ", ".join([*reason, *values])
-
-
-def values_of(number: PublishedNumber, factors: Sequence[str]) -> dict[str, str]:
-    """The values of these factors for the number; `unknown` if a value is not stated."""
     known = published_conditions(number)
-    return {name: display_value(known[name]) or "unknown" for name in factors}
+    reason = [f"contradictory: {number.contradiction}"] if number.contradiction else []
+    values = (f"{label(name)} {display_value(known[name]) or 'unknown'}" for name in factors)
+    return ", ".join([*reason, *values])

@@ -6,14 +6,12 @@ The labels of a case do not name its campaign, so that a case is one series over
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from ..core.extras import require
 from ..core.identity import CASE
 from .record import ExportedCampaign
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
 
 _PREFIX = "dlperf_"
 
@@ -36,7 +34,7 @@ def textfile(campaigns: Sequence[ExportedCampaign]) -> bytes:
     from prometheus_client import exposition
 
     newest = {(s.name, s.labels): s for s in sorted(_samples(campaigns), key=lambda s: s.time)}
-    return _rendered(exposition, newest.values(), timed=False)
+    return _rendered(exposition, newest.values(), is_timed=False)
 
 
 def openmetrics(campaigns: Sequence[ExportedCampaign]) -> bytes:
@@ -44,12 +42,7 @@ def openmetrics(campaigns: Sequence[ExportedCampaign]) -> bytes:
     require("prometheus", "prometheus_client")
     from prometheus_client.openmetrics import exposition
 
-    return _rendered(exposition, _samples(campaigns), timed=True)
-
-
-def _rendered(exposition: Any, samples: Iterable[_Sample], *, timed: bool) -> bytes:
-    text: bytes = exposition.generate_latest(_Collected(samples, timed=timed))
-    return text
+    return _rendered(exposition, _samples(campaigns), is_timed=True)
 
 
 def _samples(campaigns: Iterable[ExportedCampaign]) -> Iterator[_Sample]:
@@ -73,22 +66,15 @@ def _samples(campaigns: Iterable[ExportedCampaign]) -> Iterator[_Sample]:
                 yield _Sample(name, number.unit, number.text, identity, time, number.value)
 
 
-class _Collected:
-    """What the library asks for its metrics."""
+def _rendered(exposition: Any, samples: Iterable[_Sample], *, is_timed: bool) -> bytes:
+    from prometheus_client.metrics_core import GaugeMetricFamily
 
-    def __init__(self, samples: Iterable[_Sample], *, timed: bool) -> None:
-        self.samples = sorted(samples)
-        self.timed = timed
-
-    def collect(self) -> Iterator[Metric]:
-        from prometheus_client.metrics_core import GaugeMetricFamily
-
-        metrics: dict[str, GaugeMetricFamily] = {}
-        for sample in self.samples:
-            family = metrics.setdefault(
-                sample.name,
-                GaugeMetricFamily(_PREFIX + sample.name, sample.text, unit=sample.unit),
-            )
-            time = sample.time if self.timed else None
-            family.add_sample(_PREFIX + sample.name, dict(sample.labels), sample.value, time)
-        yield from metrics.values()
+    families: dict[str, GaugeMetricFamily] = {}
+    for sample in sorted(samples):
+        name = _PREFIX + sample.name
+        family = families.setdefault(name, GaugeMetricFamily(name, sample.text, unit=sample.unit))
+        time = sample.time if is_timed else None
+        family.add_sample(name, dict(sample.labels), sample.value, time)
+    # All that the library asks of a registry.
+    text: bytes = exposition.generate_latest(SimpleNamespace(collect=families.values))
+    return text

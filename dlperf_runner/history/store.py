@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.files import read_json
 from ..core.frame import Row
 from ..core.identity import CASE, INTEGERS, topology_text
 
@@ -101,8 +102,6 @@ def history_of(directory: Path) -> Path | None:
 def campaign_identity(directory: Path) -> RecordedCampaign:
     """The identity of the campaign in a directory. A tree of logs has its path as name and the time
     of its newest log as creation time."""
-    from ..core.files import read_json
-
     path = directory.resolve()
     if (path / "campaign.json").is_file():
         document = read_json(path / "campaign.json")
@@ -264,7 +263,7 @@ def recorded_tables(
             ]
     keys = ("id", "campaign")
     rows = {
-        table: [{n: row[n] for n in row.keys() if n not in keys} for row in several]  # noqa: SIM118
+        table: [{n: v for n, v in dict(row).items() if n not in keys} for row in several]
         for table, several in tables.items()
     }
     return rows if found else None

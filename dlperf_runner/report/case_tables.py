@@ -12,9 +12,10 @@ from typing import Any
 from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
 from ..core.identity import GROUP, topology_text
 from ..core.lists import grouped
+from ..stats.groups import short_digest, workload_title
 from .labels import Labels
 from .layout import MEMORY
-from .numbers import exact_decimals, joules, rate_decimals, ratio, seconds, speedup, tflops
+from .numbers import as_published, joules, rate_decimals, ratio, seconds, speedup, tflops
 from .tables import Cell, Column, Table, cell, span, without_empty
 from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
 
@@ -22,25 +23,25 @@ Case = Mapping[str, Any]
 METHODS = ("rate", "interval", "speedup", "pooling", "validity", "published", "series")
 _REPORTED = 4  # columns that the published reports have: node_num, gpu_num, samples/s, speedup
 _OUTLIERS = 10  # their column
-_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 _PERCENT = "0.0%"
 
 
 def group_title(case: Case, t: Labels) -> str:
     """What a table is about, as `summarize` says it, and the campaign where there are several."""
-    name = " ".join(filter(None, (case["workload"], case["source"])))
-    if case["model"] not in name:
-        name += f" ({case['model']})"
     size = None if is_bandwidth(case["workload"]) else case["batch_size_per_device"]
-    own = [name, case["precision"], size and t("batch", batch=size), case["parameters"]]
-    named = (("framework_version", "of_version"), ("driver", "of_driver"))
-    version, driver = ([t(key, name=case[n])] if case[n] else [] for n, key in named)
-    # A stack is mostly named after its accelerator; say it once.
-    where = dict.fromkeys(filter(None, (case["accelerator"], case["stack"])))
-    digest = _DIGEST.sub(r"\1", case["container"] or "")
-    container = [t("of_container", name=digest)] if digest else []
-    told = (case["directory"], case.get("campaign"))
-    words = [*own, *version, *where, *driver, *container, *told]
+
+    def named(key: str, name: str | None) -> str | None:
+        return t(key, name=name) if name else None
+
+    words = (
+        *(workload_title(case), case["precision"], size and t("batch", batch=size)),
+        *(case["parameters"], named("of_version", case["framework_version"])),
+        # A stack is mostly named after its accelerator; say it once.
+        *dict.fromkeys((case["accelerator"], case["stack"])),
+        named("of_driver", case["driver"]),
+        named("of_container", short_digest(case["container"] or "")),
+        *(case["directory"], case.get("campaign")),
+    )
     return t("comma").join(filter(None, words))
 
 
@@ -106,7 +107,7 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case["scaling_efficiency"], ".1%"),
         cell(case["repeats"]),
         cell(case.get(f"{rate}_cv"), ".2%"),
-        cell(_whole(case.get(f"{rate}_outliers"))),
+        cell(case.get(f"{rate}_outliers")),
         cell(case["gpu_memory_mib"], ",.0f"),
         *(cell(step_time(case, name), seconds) for name in ("median", "p95", "p99")),
         cell(case.get("log_memory_mib"), ",.0f"),
@@ -115,10 +116,6 @@ def _row(case: Case, form: str) -> tuple[Cell, ...]:
         cell(case.get(f"{ENERGY}_j"), joules),
         cell(case.get(f"{POWER}_w"), ",.0f"),
     )
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def _note(group: Sequence[Case], t: Labels) -> str:
@@ -168,7 +165,14 @@ def answers(all_cases: Sequence[Case], verdicts: Sequence[Case], t: Labels) -> I
     `verdicts`, which are rows of compare_published."""
     for (framework, model), own in grouped(all_cases, itemgetter("framework", "model")).items():
         best = max(own, key=lambda case: (case["world_size"], case["samples_per_second_median"]))
-        head = t("answer", framework=_name(framework, best), model=model, **_figures_of(best, t))
+        head = t(
+            "answer",
+            framework=" ".join(filter(None, (framework, best["framework_version"]))),
+            model=model,
+            rate=f"{best['samples_per_second_median']:{rate_form([best])}}",
+            unit=rate_unit(best["workload"]),
+            devices=t.place(best["nodes"], best["world_size"]),
+        )
         if best["speedup"] is not None and best["world_size"] > 1:
             percent = f"{100 * best['scaling_efficiency']:.0f}\u00a0%"
             base = best.get("base_case") or "1n1g"
@@ -199,18 +203,6 @@ def _details(best: Case, own: Sequence[Case], verdicts: Sequence[Case], t: Label
     if counts:
         texts = (f"{count} {verdict_text(verdict, t)}" for verdict, count in counts.items())
         yield t("answer_published", counts=t("comma").join(texts))
-
-
-def _name(framework: str, case: Case) -> str:
-    return " ".join(filter(None, (framework, case["framework_version"])))
-
-
-def _figures_of(case: Case, t: Labels) -> dict[str, object]:
-    return {
-        "rate": f"{case['samples_per_second_median']:{rate_form([case])}}",
-        "unit": rate_unit(case["workload"]),
-        "devices": t.place(case["nodes"], case["world_size"]),
-    }
 
 
 # ---- side by side
@@ -283,9 +275,8 @@ def verdict_text(verdict: str, t: Labels) -> str:
 def comparisons(rows: Sequence[Case], whole: Table, t: Labels) -> Iterator[Table]:
     """What compare_published found, a table per group; its longest texts stand below it. `whole`
     is the comparison of all rows."""
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, row in enumerate(rows):
-        groups.setdefault((row.get("campaign"), *(row[name] for name in GROUP)), []).append(place)
+    group_of = itemgetter("campaign", *GROUP)
+    groups = grouped(range(len(rows)), lambda place: group_of(rows[place]))
     kept = [n for n in range(1, len(whole.columns)) if n not in _BELOW]
     for number, places in enumerate(groups.values(), start=1):
         own, cells = [rows[place] for place in places], [whole.rows[place] for place in places]
@@ -345,7 +336,7 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(row["world_size"]),
         cell(row["mine"], f",.{rate_decimals(row['workload'], [row['mine']])}f"),
         cell(row["repeats"]),
-        cell(row["published"], _as_published),
+        cell(row["published"], as_published),
         cell(row["ratio"], ratio),
         span(row.get("ratio_low"), row.get("ratio_high"), ratio),
         Cell(verdict_text(verdict, t), verdict, mark=verdict),
@@ -355,10 +346,6 @@ def _compared(row: Case, t: Labels) -> tuple[Cell, ...]:
         cell(t.conditions(row.get("unknown"))),
         cell(publication or None),
     )
-
-
-def _as_published(value: float) -> str:
-    return f"{value:,.{exact_decimals([value])}f}"
 
 
 def file_name(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -40,24 +41,18 @@ def junit_cases(
 ) -> list[JUnitCase]:
     """The cases of a comparison as tests. Without a limit none fails; what is not compared is
     skipped, and with `allow_undecided` what could not be decided is, too."""
-    return [
-        JUnitCase(_name(case), _class(case), *_result(case, allow_undecided), _numbers(case))
-        for case in cases
-    ]
+    return [_test(case, *_result(case, allow_undecided)) for case in cases]
 
 
-def _name(case: Mapping[str, Any]) -> str:
-    words = (case["precision"], f"b{case['batch_size_per_device']}")
-    name = " ".join((*words, topology_text(case)))
-    return ", ".join(filter(None, (name, case.get("distinction"))))
-
-
-def _class(case: Mapping[str, Any]) -> str:
-    return ".".join(str(case[key]) for key in ("workload", "model", "source") if case[key])
-
-
-def _numbers(case: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: case[name] for name in NUMBERS if name in case}
+def _test(case: Mapping[str, Any], result: Result, message: str) -> JUnitCase:
+    name = f"{case['precision']} b{case['batch_size_per_device']} {topology_text(case)}"
+    return JUnitCase(
+        ", ".join(filter(None, (name, case.get("distinction")))),
+        ".".join(str(case[key]) for key in ("workload", "model", "source") if case[key]),
+        result,
+        message,
+        {name: case[name] for name in NUMBERS if name in case},
+    )
 
 
 def _result(case: Mapping[str, Any], allow_undecided: bool) -> tuple[Result, str]:
@@ -94,16 +89,13 @@ def _interval(low: float | None, high: float | None, form: Callable[[float], str
 
 def render(suite: str, tests: Sequence[JUnitCase]) -> str:
     """The whole document; what is in it is escaped, and what XML cannot hold left out."""
-    count = {
-        kind: str(sum(test.result == kind for test in tests))
-        for kind in ("failure", "error", "skipped")
-    }
+    count = Counter(test.result for test in tests)
     attributes = {
         "name": for_xml(suite),
         "tests": str(len(tests)),
-        "failures": count["failure"],
-        "errors": count["error"],
-        "skipped": count["skipped"],
+        "failures": str(count["failure"]),
+        "errors": str(count["error"]),
+        "skipped": str(count["skipped"]),
         "time": "0",
     }
     root = ET.Element("testsuites", {k: v for k, v in attributes.items() if k != "skipped"})

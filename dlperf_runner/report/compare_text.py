@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..compare.verdicts import together
@@ -89,7 +89,8 @@ def render_campaigns(
     if len(_grouped(rows, (*setting, *TOPOLOGY))) < len(rows):
         setting += ("parameters", "directory")
     for key, group in _grouped(rows, setting).items():
-        lines += [*wrapped(_setting(dict(zip(setting, key, strict=True))), screen.prose), ""]
+        heading = title({**dict.fromkeys(GROUP), **dict(zip(setting, key, strict=True))})
+        lines += [*wrapped(heading, screen.prose), ""]
         lines += [_campaign_table(group, screen, limit)]
         # What neither side recorded matters to a gate only.
         told = group if limit is not None else [{**row, "unrecorded": None} for row in group]
@@ -254,20 +255,13 @@ def _where(rows: Sequence[Record], group: Sequence[Record], names: Sequence[str]
     return "; ".join(places)
 
 
-def _cited(group: Sequence[Record], every: bool) -> list[str]:
-    return list(
-        dict.fromkeys(
-            f"{row['report'] if every else 'published'}: {row['published_title']},"
-            f" {row['published_date']} ({row['published_source']})"
-            for row in group
-            if row["report"] is not None
-        )
+def _cited(group: Sequence[Record], every: bool) -> Iterable[str]:
+    return dict.fromkeys(
+        f"{row['report'] if every else 'published'}: {row['published_title']},"
+        f" {row['published_date']} ({row['published_source']})"
+        for row in group
+        if row["report"] is not None
     )
-
-
-def _setting(row: Record) -> str:
-    key = {**dict.fromkeys(GROUP), **row}
-    return title(key)
 
 
 def _gate(rows: Sequence[Record], limit: float | None) -> list[str]:

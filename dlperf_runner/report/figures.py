@@ -9,7 +9,7 @@ from typing import Any
 
 from .charts import Chart, ChartPoint, Line
 from .labels import Labels
-from .numbers import exact_decimals, rate_decimals, speedup
+from .numbers import as_published, rate_decimals, speedup
 from .tables import Form, cell
 from .units import rate_unit
 
@@ -29,21 +29,20 @@ def scaling(
     is that of all rates."""
     if all(len({record["world_size"] for record in cases}) < 2 for cases in lines.values()):
         return []
-    ticks = sorted({float(case["world_size"]) for cases in lines.values() for case in cases})
-    charts = [_throughput(title, lines, published, ticks, unit, t)]
-    if any(case["speedup"] is not None for cases in lines.values() for case in cases):
-        charts.append(_speedup(title, lines, published, ticks, t))
+    all_cases = [case for cases in lines.values() for case in cases]
+    ticks = tuple(sorted({float(case["world_size"]) for case in all_cases}))
+    drawn = _throughput(lines, published, t)
+    charts = [Chart(t("throughput"), title, t("devices"), unit, drawn, x_ticks=ticks)]
+    if any(case["speedup"] is not None for case in all_cases):
+        drawn = _speedup(lines, published, ticks[-1], t)
+        names = (t("speedup"), title, t("devices"), t("speedup"))
+        charts.append(Chart(*names, drawn, log=False, from_zero=True, x_ticks=ticks))
     return charts
 
 
 def _throughput(
-    title: str,
-    lines: Mapping[str, Sequence[Record]],
-    published: Sequence[Record],
-    ticks: Sequence[float],
-    unit: str,
-    t: Labels,
-) -> Chart:
+    lines: Mapping[str, Sequence[Record]], published: Sequence[Record], t: Labels
+) -> tuple[Line, ...]:
     drawn: list[Line] = []
     for look, cases in enumerate(lines.values()):
         base, end = _base(cases), max(case["world_size"] for case in cases)
@@ -54,43 +53,23 @@ def _throughput(
     for look, (name, cases) in enumerate(lines.items()):
         drawn.append(Line(name, _points(cases, "samples_per_second", t), look))
         drawn += _published(name, look, published, "value", t)
-    return Chart(
-        t("throughput"),
-        title,
-        t("devices"),
-        unit,
-        tuple(drawn),
-        x_ticks=tuple(ticks),
-    )
+    return tuple(drawn)
 
 
 def _speedup(
-    title: str,
-    lines: Mapping[str, Sequence[Record]],
-    published: Sequence[Record],
-    ticks: Sequence[float],
-    t: Labels,
-) -> Chart:
+    lines: Mapping[str, Sequence[Record]], published: Sequence[Record], most: float, t: Labels
+) -> tuple[Line, ...]:
     drawn: list[Line] = []
     bases = {base["world_size"] for cases in lines.values() if (base := _base(cases)) is not None}
     for devices in sorted(bases):
-        ends = (ChartPoint(devices, 1), ChartPoint(max(ticks), max(ticks) / devices))
+        ends = (ChartPoint(devices, 1), ChartPoint(most, most / devices))
         drawn.append(Line(t("ideal"), ends, -1, "ideal"))
     for look, (name, cases) in enumerate(lines.items()):
         points = _points([case for case in cases if case["speedup"] is not None], "speedup", t)
         if points:
             drawn.append(Line(name, points, look))
         drawn += _published(name, look, published, "speedup", t)
-    return Chart(
-        t("speedup"),
-        title,
-        t("devices"),
-        t("speedup"),
-        tuple(drawn),
-        log=False,
-        from_zero=True,
-        x_ticks=tuple(ticks),
-    )
+    return tuple(drawn)
 
 
 def _base(cases: Sequence[Record]) -> Record | None:
@@ -109,10 +88,8 @@ def _points(cases: Sequence[Record], metric: str, t: Labels) -> tuple[ChartPoint
         positive = low is not None and high is not None and low > 0
         key = f"point_{metric}_interval" if positive else f"point_{metric}"
         form = _form(case, metric)
-        texts = {
-            name: cell(number, form).text
-            for name, number in (("value", case[value]), ("low", low), ("high", high))
-        }
+        numbers = {"value": case[value], "low": low, "high": high}
+        texts = {name: cell(number, form).text for name, number in numbers.items()}
         hint = t(key, devices=case["world_size"], unit=rate_unit(case["workload"]), **texts)
         ends = (low, high) if positive else (None, None)
         found.append(ChartPoint(case["world_size"], case[value], *ends, hint))
@@ -150,7 +127,7 @@ def _product(factors: str) -> str:
 
 def _cited(value: float, point: Record) -> str:
     where = (point.get("published_title"), point.get("published_date"), point.get("factors"))
-    return ", ".join(filter(None, (f"{value:,.{exact_decimals([value])}f}", *where)))
+    return ", ".join(filter(None, (as_published(value), *where)))
 
 
 # ---- speed over iterations

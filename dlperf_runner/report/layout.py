@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..core.frame import ENERGY, MODEL_TFLOPS, POWER
@@ -13,28 +12,10 @@ from .tables import Cell, Column, cell, span
 from .terminal import PIPE, Screen, table, wrapped
 from .units import energy_unit, is_bandwidth, per_device, rate_unit, step_time
 
-PER_DEVICE, INTERVAL, MEMORY = "per device", "interval", "GPU memory (MiB)"
-TFLOPS, MFU, LOG_MEMORY = "TFLOP/s/device", "MFU", "memory (MiB)"
-JOULES, WATTS = "J/sample", "W"
-P95, P99 = "step p95 (s)", "step p99 (s)"
-COLUMNS = (
-    Column("node_num", True),
-    Column("gpu_num", True, stacks=True),
-    Column("samples/s", True),
-    Column(PER_DEVICE, True, stacks=True),
-    Column(INTERVAL, True, stacks=True),
-    Column(TFLOPS, True, stacks=True),
-    Column(MFU, True, stacks=True),
-    Column("speedup", True),
-    Column("efficiency", True, stacks=True),
-    Column("n", True),
-    Column(P95, True, stacks=True),
-    Column(P99, True, stacks=True),
-    Column(LOG_MEMORY, True, stacks=True),
-    Column(MEMORY, True, stacks=True),
-    Column(JOULES, True, stacks=True),
-    Column(WATTS, True, stacks=True),
-)
+MEMORY = "GPU memory (MiB)"
+_MEDIAN = "samples_per_second_median"
+# Columns that a table has even if none of its cases has a value; a bandwidth does not scale.
+_ALWAYS = ("node_num", "gpu_num", "n")
 _SCALING = ("speedup", "efficiency")
 
 
@@ -48,20 +29,6 @@ def _log_memory(row: dict[str, Any]) -> float | None:
     value: float | None = row["log_memory_mib"]
     return value if row["gpu_memory_mib"] is None else None
 
-
-# Columns that a table has only if one of its cases has them.
-_OPTIONAL: dict[str, Callable[[dict[str, Any]], object]] = {
-    PER_DEVICE: per_device,
-    INTERVAL: lambda row: row["samples_per_second_ci_low"],
-    TFLOPS: lambda row: row[MODEL_TFLOPS],
-    MFU: lambda row: row["mfu"],
-    P95: lambda row: _step_time(row, "p95"),
-    P99: lambda row: _step_time(row, "p99"),
-    LOG_MEMORY: _log_memory,
-    MEMORY: lambda row: row["gpu_memory_mib"],
-    JOULES: lambda row: row[f"{ENERGY}_j"],
-    WATTS: lambda row: row[f"{POWER}_w"],
-}
 
 Grid = tuple[list[Column], list[tuple[Cell, ...]]]
 
@@ -84,37 +51,43 @@ def groups(cases: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Grid]]:
 
 
 def _grid(rows: list[dict[str, Any]]) -> Grid:
-    medians = [row["samples_per_second_median"] for row in rows]
-    rate = f".{rate_decimals(rows[0]['workload'], medians)}f"
-    left_out = _SCALING if is_bandwidth(rows[0]["workload"]) else ()
+    workload = rows[0]["workload"]
+    unit, decimals = rate_unit(workload), rate_decimals(workload, [row[_MEDIAN] for row in rows])
+    formula = next((row["flops_formula"] for row in rows if row["flops_formula"]), "")
+    columns = (
+        Column("node_num", True),
+        Column("gpu_num", True, stacks=True),
+        Column(unit, True),
+        Column(f"{unit}/device", True, stacks=True),
+        Column("interval", True, stacks=True),
+        Column("TFLOP/s/device", True, stacks=True),
+        Column(f"MFU ({formula.partition(' ')[0]})", True, stacks=True),
+        Column("speedup", True),
+        Column("efficiency", True, stacks=True),
+        Column("n", True),
+        Column("step p95 (s)", True, stacks=True),
+        Column("step p99 (s)", True, stacks=True),
+        Column("memory (MiB)", True, stacks=True),
+        Column(MEMORY, True, stacks=True),
+        Column(energy_unit(workload), True, stacks=True),
+        Column("W", True, stacks=True),
+    )
+    cells = [_cells(row, f".{decimals}f") for row in rows]
+    always = (*_ALWAYS, unit, *(() if is_bandwidth(workload) else _SCALING))
     kept = [
         n
-        for n, column in enumerate(COLUMNS)
-        if column.label not in left_out
-        and (
-            (value := _OPTIONAL.get(column.label)) is None
-            or any(value(row) is not None for row in rows)
-        )
+        for n, column in enumerate(columns)
+        if column.label in always or any(row[n].value is not None for row in cells)
     ]
-    made = (_cells(row, rate) for row in rows)
-    unit = rate_unit(rows[0]["workload"])
-    formula = next((row["flops_formula"] for row in rows if row["flops_formula"]), "")
-    names = {
-        "samples/s": unit,
-        PER_DEVICE: f"{unit}/device",
-        JOULES: energy_unit(rows[0]["workload"]),
-        MFU: f"{MFU} ({formula.partition(' ')[0]})",
-    }
-    columns = [replace(column, label=names.get(column.label, column.label)) for column in COLUMNS]
-    return [columns[n] for n in kept], [tuple(cells[n] for n in kept) for cells in made]
+    return [columns[n] for n in kept], [tuple(row[n] for n in kept) for row in cells]
 
 
 def _cells(row: dict[str, Any], rate: str) -> tuple[Cell, ...]:
-    """A case in COLUMNS."""
+    """A case in the columns of `_grid`."""
     return (
         cell(row["nodes"]),
         cell(row["world_size"]),
-        cell(row["samples_per_second_median"], rate),
+        cell(row[_MEDIAN], rate),
         cell(per_device(row), rate),
         span(row["samples_per_second_ci_low"], row["samples_per_second_ci_high"], rate, "-"),
         cell(row[MODEL_TFLOPS], tflops),

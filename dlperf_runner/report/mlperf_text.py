@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from ..results.mlperf_round import MlperfResult
@@ -52,17 +52,15 @@ def _devices(result: MlperfResult) -> int | None:
 
 
 def _row(result: MlperfResult) -> tuple[Cell, ...]:
-    return tuple(_cells(result))
-
-
-def _cells(result: MlperfResult) -> Iterator[Cell]:
-    yield cell(result.submitter)
-    yield cell(result.system)
-    yield cell(result.accelerator or "-")
-    yield cell(_devices(result))
-    yield cell(result.global_batch_size)
-    yield cell(result.time_to_train_min, ".3f")
-    yield cell(result.runs)
-    yield cell(result.samples_per_second, ".2f")
-    yield cell(result.tokens_per_second_per_device, ".1f")
-    yield cell(result.step_time_median_s, ".4f")
+    return (
+        cell(result.submitter),
+        cell(result.system),
+        cell(result.accelerator or "-"),
+        cell(_devices(result)),
+        cell(result.global_batch_size),
+        cell(result.time_to_train_min, ".3f"),
+        cell(result.runs),
+        cell(result.samples_per_second, ".2f"),
+        cell(result.tokens_per_second_per_device, ".1f"),
+        cell(result.step_time_median_s, ".4f"),
+    )

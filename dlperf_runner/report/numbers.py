@@ -37,6 +37,11 @@ def exact_decimals(values: Iterable[float]) -> int:
     return max([PUBLISHED, *(-number for number in exponents if isinstance(number, int))])
 
 
+def as_published(value: float) -> str:
+    """A number with all its decimals: 12,671.90."""
+    return f"{value:,.{exact_decimals([value])}f}"
+
+
 def speedup(value: float) -> str:
     """A speed-up as published: 24.94, but 0.0041."""
     return f"{value:.{decimals([value], significant=2)}f}"

@@ -37,7 +37,9 @@ def named_record(case: Mapping[str, Any]) -> dict[str, Any]:
     if unit == SAMPLES:
         return dict(case)
     record = {named(name, unit): value for name, value in case.items()}
-    return record | {_column(unit): per_device(case)} if unit == TOKENS else record
+    if unit == TOKENS:
+        record[f"{unit}_per_second_per_device"] = per_device(case)
+    return record
 
 
 def per_device(case: Mapping[str, Any]) -> float | None:
@@ -74,7 +76,3 @@ def named_cases(
     records = [named_record(case) for case in cases]
     names = list(dict.fromkeys(name for record in records for name in record)) or columns
     return names, [[record.get(name) for name in names] for record in records]
-
-
-def _column(unit: str) -> str:
-    return f"{unit}_per_second_per_device"

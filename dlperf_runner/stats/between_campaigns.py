@@ -76,14 +76,14 @@ def estimate(campaigns: Sequence[Sequence[float]]) -> Spread | None:
     )
 
 
-def between_interval(spread: Spread, level: float = LEVEL) -> ConfidenceInterval:
-    """The interval of `between`. It covers at least `level` for normal noise. With three campaigns
+def between_interval(spread: Spread) -> ConfidenceInterval:
+    """The interval of `between`. It covers at least LEVEL for normal noise. With three campaigns
     it is wide: its upper end is some six times the estimate."""
     from scipy.special import chdtri, fdtri
 
     free, free_within = spread.campaigns - 1, spread.runs - spread.campaigns
     own = spread.variance_within / spread.runs_per_campaign
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
 
     def end(tail_above: float) -> float:
         """The variance whose upper tail has that probability; chdtri takes upper tails."""
@@ -91,7 +91,7 @@ def between_interval(spread: Spread, level: float = LEVEL) -> ConfidenceInterval
         scale = free / float(chdtri(free, tail_above))
         return math.sqrt(max(0.0, (spread.variance_of_means - explained) * scale))
 
-    return ConfidenceInterval(end(tail), end(1 - tail), level)
+    return ConfidenceInterval(end(tail), end(1 - tail), LEVEL)
 
 
 def difference_error(spread: Spread, n_a: int, n_b: int) -> float:

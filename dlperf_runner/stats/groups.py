@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,6 @@ from ..core.units import BANDWIDTH
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -61,12 +59,20 @@ def titles(groups: Sequence[tuple[Any, ...]]) -> list[str]:
     return names
 
 
+def workload_title(key: Mapping[str, Any]) -> str:
+    """The workload and its source, with its model unless they name it."""
+    name = " ".join(filter(None, (key["workload"], key["source"])))
+    return name if key["model"] in name else f"{name} ({key['model']})"
+
+
+def short_digest(container: str) -> str:
+    """An image with the first digits of its digest."""
+    return re.sub(r"(sha256:[0-9a-f]{12})[0-9a-f]+", r"\1", container)
+
+
 def title(key: dict[str, Any]) -> str:
     """The title of a table: `mxnet-resnet50v1b builtin, fp32, batch size 128 per device, cpu`."""
-    name = " ".join(filter(None, (key["workload"], key["source"])))
-    if key["model"] not in name:
-        name += f" ({key['model']})"
-    parts = [name, key["precision"]]
+    parts = [workload_title(key), key["precision"]]
     if unit_of(key["workload"]) != BANDWIDTH:
         parts.append(f"batch size {key['batch_size_per_device']} per device")
     if key["parameters"]:
@@ -78,7 +84,7 @@ def title(key: dict[str, Any]) -> str:
     if key["driver"]:
         parts.append(f"driver {key['driver']}")
     if key["container"]:
-        parts.append("in " + _DIGEST.sub(r"\1", key["container"]))
+        parts.append("in " + short_digest(key["container"]))
     if key["directory"]:
         parts.append(f"directory {key['directory']}")
     return ", ".join(parts)

@@ -51,8 +51,6 @@ class SampleComparison:
     `effect_size` is Cliff's delta, from -1 (every b is below every a) to 1.
     """
 
-    n_a: int
-    n_b: int
     difference: float
     p_value: float
     least_p_value: float
@@ -120,7 +118,7 @@ def cv(values: Sequence[float]) -> float:
     return stdev(values) / abs(mean)
 
 
-def outliers(values: Sequence[float], score: float = OUTLIER_SCORE) -> list[bool]:
+def outliers(values: Sequence[float]) -> list[bool]:
     """Flag outliers by the modified z-score of Iglewicz and Hoaglin: 0.6745 times the distance from
     the median, divided by the MAD, above 3.5.
 
@@ -133,7 +131,7 @@ def outliers(values: Sequence[float], score: float = OUTLIER_SCORE) -> list[bool
     middle = median(values)
     distances = [abs(value - middle) for value in values]
     scale = median(distances) / 0.6745 or fmean(distances) * math.sqrt(math.pi / 2)
-    return [distance > score * scale for distance in distances]
+    return [distance > OUTLIER_SCORE * scale for distance in distances]
 
 
 def compare_samples(a: Sequence[float], b: Sequence[float]) -> SampleComparison:
@@ -147,14 +145,11 @@ def compare_samples(a: Sequence[float], b: Sequence[float]) -> SampleComparison:
         raise ValueError("cannot compare an empty sample")
     differences = [y - x for x in first for y in second]
     above, below = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    n_a, n_b = len(first), len(second)
     test, p_value = _rank_sum_test(first, second)
     return SampleComparison(
-        n_a=n_a,
-        n_b=n_b,
         difference=median(differences),
         p_value=p_value,
-        least_p_value=min(1.0, 2 / math.comb(n_a + n_b, n_a)),
+        least_p_value=min(1.0, 2 / math.comb(len(a) + len(b), len(a))),
         test=test,
         effect_size=(above - below) / len(differences),
     )
@@ -216,10 +211,9 @@ def _rank_sum_test(a: Sequence[float], b: Sequence[float]) -> tuple[str, float]:
     if len(together) > EXACT_VALUES:
         from scipy.stats import mannwhitneyu
 
-        if together[0] == together[-1]:
-            return "Mann-Whitney, normal approximation", 1.0
-        result = mannwhitneyu(a, b, alternative="two-sided", method="asymptotic")
-        return "Mann-Whitney, normal approximation", float(result.pvalue)
+        equal = together[0] == together[-1]
+        p_value = 1.0 if equal else float(mannwhitneyu(a, b, method="asymptotic").pvalue)
+        return "Mann-Whitney, normal approximation", p_value
     # Twice the midrank of equal values, which is an integer.
     doubled = {
         value: 2 * together.index(value) + together.count(value) + 1 for value in set(together)

@@ -26,18 +26,17 @@ NOTEWORTHY = 0.01
 _COMPARED = ("mean_of_rates", "harmonic_mean_of_rates", "time_stamps")
 
 Record = dict[str, Any]
+Runs = Sequence[tuple[Record, list[Record]]]  # cases, each with its runs
 
 
 def case_notes(rows: Iterable[Row], found: Sequence[Record]) -> Iterator[str]:
     """Notes on the rows of a tidy frame and the cases that `summary` makes of them."""
     runs = _runs(rows)
     for name, cases in by_group(found).items():
-        yield from (f"{name}: {text}" for text in _about_base(cases))
         mine = [(case, runs[case_key(case)]) for case in cases]
-        yield from (f"{name}: {text}" for text in _about_outliers(mine))
-        yield from (f"{name}: {text}" for text in _about_estimators(mine))
-        yield from (f"{name}: {text}" for text in _about_steadiness(mine))
-        yield from (f"{name}: {text}" for text in _about_warmup_lines(mine))
+        about_runs = (_about_outliers, _about_estimators, _about_steadiness, _about_warmup_lines)
+        for texts in (_about_base(cases), *(about(mine) for about in about_runs)):
+            yield from (f"{name}: {text}" for text in texts)
     yield from _about_intervals(found)
     yield from _about_short_windows([run for of in runs.values() for run in of])
 
@@ -84,19 +83,15 @@ def _about_base(cases: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _about_outliers(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+def _about_outliers(mine: Runs) -> Iterator[str]:
     far = [
         f"{topology_text(case)} r{run['repeat']} ({run[SAMPLES_PER_SECOND]:g})"
         for case, runs in mine
-        for run, flagged in zip(runs, _flagged(runs), strict=True)
+        for run, flagged in zip(runs, outliers([r[SAMPLES_PER_SECOND] for r in runs]), strict=True)
         if flagged and _distance(run, case) > NOTEWORTHY
     ]
     if far:
         yield f"outliers among the repeats, included in the statistics: {shortened(far)}"
-
-
-def _flagged(runs: Sequence[Record]) -> list[bool]:
-    return outliers([run[SAMPLES_PER_SECOND] for run in runs])
 
 
 def _distance(run: Record, case: Record) -> float:
@@ -104,7 +99,7 @@ def _distance(run: Record, case: Record) -> float:
     return abs(run[SAMPLES_PER_SECOND] / middle - 1) if middle > 0 else 0.0
 
 
-def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+def _about_steadiness(mine: Runs) -> Iterator[str]:
     early: list[str] = []
     drifting: list[str] = []
     for case, runs in mine:
@@ -125,15 +120,15 @@ def _about_steadiness(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
         yield f"the rate drifts within the measured window: {shortened(drifting)}"
 
 
-def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
-    found: list[tuple[float, Record, Record]] = []
-    number = 0
-    for case, runs in mine:
-        number += len(runs)
-        for run in runs:
-            values = _by_estimator(run).values()
-            if values and (apart := max(values) / min(values) - 1) > DISAGREEMENT:
-                found.append((apart, case, run))
+def _about_estimators(mine: Runs) -> Iterator[str]:
+    number = sum(len(runs) for _, runs in mine)
+    found = [
+        (apart, case, run)
+        for case, runs in mine
+        for run in runs
+        if (values := _by_estimator(run).values())
+        and (apart := max(values) / min(values) - 1) > DISAGREEMENT
+    ]
     if found:
         apart, case, run = max(found, key=lambda entry: entry[0])
         shown = ", ".join(f"{name} {value:g}" for name, value in _by_estimator(run).items())
@@ -144,7 +139,7 @@ def _about_estimators(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[s
         )
 
 
-def _about_warmup_lines(mine: Sequence[tuple[Record, list[Record]]]) -> Iterator[str]:
+def _about_warmup_lines(mine: Runs) -> Iterator[str]:
     found = [
         f"{topology_text(case)} {most:g}"
         for case, runs in mine

@@ -51,11 +51,11 @@ class RelativeDifference:
 
 
 def relative_difference(
-    a: Sequence[float], b: Sequence[float], cases: int = 1, level: float = LEVEL
+    a: Sequence[float], b: Sequence[float], cases: int = 1
 ) -> RelativeDifference:
     """The relative difference of one of `cases` cases.
 
-    Each case gets the share (1 - level) / cases of the probability of error (Bonferroni). If an
+    Each case gets the share (1 - LEVEL) / cases of the probability of error (Bonferroni). If an
     interval between two of the ordered quotients covers that much (Moses), it is used, and
     `coverage` is exact for any distribution. Small samples have no such interval; then it is
     Student's of the logarithms. `at_worst` likewise, with the whole 5 % on one side.
@@ -65,8 +65,8 @@ def relative_difference(
         return RelativeDifference(math.nan, UNKNOWN, math.nan, nothing)
     quotients = sorted(y / x - 1 for x in a for y in b)
     logs = log_ratio(a, b)
-    together = 1 - (1 - level) / cases
-    one_sided = 1 - 2 * (1 - level)
+    together = 1 - (1 - LEVEL) / cases
+    one_sided = 1 - 2 * (1 - LEVEL)
     return RelativeDifference(
         median(quotients),
         _between(quotients, len(a), len(b), together) or logs.interval(together),
@@ -86,7 +86,7 @@ def log_ratio(a: Sequence[float], b: Sequence[float]) -> LogRatio:
     )
 
 
-def pooled_interval(ratios: Sequence[LogRatio], level: float = LEVEL) -> ConfidenceInterval:
+def pooled_interval(ratios: Sequence[LogRatio]) -> ConfidenceInterval:
     """The interval of the mean relative difference of several cases, each with the same weight.
     NaN if no case has an error."""
     known = [ratio for ratio in ratios if not math.isnan(ratio.error)]
@@ -94,7 +94,7 @@ def pooled_interval(ratios: Sequence[LogRatio], level: float = LEVEL) -> Confide
         return UNKNOWN
     error, freedom = _welch(*((ratio.error**2, ratio.freedom) for ratio in known))
     mean = fmean(ratio.value for ratio in known)
-    return LogRatio(mean, error / len(known), freedom).interval(level)
+    return LogRatio(mean, error / len(known), freedom).interval(LEVEL)
 
 
 def published_interval(
@@ -102,7 +102,6 @@ def published_interval(
     published: float,
     runs: Sequence[float] = (),
     repeats: int | None = None,
-    level: float = LEVEL,
 ) -> ConfidenceInterval:
     """The interval of the median of `values` divided by a published median.
 
@@ -121,9 +120,9 @@ def published_interval(
         error, freedom = _welch(*parts)
     else:
         error = math.sqrt(own * (of_median(size) + of_median(repeats or 1)))
-    reach = student(freedom, level) * error if error else 0.0
+    reach = student(freedom, LEVEL) * error if error else 0.0
     ratio = median(values) / published
-    return ConfidenceInterval(ratio * finite_exp(-reach), ratio * finite_exp(reach), level)
+    return ConfidenceInterval(ratio * finite_exp(-reach), ratio * finite_exp(reach), LEVEL)
 
 
 def _between(
