@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import frame_rows
+import pandas as pd
 
 from dlperf_runner.compare.with_published import COLUMNS, compare_published
 from dlperf_runner.core.frame import Row, make_frame
-from dlperf_runner.core.identity import case_key
-from dlperf_runner.stats.groups import records
-from dlperf_runner.stats.summary import summarize
+from dlperf_runner.stats.groups import case_values, records
 
 RUNS = [385.23, 384.16, 384.19, 385.31, 384.04]  # of the report, on one GPU
 V100 = {
@@ -60,10 +59,18 @@ def rows(values: Sequence[float], **changes: Any) -> list[Row]:
     return [row(value, repeat, **changes) for repeat, value in enumerate(values, start=1)]
 
 
-def compared(frame_rows: Sequence[Row], conditions: dict[str, Any] | None = None, **options: Any):
+def published_table(
+    frame_rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
+) -> pd.DataFrame:
+    """The rows beside what is published, all under these conditions: those of the report."""
     frame = make_frame(frame_rows)
     known = V100 if conditions is None else conditions
-    cases = summarize(frame).to_dict(orient="records")
-    table = compare_published(frame, {case_key(case): known for case in cases}, **options)
+    table = compare_published(frame, dict.fromkeys(case_values(frame), known), **options)
     assert tuple(table.columns) == COLUMNS
-    return records(table)
+    return table
+
+
+def compared(
+    frame_rows: Sequence[Row], conditions: Mapping[str, Any] | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    return records(published_table(frame_rows, conditions, **options))

@@ -40,3 +40,8 @@ def row(value: float | None, topology: str = "1n1g", repeat: int = 1, **changes:
         why_invalid=None,
     )
     return entry._replace(**changes)
+
+
+def runs(topology: str, *values: float) -> list[Row]:
+    """The repeats of a case."""
+    return [row(value, topology, repeat) for repeat, value in enumerate(values, start=1)]

@@ -58,12 +58,8 @@ def campaign_of(
 
 def test_the_components_are_those_of_the_analysis_of_variance() -> None:
     """For campaigns of equal size, by the mean squares of the textbook."""
-    values = [
-        [100.0, 101.0, 102.0],
-        [103.0, 103.5, 104.0],
-        [99.0, 99.5, 101.0],
-        [100.0, 100.0, 103],
-    ]
+    first, second = [100.0, 101.0, 102.0], [103.0, 103.5, 104.0]
+    values = [first, second, [99.0, 99.5, 101.0], [100.0, 100.0, 103.0]]
     spread = estimate(values)
     assert spread is not None
     logs = np.log(values)
@@ -302,11 +298,6 @@ def test_a_copied_log_shows_no_spread() -> None:
 # ---- the command
 
 
-def run(*arguments: str) -> tuple[int, str, str]:
-    done = call("aa", *arguments, status=None)
-    return done.status, done.out, done.err
-
-
 def write_campaign(directory: Path, speeds: Sequence[float]) -> Path:
     for repeat, speed in enumerate(speeds, start=1):
         campaign_run(directory, "1n1g", repeat, gluoncv(speed))
@@ -318,14 +309,12 @@ def test_aa_reads_campaigns_and_compare_uses_what_it_found(here: Path) -> None:
         write_campaign(here / name, [speed + n / 10 for n in range(5)])
     (case,) = call("compare", "a", "b", "--json").document["cases"]
     assert (case["verdict"], case["between_campaigns"]) == ("faster", None)
-    status, out, _ = run("a", "c", "d")
-    assert status == 0
+    out = call("aa", "a", "c", "d").out
     assert "| 1n1g     |         3 |   15 |             0." in out
     assert out.endswith("results/aa.json\n")
     (case,) = call("compare", "a", "b", "--json").document["cases"]
     assert (case["verdict"], case["between_campaigns_of"]) == ("no difference shown", 3)
-    status, out, _ = run("a", "c", "d", "--json")
-    (entry,) = json.loads(out)["cases"]
+    (entry,) = call("aa", "a", "c", "d", "--json").document["cases"]
     # By hand: the means are 400.2, 398.2 and 401.2, each from five runs.
     assert entry["between"] == pytest.approx(np.log([400.2, 398.2, 401.2]).std(ddof=1), rel=0.01)
     assert entry["within"] == pytest.approx(math.sqrt(0.025) / 400, rel=0.01)
@@ -347,8 +336,8 @@ def test_aa_reads_campaigns_and_compare_uses_what_it_found(here: Path) -> None:
 def test_what_aa_refuses(here: Path, arguments: tuple[str, ...], message: str) -> None:
     for name in "abcd":
         write_campaign(here / name, [400.0])
-    status, _, errors = run(*arguments)
-    assert (status, "Traceback" in errors) == (2, False)
+    errors = call("aa", *arguments, status=2).err
+    assert "Traceback" not in errors
     assert message in errors
     assert not (here / "results").exists()
 
@@ -356,8 +345,7 @@ def test_what_aa_refuses(here: Path, arguments: tuple[str, ...], message: str) -
 def test_aa_without_a_case_that_all_have_is_no_success(here: Path) -> None:
     for n, name in enumerate("abc"):
         write_campaign(here / name, [400.0 + n])
-    status, out, _ = run("a", "b", "c")
-    assert (status, "no campaign has two valid runs" in out) == (1, True)
+    assert "no campaign has two valid runs" in call("aa", "a", "b", "c", status=1).out
     assert not (here / "results").exists()
 
 
@@ -385,15 +373,14 @@ def test_aa_runs_the_campaigns_that_are_missing(
     monkeypatch.setattr(execution, "execute", execute)
     monkeypatch.setattr(inventory, "read_inventory", lambda *_: lab_nodes())
     chosen = ("--model", "resnet50v1b", "--nodes", "1", "--gpus-per-node", "1", "--repeats", "2")
-    status, _, errors = run("--campaigns", "4", *chosen)
-    assert status == 2
+    errors = call("aa", "--campaigns", "4", *chosen, status=2).err
     assert "2 runs not done" in errors
     assert f"dlperf run --resume {here}/results/{ran[2]} --retry-failed, then dlperf aa " in errors
     broken["number"] = 0
     call("run", "--resume", f"results/{ran[2]}", "--retry-failed")
     before = [f"results/{name}" for name in ran[:3]]
-    status, out, errors = run(*before, "--campaigns", "4", *chosen)
-    assert (status, len(ran)) == (0, 5), errors
+    out = call("aa", *before, "--campaigns", "4", *chosen).out
+    assert len(ran) == 5
     assert "| 1n1g     |         4 |    8 | " in out
     (entry,) = json.loads((here / "results/aa.json").read_text())["cases"]
     assert len(entry["measured_with"]) == 4

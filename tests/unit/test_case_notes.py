@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from frame_rows import row
+from frame_rows import row, runs
 
 from dlperf_runner.core.frame import Row
 from dlperf_runner.stats.notes import case_notes
 from dlperf_runner.stats.summary import cases
 
 TITLE = "mxnet-resnet50v1b, fp32, batch size 128 per device: "
-
-
 SHORT = "whether the rate was steady was not judged in "
 
 
@@ -23,10 +21,6 @@ def all_said(*rows: Row) -> list[str]:
 def said(*rows: Row) -> list[str]:
     """Without the note on short windows, which these rows have."""
     return [note for note in all_said(*rows) if not note.startswith(SHORT)]
-
-
-def runs(topology: str, *values: float) -> list[Row]:
-    return [row(value, topology, repeat=n) for n, value in enumerate(values, start=1)]
 
 
 def other(value: float, estimator: str, topology: str = "1n1g", **changes: Any) -> Row:
@@ -68,11 +62,8 @@ def test_base_case() -> None:
 
 def test_intervals_of_speedup_of_few_runs() -> None:
     found = said(*runs("1n1g", 5.0, 5.1), *runs("1n2g", 9.0, 9.1), row(16.0, "1n4g"))
-    assert (
-        TITLE
-        + ("the speed-up intervals of 1n2g come from fewer than 5 runs and cover less than 95 %")
-        in found
-    )
+    text = "the speed-up intervals of 1n2g come from fewer than 5 runs and cover less than 95 %"
+    assert TITLE + text in found
     many = [*runs("1n1g", 5, 5.1, 5.2, 5.3, 5.4), *runs("1n2g", 9, 9.1, 9.2, 9.3, 9.4)]
     assert not any("cover less" in text for text in said(*many))
 

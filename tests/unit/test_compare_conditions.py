@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from compare_rows import RUNS, V100, rows
+from compare_rows import RUNS, published_table, rows
 
 from dlperf_runner.catalog.published_numbers import load_published
 from dlperf_runner.compare.conditions import (
@@ -14,17 +14,12 @@ from dlperf_runner.compare.conditions import (
     values_agree,
 )
 from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.with_published import (
-    compare_published,
-    with_limit,
-)
+from dlperf_runner.compare.with_published import with_limit
 from dlperf_runner.core.case import Topology
 from dlperf_runner.core.errors import UserError
-from dlperf_runner.core.frame import make_frame
-from dlperf_runner.core.identity import case_key, short_product
+from dlperf_runner.core.identity import short_product
 from dlperf_runner.report.compare_text import render_publications, render_published
 from dlperf_runner.report.terminal import Screen
-from dlperf_runner.stats.summary import summarize
 
 
 @pytest.mark.parametrize(
@@ -108,16 +103,9 @@ def test_numbers_that_agree_are_shown_on_demand_only() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_text_fits_and_names_everything(width: int) -> None:
-    frame = make_frame(
-        [
-            *rows(RUNS),
-            *rows([round(v * 2.2, 2) for v in RUNS], gpus_per_node=2),
-            *rows(RUNS, gpus_per_node=3),
-            *rows([9.0], batch_size_per_device=4),
-        ]
-    )
-    keys = [case_key(case) for case in summarize(frame).to_dict(orient="records")]
-    table = with_limit(compare_published(frame, dict.fromkeys(keys, V100)), 0.03)
+    twice = rows([round(v * 2.2, 2) for v in RUNS], gpus_per_node=2)
+    others = (*rows(RUNS, gpus_per_node=3), *rows([9.0], batch_size_per_device=4))
+    table = with_limit(published_table([*rows(RUNS), *twice, *others]), 0.03)
     text = render_published(table, 0.05, Screen(width), 0.03)
     words = " ".join(text.split())
     assert "1 not comparable, 1 reproduced, 1 faster, 1 not published" in words
@@ -134,10 +122,8 @@ def test_text_fits_and_names_everything(width: int) -> None:
 
 def test_all_publications_name_theirs_in_each_row_and_say_each_note_once() -> None:
     """The report that is reproduced gives a number for fp32 and one for fp16 of each topology."""
-    frame = make_frame([*rows(RUNS), *rows([round(v * 1.95, 2) for v in RUNS], gpus_per_node=2)])
-    keys = [case_key(case) for case in summarize(frame).to_dict(orient="records")]
-    table = compare_published(frame, dict.fromkeys(keys, V100), every=True)
-    text = render_published(table, 0.05, every=True)
+    measured = [*rows(RUNS), *rows([round(v * 1.95, 2) for v in RUNS], gpus_per_node=2)]
+    text = render_published(published_table(measured, every=True), 0.05, every=True)
     fp32 = "mxnet-resnet50v1b (precision fp32, batch size per device 128)"
     fp16 = "mxnet-resnet50v1b (precision fp16, batch size per device 256)"
     lines = [line for line in text.splitlines() if line.startswith(("| 1n1g", "| 1n2g"))]
@@ -146,5 +132,5 @@ def test_all_publications_name_theirs_in_each_row_and_say_each_note_once() -> No
     of_fp16 = f"- {fp16}: not comparable because of precision (fp32, fp16), batch size per device"
     assert words.count("not comparable because of") == words.count(of_fp16) == 1
     assert words.count("- mxnet-resnet50v1b: DLPerf, MXNet ResNet50-v1b, 2020-10-29 (") == 1
-    nearest = render_published(compare_published(frame, dict.fromkeys(keys, V100)), 0.05)
+    nearest = render_published(published_table(measured), 0.05)
     assert "publication" not in nearest.splitlines()[2]

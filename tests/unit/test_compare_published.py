@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import stdev
-from typing import Any
 
 import pytest
-from compare_rows import RUNS, V100, compared, row, rows
+from compare_rows import RUNS, V100, compared, published_table, row, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_logs import published
@@ -22,7 +20,6 @@ from dlperf_runner.compare.with_published import (
     with_limit,
 )
 from dlperf_runner.core.frame import Row, make_frame
-from dlperf_runner.core.identity import case_key
 from dlperf_runner.report.compare_junit import junit_cases
 from dlperf_runner.report.compare_text import render_published
 from dlperf_runner.stats.groups import records
@@ -47,7 +44,7 @@ def test_the_published_runs_themselves_are_a_reproduction() -> None:
 
 @pytest.mark.parametrize("runs", [2, 3])
 def test_the_output_says_which_runs_its_coverage_is_for(runs: int) -> None:
-    table = compared_frame(1, 1, RUNS[:runs])
+    table = published_table(rows(RUNS[:runs]))
     told = "contain the true ratio in 95% of comparisons of normally distributed runs, and in fewer"
     text = " ".join(render_published(table, 0.05).split())
     assert (told in text) == (runs > 2)
@@ -56,23 +53,17 @@ def test_the_output_says_which_runs_its_coverage_is_for(runs: int) -> None:
 def test_what_the_catalogue_changes_in_the_published_command_is_named() -> None:
     one, two = "--mca oob_tcp_if_include", "NCCL_SOCKET_IFNAME"
     for nodes, devices, named in ((1, 1, {one}), (2, 8, {one, two})):
-        (case,) = compared(rows(RUNS, nodes=nodes, gpus_per_node=devices))
-        names = (
-            case["declared"].partition(" (docs/reproducing/mxnet-resnet50v1b.md)")[0].split(", ")
-        )
+        table = published_table(rows(RUNS, nodes=nodes, gpus_per_node=devices))
+        (case,) = records(table)
+        listed = case["declared"].removesuffix(" (docs/reproducing/mxnet-resnet50v1b.md)")
+        names = listed.split(", ")
         assert {name for name in names if name in (one, two)} == named
         # The paths of a site and the spelling of a flag change nothing.
         assert not {"--rec-train", "--allow-run-as-root"} & set(names)
-        text = render_published(compared_frame(nodes, devices), 0.05)
+        text = render_published(table, 0.05)
         assert "- changed in the published command: --mca oob_tcp_if_include" in text
     (case,) = compared(rows(RUNS, source="builtin"))
     assert case["declared"] is None
-
-
-def compared_frame(nodes: int, devices: int, runs: Sequence[float] = RUNS) -> Any:
-    frame = make_frame(rows(runs, nodes=nodes, gpus_per_node=devices))
-    cases = summarize(frame).to_dict(orient="records")
-    return compare_published(frame, {case_key(case): V100 for case in cases})
 
 
 @pytest.mark.parametrize(
@@ -222,20 +213,10 @@ def test_what_the_publication_does_not_say_is_told_and_decides_nothing() -> None
 
 
 def test_the_nearest_publication_is_taken() -> None:
-    tensorflow = {
-        "framework": "tensorflow",
-        "framework_version": "1.15.2",
-        "workload": "tensorflow-resnet50v1.5",
-        "model": "resnet50v1.5",
-    }
-    known = {
-        "accelerator": "V100-SXM2-16GB",
-        "data": "real",
-        "image_size": 224,
-        "xla": False,
-        "input_pipeline": "DALI",
-        "steps": "200 warm-up of 500",
-    }
+    workload = {"workload": "tensorflow-resnet50v1.5", "model": "resnet50v1.5"}
+    tensorflow = {"framework": "tensorflow", "framework_version": "1.15.2", **workload}
+    known = {name: V100[name] for name in ("accelerator", "data", "image_size", "xla")}
+    known |= {"input_pipeline": "DALI", "steps": "200 warm-up of 500"}
     three = [362.0, 362.4, 361.7]
     (case,) = compared(rows(three, **tensorflow), known)
     assert (case["report"], case["published"]) == ("dlperf-tensorflow1-resnet50v1.5", 362.44)
@@ -279,10 +260,7 @@ def test_limit() -> None:
         (slow, 0.1, "undecided"),
         (RUNS[:2], 0.03, "too few runs"),
     ):
-        frame = make_frame(rows(values))
-        (case,) = summarize(frame).to_dict(orient="records")
-        table = compare_published(frame, {case_key(case): V100})
-        (judged,) = records(with_limit(table, limit))
+        (judged,) = records(with_limit(published_table(rows(values)), limit))
         assert judged["limit_verdict"] == verdict
         assert (judged["why"] is not None) == (verdict in ("undecided", "too few runs"))
         if verdict == "failed":
@@ -296,11 +274,8 @@ def test_limit() -> None:
 def test_points_for_plots() -> None:
     table = summarize(make_frame(rows(RUNS)))
     points = published_points(table)
-    entries = [
-        entry
-        for entry in published("published")
-        if entry["model"] == "resnet50v1b" and entry["precision"] == "fp32"
-    ]
+    key = ("resnet50v1b", "fp32")
+    entries = [e for e in published("published") if (e["model"], e["precision"]) == key]
     assert points["value"].tolist() == [float(entry["samples_per_second"]) for entry in entries]
     assert points["speedup"].tolist() == [float(entry["speedup"]) for entry in entries]
     assert points["world_size"].tolist() == [1, 2, 4, 8, 16, 32]

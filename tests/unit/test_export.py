@@ -52,12 +52,15 @@ def new(old: Path) -> Path:
     return directory
 
 
-def samples(families: Any) -> dict[str, list[Any]]:
-    return {family.name: family.samples for family in families}
+def exported(form: str, *sources: Path, status: int = 1) -> dict[str, list[Any]]:
+    """The samples of an export by name, as its own library reads them."""
+    read = {"prometheus": prometheus, "openmetrics": openmetrics}[form]
+    text = call("export", form, *sources, status=status).out
+    return {family.name: family.samples for family in read(text)}
 
 
 def test_prometheus_reads_the_text_file(old: Path) -> None:
-    found = samples(prometheus(call("export", "prometheus", old, status=1).out))
+    found = exported("prometheus", old)
     rates = found["dlperf_throughput_samples_per_second"]
     assert {int(s.labels["world_size"]): round(s.value, 2) for s in rates} == MEDIANS
     assert {s.labels["workload"] for s in rates} == {"mxnet-resnet50v1b"}
@@ -75,7 +78,7 @@ def test_prometheus_reads_the_text_file(old: Path) -> None:
 
 def test_a_series_in_the_text_file_has_its_newest_value(old: Path, new: Path) -> None:
     for order in ((old, new), (new, old)):
-        found = samples(prometheus(call("export", "prometheus", *order, status=1).out))
+        found = exported("prometheus", *order)
         rates = found["dlperf_throughput_samples_per_second"]
         by_size = {int(s.labels["world_size"]): s.value for s in rates}
         assert len(rates) == len(by_size)
@@ -97,8 +100,8 @@ def test_a_history_exports_what_its_campaigns_export(old: Path, new: Path) -> No
     for directory in (old, new):
         call("summarize", directory, status=1)
     history = old.parent / "history.sqlite"
-    of_history = samples(openmetrics(call("export", "openmetrics", history).out))
-    of_campaigns = samples(openmetrics(call("export", "openmetrics", old, new, status=1).out))
+    of_history = exported("openmetrics", history, status=0)
+    of_campaigns = exported("openmetrics", old, new)
     name = "dlperf_throughput_samples_per_second"
     assert of_history[name] == of_campaigns[name]
     assert "dlperf_campaign_runs" not in of_history
@@ -116,9 +119,8 @@ def test_the_report_has_notes_and_tags(old: Path, tmp_path: Path) -> None:
 def test_hostile_labels_survive(tmp_path: Path) -> None:
     name = 'a"b\\c\nd{e}'
     directory = campaign(tmp_path / "c", "2026-01-02T03:04:05+00:00", id=name, tags=[name])
-    for form, read in (("prometheus", prometheus), ("openmetrics", openmetrics)):
-        found = samples(read(call("export", form, directory, status=1).out))
-        (made,) = found["dlperf_campaign_created_timestamp_seconds"]
+    for form in ("prometheus", "openmetrics"):
+        (made,) = exported(form, directory)["dlperf_campaign_created_timestamp_seconds"]
         assert made.labels == {"campaign": name, "tags": name}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import output
+from command_line import call, output
 from make_logs import KNOWN, campaign_run, gluoncv, write
 
 from dlperf_runner.commands.summarize import summarize
@@ -30,10 +30,7 @@ from dlperf_runner.history.store import (
 from dlperf_runner.report.terminal import Screen
 
 RATES = {"1n1g": (380.0, 381.0, 383.5), "1n4g": (1500.0, 1503.0, 1499.0)}
-CASES = [
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n1g",
-    "mxnet-resnet50v1b-builtin_fp32_b128_1n4g",
-]
+CASES = [f"mxnet-resnet50v1b-builtin_fp32_b128_{topology}" for topology in RATES]
 IDS = [f"{case}_cpu_1a977325" for case in CASES]  # parameters and steps have a digest
 
 
@@ -245,28 +242,16 @@ def test_history_lists_cases_and_marks_where_they_changed(years: Path) -> None:
     out = output("history")
     assert "2026-10-10" in out
     assert "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1" in " ".join(out.split())
-    document = json.loads(output("history", "--json", "--since", "2026-10-04"))
+    document = call("history", "--json", "--since", "2026-10-04").document
     assert [case["case_id"] for case in document["cases"]] == IDS
     assert [len(case["points"]) for case in document["cases"]] == [7, 7]
     # Names are whole, so that --case takes them, and a change is found among all campaigns.
     header, _, line, *_ = out.splitlines()
-    assert header.split() == [
-        "|",
-        "case",
-        "|",
-        "changed",
-        "|",
-        "n",
-        "|",
-        "latest",
-        "|",
-        "samples/s",
-        "|",
-    ]
+    assert " ".join(header.split()) == "| case | changed | n | latest | samples/s |"
     change = "-9.6 % since 2026-10-06 c5; driver unknown -> 550.1"
     assert line.startswith(f"| {IDS[0]} | {change} |")
     assert output("history", "--framework", "tensorflow").startswith("The history has no")
-    assert json.loads(output("history", "--model", "resnet50", "--json")) == {"cases": []}
+    assert call("history", "--model", "resnet50", "--json").document == {"cases": []}
 
 
 def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: Path) -> None:
@@ -280,17 +265,16 @@ def test_history_says_up_to_which_correlation_its_marks_are_rarely_false(years: 
 def test_a_change_is_found_among_all_campaigns_and_shown_with_the_last(years: Path) -> None:
     for start, index in (("2026-10-04", 2), ("2026-10-06", 0)):
         arguments = ("history", "--case", IDS[0], "--since", start)
-        document = json.loads(output(*arguments, "--json"))
+        document = call(*arguments, "--json").document
         (change,) = document["cases"][0]["change_points"]
         assert (change["campaign"], change["index"]) == ("c5", index)
         assert change["differs"] == {"driver": ["unknown", "550.1"]}
         assert "changed by -9.6 %" in output(*arguments, "--plot", "since.svg")
-    document = json.loads(output("history", "--since", "2026-10-07", "--json"))
+    document = call("history", "--since", "2026-10-07", "--json").document
     assert [case["change_points"] for case in document["cases"]] == [[], []]
-    assert json.loads(output("history", "--since", "2027-01-01", "--json")) == {"cases": []}
-    assert "no campaign since" in output(
-        "history", "--case", IDS[0], "--since", "2027-01-01", status=2
-    )
+    late = ("history", "--since", "2027-01-01")
+    assert call(*late, "--json").document == {"cases": []}
+    assert "no campaign since" in output(*late, "--case", IDS[0], status=2)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -317,7 +301,7 @@ def test_history_of_one_case_with_its_plot(years: Path) -> None:
     assert "2026-10-01 to 2026-10-10" in texts
     output("history", "--case", IDS[0], "--plot", "one.png")
     assert (years / "one.png").read_bytes().startswith(b"\x89PNG")
-    document = json.loads(output("history", "--case", IDS[0], "--json"))
+    document = call("history", "--case", IDS[0], "--json").document
     (change,) = document["cases"][0]["change_points"]
     assert (change["campaign"], change["index"]) == ("c5", 5)
     assert change["differs"] == {"driver": ["unknown", "550.1"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -102,6 +103,8 @@ def test_what_is_no_number_gives_no_statistic(bad: float) -> None:
 
 # ---- what the intervals promise, by simulation
 
+Draw = Callable[[np.random.Generator, int], list[float]]
+
 
 def normal(random: np.random.Generator, size: int) -> list[float]:
     return random.normal(1000, 10, size).tolist()
@@ -112,27 +115,23 @@ def skewed(random: np.random.Generator, size: int) -> list[float]:
     return (1000 * np.exp(-random.exponential(0.02, size) + 0.02 * math.log(2))).tolist()
 
 
+SAMPLES = list(itertools.product([normal, skewed], [5, 7, 20]))
+of_either_kind = pytest.mark.parametrize(("draw", "size"), SAMPLES)
 SIMULATED = 3000
 # Four standard errors of a share of 95 % in so many simulations.
 LEEWAY = 4 * math.sqrt(0.95 * 0.05 / SIMULATED)
 
 
-@pytest.mark.parametrize("draw", [normal, skewed])
-@pytest.mark.parametrize("size", [5, 7, 20])
-def test_median_interval_covers_exactly_what_it_says(
-    size: int, draw: Callable[[np.random.Generator, int], list[float]]
-) -> None:
+@of_either_kind
+def test_median_interval_covers_exactly_what_it_says(size: int, draw: Draw) -> None:
     random = np.random.default_rng(size)
     found = [median_interval(draw(random, size)) for _ in range(SIMULATED)]
     held = np.mean([interval.low <= 1000 <= interval.high for interval in found])
     assert held == pytest.approx(found[0].coverage, abs=LEEWAY)
 
 
-@pytest.mark.parametrize("draw", [normal, skewed])
-@pytest.mark.parametrize("size", [5, 7, 20])
-def test_ratio_interval_covers_at_least_what_it_says(
-    size: int, draw: Callable[[np.random.Generator, int], list[float]]
-) -> None:
+@of_either_kind
+def test_ratio_interval_covers_at_least_what_it_says(size: int, draw: Draw) -> None:
     random = np.random.default_rng(size)
     found = [
         ratio_interval([7.5 * value for value in draw(random, size)], draw(random, size), 0.95, 500)
@@ -154,11 +153,8 @@ def test_ratio_of_few_runs_claims_no_coverage() -> None:
     assert all(math.isnan(interval.coverage) for interval in found)
 
 
-@pytest.mark.parametrize("draw", [normal, skewed])
-@pytest.mark.parametrize("size", [5, 7, 20])
-def test_difference_interval_covers_what_it_says(
-    size: int, draw: Callable[[np.random.Generator, int], list[float]]
-) -> None:
+@of_either_kind
+def test_difference_interval_covers_what_it_says(size: int, draw: Draw) -> None:
     random = np.random.default_rng(size)
     found = [
         relative_difference(draw(random, size), draw(random, size)).interval

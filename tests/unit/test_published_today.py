@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from types import SimpleNamespace
 from typing import Any, cast
 
+import compare_rows
 import pytest
 from compare_rows import rows
 from make_logs import SHARED
@@ -21,15 +22,14 @@ from dlperf_runner.catalog.reader import load_catalog
 from dlperf_runner.commands import listing
 from dlperf_runner.compare.conditions import conditions_of, family, parse_stated, same_product
 from dlperf_runner.compare.publications import side_by_side
-from dlperf_runner.compare.with_published import compare_published, published_points
+from dlperf_runner.compare.with_published import published_points
 from dlperf_runner.core.errors import UserError
 from dlperf_runner.core.frame import make_frame
-from dlperf_runner.core.identity import case_key, parameters_text
+from dlperf_runner.core.identity import parameters_text
 from dlperf_runner.plan.choice import parse_choice
 from dlperf_runner.plan.make import make_plan
 from dlperf_runner.report.compare_text import render_publications
 from dlperf_runner.results.run_record import FoundRun
-from dlperf_runner.stats.groups import records
 from dlperf_runner.stats.summary import summarize
 
 TABLE = SHARED / "published" / "published_today.csv"
@@ -191,9 +191,7 @@ def compared(
 ) -> list[dict[str, Any]]:
     """Five runs at about this rate of all devices, beside the catalogue's numbers."""
     values = [rate * (1 + n / 10000) for n in range(-2, 3)]
-    frame = make_frame(rows(values, **{**CASE, **case}))
-    keys = [case_key(row) for row in summarize(frame).to_dict(orient="records")]
-    return records(compare_published(frame, dict.fromkeys(keys, conditions), every=every))
+    return compare_rows.compared(rows(values, **{**CASE, **case}), conditions, every=every)
 
 
 def test_an_h100_campaign_stands_beside_the_number_of_its_conditions() -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 
-from frame_rows import row
+from frame_rows import row, runs
 
 from dlperf_runner.core.frame import COLUMNS, Row
 from dlperf_runner.report import data, layout, markdown
@@ -39,16 +39,8 @@ def test_absent_speedup_is_a_dash_and_null() -> None:
     assert [cell.text for cell in cells] == ["1", "2", "5.00", "-", "-", "1"]
     assert json.loads(data.summary(table, [], []))["cases"][0]["speedup"] is None
     (document,) = data.results_by_batch(rows, table, NAMES).values()
-    assert json.loads(document) == {
-        "rn50": {
-            "1n2g": {
-                "average_speed": 5.0,
-                "batch_size_per_device": 128,
-                "median_speed": 5.0,
-                "speedup": None,
-            }
-        }
-    }
+    speeds = {"average_speed": 5.0, "median_speed": 5.0, "speedup": None}
+    assert json.loads(document) == {"rn50": {"1n2g": {**speeds, "batch_size_per_device": 128}}}
 
 
 def memory(mib: float, topology: str = "1n1g") -> Row:
@@ -81,12 +73,8 @@ def test_no_column_and_no_number_where_no_memory_was_measured() -> None:
     assert json.loads(data.summary(table, [], []))["cases"][0]["gpu_memory_mib"] is None
 
 
-def repeated(topology: str, *values: float) -> list[Row]:
-    return [row(value, topology, repeat=n) for n, value in enumerate(values, start=1)]
-
-
 def test_median_with_its_interval() -> None:
-    rows = [*repeated("1n1g", 100.0, 101.0, 103.0), *repeated("1n2g", 190.5)]
+    rows = [*runs("1n1g", 100.0, 101.0, 103.0), *runs("1n2g", 190.5)]
     document = markdown.render(cases(rows), [], [])
     assert (
         "| 1        | 1       | 101.00    | 100.00-103.00 | 1.00    | 100 %      | 3 |\n"
@@ -96,8 +84,8 @@ def test_median_with_its_interval() -> None:
 
 def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> None:
     rows = [
-        *repeated("1n1g", 11548.451, 11549.451, 11550.451),
-        *(memory(12565.0), *repeated("1n2g", 22000.0, 23000.0)),
+        *runs("1n1g", 11548.451, 11549.451, 11550.451),
+        *(memory(12565.0), *runs("1n2g", 22000.0, 23000.0)),
     ]
     table = cases(of_oneflow(rows))
     named = {
@@ -114,7 +102,7 @@ def test_a_narrow_terminal_keeps_every_column_and_a_pipe_has_whole_rows() -> Non
 
 
 def test_60_columns_stack_interval_and_efficiency() -> None:
-    rows = [*repeated("1n1g", 384.04, 384.19, 385.31), *repeated("4n8g", 9568.3, 9579.74, 9631.67)]
+    rows = [*runs("1n1g", 384.04, 384.19, 385.31), *runs("4n8g", 9568.3, 9579.74, 9631.67)]
     assert layout.render(cases(rows), [], Screen(60)).splitlines()[2:] == [
         "| node_num |       samples/s |    speedup |   |",
         "|  gpu_num |        interval | efficiency | n |",
@@ -136,10 +124,8 @@ def test_container_is_named_with_a_short_digest() -> None:
 def test_short_names_that_would_collide() -> None:
     assert result_names(row(5.0)) == ["rn50"]
     assert result_names(row(5.0), row(5.0, precision="fp16")) == ["rn50", "rn50_fp16"]
-    assert result_names(row(5.0, source="builtin"), row(5.0, source="upstream")) == [
-        "rn50_builtin",
-        "rn50_upstream",
-    ]
+    sources = (row(5.0, source="builtin"), row(5.0, source="upstream"))
+    assert result_names(*sources) == ["rn50_builtin", "rn50_upstream"]
     assert result_names(row(5.0), row(5.0, workload="other", model="vgg")) == ["rn50", "vgg"]
 
 
@@ -150,11 +136,8 @@ def test_nothing_counted() -> None:
     assert "No run could be counted." in document
     assert "## Not counted\n\n- log:3: bad\n    try again\n" in document
     assert data.results_by_batch([], table, NAMES) == {}
-    assert json.loads(data.summary(table, [], ["bad"])) == {
-        "cases": [],
-        "notes": [],
-        "problems": ["bad"],
-    }
+    summary = json.loads(data.summary(table, [], ["bad"]))
+    assert summary == {"cases": [], "notes": [], "problems": ["bad"]}
 
 
 def test_csv_has_nothing_for_what_is_absent() -> None:
@@ -166,12 +149,12 @@ def test_csv_has_nothing_for_what_is_absent() -> None:
 
 def test_measurements_are_the_csv_of_their_rows() -> None:
     metrics = {"loss_last": 1.0, "memory_peak": -0.0, "step_time_p95": 1e22}
-    runs = [
+    rows = [
         row(None, valid=False, why_invalid='a "b", c'),
         *(row(50.0, repeat=1, valid=True)._replace(metric=m, value=v) for m, v in metrics.items()),
         *(row(50.0, repeat=2, driver=d, estimator="a,b") for d in (None, "", "=1+1", "1")),
     ]
-    assert data.measurements(runs) == data.csv(COLUMNS, runs)
+    assert data.measurements(rows) == data.csv(COLUMNS, rows)
     assert data.measurements([]) == data.csv(COLUMNS, [])
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
 from dlperf_runner.core.frame import Row, make_frame
+from dlperf_runner.core.identity import topology_text
 from dlperf_runner.measure.steady_state import BATCHES, steadiness
 from dlperf_runner.report import data, layout, markdown
 from dlperf_runner.report.terminal import PIPE, Screen
@@ -159,9 +160,9 @@ def test_no_silent_number(rows: list[Row]) -> None:
     counted: dict[str, list[float]] = {}
     for entry in rows:
         if entry.valid and entry.value is not None:
-            counted.setdefault(f"{entry.nodes}n{entry.gpus_per_node}g", []).append(entry.value)
+            counted.setdefault(topology_text(entry._asdict()), []).append(entry.value)
     table = summarize(make_frame(rows))
-    found = {f"{c['nodes']}n{c['gpus_per_node']}g": c for c in table.to_dict(orient="records")}
+    found = {topology_text(case): case for case in table.to_dict(orient="records")}
     assert found.keys() == counted.keys()
     for name, values in counted.items():
         case = found[name]

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from frame_rows import row
+from frame_rows import row, runs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_runner.core.frame import COLUMNS, Row, make_frame
+from dlperf_runner.core.identity import topology_text
 from dlperf_runner.stats import summary
 from dlperf_runner.stats.summary import summarize
 
@@ -28,17 +29,11 @@ def test_spread_of_one_run_is_undefined() -> None:
 
 
 def test_statistics_of_four_runs() -> None:
-    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate((1.0, 2.0, 4.0, 9.0))))
+    (case,) = cases(*runs("1n1g", 1.0, 2.0, 4.0, 9.0))
     assert case["samples_per_second_median"] == 3.0
     assert case["samples_per_second_mean"] == 4.0
     # Deviations 9 + 4 + 0 + 25 = 38, divided by n - 1 = 3.
     assert case["samples_per_second_std"] == pytest.approx(math.sqrt(38 / 3))
-
-
-def test_no_speedup_without_a_one_device_run() -> None:
-    (case,) = cases(row(5.0, "2n8g"))
-    assert math.isnan(case["speedup"])
-    assert math.isnan(case["scaling_efficiency"])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +82,7 @@ def test_a_median_of_nothing_is_no_baseline() -> None:
     ],
 )
 def test_averages_are_not_rounded(values: tuple[float, ...], median: float, mean: float) -> None:
-    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate(values)))
+    (case,) = cases(*runs("1n1g", *values))
     assert case["samples_per_second_median"] == median
     assert case["samples_per_second_mean"] == pytest.approx(mean, rel=1e-15)
 
@@ -109,23 +104,22 @@ def test_gpu_memory_of_a_case_is_the_most_of_its_runs() -> None:
 def test_topologies_are_sorted_by_number() -> None:
     names = ["10n8g", "2n8g", "1n10g", "1n2g", "1n1g"]
     found = cases(*(row(5.0, name) for name in names))
-    order = [f"{case['nodes']}n{case['gpus_per_node']}g" for case in found]
-    assert order == ["1n1g", "1n2g", "1n10g", "2n8g", "10n8g"]
+    order = ["1n1g", "1n2g", "1n10g", "2n8g", "10n8g"]
+    assert list(map(topology_text, found)) == order
 
 
 def test_interval_and_spread_of_five_published_runs() -> None:
     """mxnet-resnet50v1b, 1n1g: 384.04 384.19 384.19 385.23 385.31."""
     values = [385.23, 384.19, 384.04, 385.31, 384.19]
-    (case,) = cases(*(row(value, repeat=n) for n, value in enumerate(values)))
+    (case,) = cases(*runs("1n1g", *values))
     assert case["samples_per_second_ci_low"] == 384.04
     assert case["samples_per_second_ci_high"] == 385.31
     assert case["samples_per_second_ci_coverage"] == 0.9375
     # Distances from 384.19: 0 0 0.15 1.04 1.12. 0.6745 * 1.04 / 0.15 = 4.68 is above 3.5.
     assert case["samples_per_second_mad"] == pytest.approx(0.15)
     assert case["samples_per_second_outliers"] == 2
-    assert case["samples_per_second_cv"] == pytest.approx(
-        case["samples_per_second_std"] / 384.592, rel=1e-6
-    )
+    cv = case["samples_per_second_std"] / 384.592
+    assert case["samples_per_second_cv"] == pytest.approx(cv, rel=1e-6)
 
 
 def test_one_run_has_no_spread_and_four_no_outliers() -> None:
@@ -133,15 +127,14 @@ def test_one_run_has_no_spread_and_four_no_outliers() -> None:
     for name in ("ci_low", "ci_high", "ci_coverage", "cv", "mad"):
         assert math.isnan(one[f"samples_per_second_{name}"]), name
     assert math.isnan(one["speedup_ci_low"])
-    (four,) = cases(*(row(value, repeat=n) for n, value in enumerate((1.0, 1.0, 1.1, 9.0))))
+    (four,) = cases(*runs("1n1g", 1.0, 1.0, 1.1, 9.0))
     assert four["samples_per_second_outliers"] is None
     assert four["samples_per_second_ci_coverage"] == 1 - 2 / 2**4
 
 
 def test_speedup_has_an_interval() -> None:
-    ones = [row(100.0 + n, repeat=n) for n in range(5)]
-    eights = [row(700.0 + 10 * n, "1n8g", repeat=n) for n in range(5)]
-    one, eight = cases(*ones, *eights)
+    eights = runs("1n8g", 700.0, 710.0, 720.0, 730.0, 740.0)
+    one, eight = cases(*runs("1n1g", 100.0, 101.0, 102.0, 103.0, 104.0), *eights)
     assert (one["speedup_ci_low"], one["speedup"], one["speedup_ci_high"]) == (1.0, 1.0, 1.0)
     assert eight["speedup"] == 720 / 102
     # Between the extremes' ratios, 700 / 104 = 6.73 and 740 / 100 = 7.4, and near them.
@@ -166,10 +159,11 @@ def test_the_smallest_case_is_the_base_where_none_has_one_device() -> None:
     assert {case["base_case"] for case in cases(row(1.0, "4n1g"), row(1.0, "1n4g"))} == {"1n4g"}
 
 
-def test_a_case_alone_has_no_base() -> None:
+def test_a_case_alone_has_no_base_and_no_speedup() -> None:
     (case,) = cases(row(5.0, "2n8g"))
-    assert case["base_case"] is None
-    assert case["base_world_size"] is None
+    assert (case["base_case"], case["base_world_size"]) == (None, None)
+    assert math.isnan(case["speedup"])
+    assert math.isnan(case["scaling_efficiency"])
 
 
 def test_a_valid_row_without_a_value_is_no_run() -> None:
@@ -188,7 +182,7 @@ def test_no_runs_no_cases() -> None:
 
 @given(st.lists(st.floats(0.01, 1e5), min_size=2, max_size=12))
 def test_mean_and_spread_are_those_of_pandas(values: list[float]) -> None:
-    (case,) = summary.cases(row(value, repeat=n) for n, value in enumerate(values, start=1))
+    (case,) = summary.cases(runs("1n1g", *values))
     expected = pd.Series(values).groupby([0] * len(values)).agg(["median", "mean", "std"])
     for name, value in expected.iloc[0].items():
         assert case[f"samples_per_second_{name}"] == pytest.approx(value, rel=1e-15, abs=1e-12)
